@@ -1,4 +1,4 @@
-"""The Python client: `async with Client(url, token=…) as me:`."""
+"""Python client: `async with Client(url, token=…) as me:`."""
 
 from greendot.client.backoff import Backoff
 from greendot.client.client import Client

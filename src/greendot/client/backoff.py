@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect."""
+"""Backoff between connection attempts."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# A server's wish is honoured up to here: a wrong one must not send a client away for a day.
+# Longest server hint that a client follows: a wrong hint must not keep the client away for a day.
 LONGEST_HINT_S = 300.0
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential with full jitter: anywhere between nothing and the bound, so that a crowd never returns as one."""
+    """Exponential backoff with full jitter.
+
+    Each delay is random between 0 and the bound, so that many clients never return at the same moment.
+    """
 
     base_s: float = 0.5
     cap_s: float = 30.0
-    give_up_s: float = 10.0  # how long the first connection is tried; later ones are never given up
+    give_up_s: float = 10.0  # seconds for the first connection; later connections are retried without limit
     random: Callable[[], float] = random.random  # in [0, 1)
 
     def delay(self, failures: int, retry_in_ms: int | None = None) -> float:
-        """Seconds before the next attempt, after `failures` in a row (0: the connection had been good).
+        """Return the seconds to wait before the next attempt, after `failures` in a row.
 
-        `retry_in_ms`, where the server gave it, is the least; the jitter comes on top.
+        0 failures: the last connection was steady. `retry_in_ms`, if the server gave it, is the minimum; jitter is
+        added to it.
         """
-        # 2 ** 63 overflows no float, and every cap is reached long before.
+        # 2.0 ** 63 does not overflow a float, and every cap is reached long before.
         jitter = self.random() * min(self.cap_s, self.base_s * 2.0 ** min(failures, 63))
         if retry_in_ms is None:
             return jitter

@@ -1,4 +1,4 @@
-"""Functions to be called with events: one at a time each, in order, and never fatal."""
+"""Event callbacks of a client: each handles one event at a time, in order, and its errors are only logged."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ log = logging.getLogger("greendot.client")
 
 
 class Subscription:
-    """One callback. A plain function runs at once; while an async one runs, its next events wait in a Buffer."""
+    """Callback with its waiting events.
+
+    A plain function runs at once. While an async function runs, its next events wait in a Buffer.
+    """
 
     def __init__(self, callback: Callback, handled: Callable[[], None] | None = None) -> None:
         self._callback = callback
-        self._handled = handled  # called when an async one is done with a record
+        self._handled = handled  # called when an async callback finishes a record
         self._waiting = Buffer()
         self._running = False
-        self.holding: Mapping[str, int] = {}  # the record an async one is called with, as in `waiting`
+        self.holding: Mapping[str, int] = {}  # record that an async callback is running with; same form as `waiting`
 
     @property
     def waiting(self) -> Mapping[str, int]:
-        """What the callback has not been called with: stream → the number before the oldest record."""
+        """Return stream → the number before the oldest record that the callback was not called with."""
         return self._waiting.waiting
 
     def deliver(self, event: Event) -> Awaitable[None] | None:
-        """Call the callback, or put the event in its line; what is left to be run by the caller as a task."""
+        """Call the callback, or queue the event while the callback runs.
+
+        Return the awaitable that the caller must run as a task; None if there is nothing to await.
+        """
         if self._running:
             self._waiting.put(event)
             return None
@@ -72,7 +78,7 @@ class Subscription:
             self._running = False
 
     def _next(self) -> Awaitable[object] | None:
-        """Call the callback with what waits, until it has something to await or nothing waits."""
+        """Call the callback with waiting events until a call returns an awaitable; return None if no event is left."""
         while True:
             try:
                 event = self._waiting.take()
@@ -87,7 +93,7 @@ class Subscription:
 
 
 class Callbacks:
-    """The callbacks of one client, by the type of event, and the tasks of those that are async."""
+    """Callbacks of one client by event type, and the tasks of async callbacks."""
 
     def __init__(self, handled: Callable[[], None] | None = None) -> None:
         self._handled = handled
@@ -95,7 +101,7 @@ class Callbacks:
         self._tasks: set[asyncio.Future[None]] = set()
 
     def add(self, kind: str, callback: Callback) -> Callable[[], None]:
-        """Call `callback` with every event of `kind`, until the function returned is called."""
+        """Call `callback` with every event of `kind`; return a function that stops the calls."""
         subscription = Subscription(callback, self._handled)
         subscriptions = self._by_type.setdefault(kind, [])
         subscriptions.append(subscription)
@@ -107,19 +113,19 @@ class Callbacks:
         return undo
 
     def waiting(self) -> list[Mapping[str, int]]:
-        """Of each callback, what it has not been called with."""
+        """Return for each callback the records it was not called with, as `Subscription.waiting`."""
         return [subscription.waiting for subscriptions in self._by_type.values() for subscription in subscriptions]
 
     def holding(self) -> list[Mapping[str, int]]:
-        """Of each callback that is running, what it was called with."""
+        """Return for each callback the record it is running with, as `Subscription.holding`."""
         return [subscription.holding for subscriptions in self._by_type.values() for subscription in subscriptions]
 
     def takes(self, *kinds: str) -> bool:
-        """Whether something is called with events of one of these kinds."""
+        """Return whether a callback is registered for one of `kinds`."""
         return any(self._by_type.get(kind) for kind in kinds)
 
     def deliver(self, event: Event) -> None:
-        # A copy: a callback may undo itself, or add another.
+        # Iterate over a copy: a callback may remove itself, or add another callback.
         for subscription in tuple(self._by_type.get(event.type, ())):
             rest = subscription.deliver(event)
             if rest is not None:
@@ -128,7 +134,7 @@ class Callbacks:
                 task.add_done_callback(self._tasks.discard)
 
     async def finish(self, timeout: float) -> None:
-        """Let running callbacks end for `timeout` seconds, then cancel them. Not the one that calls this."""
+        """Wait `timeout` seconds for running callbacks, then cancel them. The calling callback is excluded."""
         running = self._tasks - {asyncio.current_task()}
         if running:
             _, slow = await asyncio.wait(running, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Fetching what the live stream left out, so that the program is told every record all the same, and in order."""
+"""Catch-up of streams: fetches records that the live stream missed, so that delivery is complete and in order."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from greendot.protocol.replies import HistoryReply, InboxEntry, InboxReply, Repl
 
 R = TypeVar("R", bound=Reply)
 
-PAGE = 300  # the most a server gives
-RETRY_S = 1.0  # before asking again what the server cannot grant now and gives no time for
+PAGE = 300  # largest page that a server returns
+RETRY_S = 1.0  # seconds before a retry, if the refusal gives no time
 
 
 async def ask(link: Link, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
-    """The answer, asked for until the server can give it. Raises CommandRefused where it will not."""
+    """Send `command` until the server can answer; return the reply.
+
+    Raise CommandRefused if the refusal is not retryable.
+    """
     while True:
         try:
             return await link.request(command, kind, fold)
@@ -32,7 +35,7 @@ async def ask(link: Link, command: Command, kind: type[R], fold: Callable[[R], N
 
 
 class CatchUp:
-    """What runs beside one link: fetches for one stream after another, while there is one behind."""
+    """Task beside one link that fetches missing records, one stream after another, while a stream is behind."""
 
     def __init__(self, link: Link, records: Records, publish: Callable[[Event], None]) -> None:
         self._link = link
@@ -41,7 +44,7 @@ class CatchUp:
         self._task: asyncio.Task[None] | None = None
 
     def check(self) -> None:
-        """See to it that whatever is behind is fetched."""
+        """Start the fetch task if a stream is behind and no task runs."""
         if (self._task is None or self._task.done()) and self._records.behind() is not None:
             self._task = asyncio.create_task(self._run(), name="greendot client, catching up")
 
@@ -57,14 +60,14 @@ class CatchUp:
             except (CommandRefused, BadReply) as error:
                 self._give_up(stream, error)
             except ClientError:
-                return  # the link is lost; the next one begins where this one was
+                return  # the link is lost; the next link continues at the same cursor
 
     async def _fetch(self, stream: str) -> None:
-        """Tell what is missing of `stream`, then what came meanwhile."""
+        """Publish the missing records of `stream`, then the records that arrived meanwhile."""
         head = await self._head(stream)
         line = self._records.line(stream)
         if line is None:
-            return  # left meanwhile
+            return  # the room was left meanwhile
         head = line.target(head)
         skipped = self._records.reach(stream, head)
         if skipped is not None:
@@ -76,12 +79,12 @@ class CatchUp:
             for record in page:
                 if line.fetched(record):
                     self._publish(record)
-            if not page:  # archived, or too old to be kept
+            if not page:  # the records are archived, or too old to be kept
                 line.skip(head)
         self._settle(line)
 
     async def _head(self, stream: str) -> int:
-        """The number of the newest record."""
+        """Return the number of the newest record."""
         if stream == INBOX:
             return (await ask(self._link, InboxList(limit=1), InboxReply)).head
         newest = await ask(self._link, RoomHistory(room=stream.removeprefix(ROOM), limit=1), HistoryReply)
@@ -109,5 +112,5 @@ class CatchUp:
 
 
 def _created(entry: InboxEntry) -> NotificationCreated:
-    """A notification found in a page, as it would have been told."""
+    """Convert an entry of an inbox page to the event that delivers a new notification."""
     return NotificationCreated(entry.seq, entry.id, entry.kind, entry.body, entry.created_at, entry.ack)

@@ -1,4 +1,4 @@
-"""What a program holds: one user's presence, rooms and messages on a Greendot server."""
+"""Client of one user: presence, rooms and messages on a Greendot server."""
 
 from __future__ import annotations
 
@@ -47,32 +47,34 @@ from greendot.protocol.replies import (
 
 E = TypeVar("E", bound=Event)
 
-ACTIVITY_REPEAT_S = 5.0  # a person who is there is announced again at most so often
+ACTIVITY_REPEAT_S = 5.0  # seconds between two activity frames, at least
 
 
 class Options(TypedDict, total=False):
-    """What a client may be given besides where to connect and as whom."""
+    """Options of a client besides address, token and device."""
 
-    cursors: Cursors | CursorStorage | None  # where a program before has come to; a storage keeps them by itself
+    cursors: Cursors | CursorStorage | None  # positions of an earlier program; the client loads and saves a storage
     ssl: SSLContext | None
-    backoff: Backoff | None  # how it comes back
-    queue: SendQueue | None  # how much may wait for a connection
+    backoff: Backoff | None  # delays before reconnects
+    queue: SendQueue | None  # limits of commands that wait for a connection
 
 
 class Client:
-    """A connection that keeps itself up. Use it as `async with Client(url, token=…) as me:`.
+    """Connection that reconnects by itself. Use it as `async with Client(url, token=…) as me:`.
 
-    `token` is a string, or a function (sync or async) asked for a fresh one at each connection, and shortly before the
-    last one ends: the server then gets it without an interruption. While the connection is down, what may be done twice
-    (`send`, `edit`, `delete`, `read`, marks of the inbox) waits, `typing`, `activity` and `signal` are dropped, and
-    every other command raises Disconnected; what was watched and joined is watched and joined again by itself. When
-    the server refuses the client for good (close codes 4500–4999), everything raises ConnectionRefused.
+    `token` is a string, or a sync or async function that returns a token. The function is called for each connection,
+    and shortly before the current token expires. The server then gets the new token without an interruption.
 
-    Messages of the rooms joined and notifications are told once each and in order, whatever happens to connections.
-    With the `cursors` of an earlier program, its rooms are joined again and what it missed is told first. Given a
-    storage (`FileCursors(path)`) in their place, the client loads them from there and saves them by itself.
+    While the connection is down, idempotent commands (`send`, `edit`, `delete`, `read`, inbox marks) wait. `typing`,
+    `activity` and `signal` are dropped. Every other command raises Disconnected. After a reconnect, the client watches
+    the same users and joins the same rooms. If the server refuses the client for good (close codes 4500–4999), every
+    call raises ConnectionRefused.
 
-    A command the server does not grant raises CommandRefused.
+    Messages of joined rooms and notifications are delivered once each and in order, across connections. With the
+    `cursors` of an earlier program, the client joins its rooms again and delivers missed records first. With a storage
+    (`FileCursors(path)`) in their place, the client loads and saves the cursors.
+
+    A command that the server does not grant raises CommandRefused.
     """
 
     def __init__(self, url: str, token: Token, device: str = "default", **options: Unpack[Options]) -> None:
@@ -101,15 +103,15 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A program that fails has not handled what it had in hand: it is told that again.
+        # A program that fails has not handled the records it holds, so they are delivered again.
         await self._close(bye=True, handled=error is None)
 
     async def bye(self) -> None:
-        """Leave for good: the session ends now, the user may be offline now, and nothing is left running."""
+        """End the session now and stop all tasks. The user may be offline at once."""
         await self._close(bye=True)
 
     async def close(self) -> None:
-        """Like `bye`, but the server waits a few seconds for this device to return before others are told."""
+        """Close like `bye`, but the server waits a few seconds for this device before watchers see a change."""
         await self._close(bye=False)
 
     async def _close(self, *, bye: bool, handled: bool = True) -> None:
@@ -118,47 +120,52 @@ class Client:
         finally:
             await self._audience.finish(handled=handled)
 
-    # How it stands
+    # State
 
     @property
     def state(self) -> ClientState:
-        """`connecting`, `connected`, `reconnecting` or `closed`; each change is also an event, `state`."""
+        """Return `connecting`, `connected`, `reconnecting` or `closed`. Each change is also a `state` event."""
         return self._session.state
 
     @property
     def welcome(self) -> Welcome | None:
-        """What the server last said about this session: its id, the user, the limits."""
+        """Return the last welcome from the server: session id, user, limits. None before the first connection."""
         return self._session.welcome
 
     @property
     def people(self) -> Mapping[str, Presence]:
-        """The newest known presence of everybody watched. It never goes back to an older version."""
+        """Return the newest known presence of every watched user.
+
+        An older version never replaces a newer one. Only version 0 (state unknown) replaces any version.
+        """
         return self._session.view.people.known
 
     def typers(self, room: str) -> dict[str, str]:
-        """Who is typing in `room` now: user → name to show. Nobody stays here for long without being heard of."""
+        """Return the users who type in `room` now: user → name to show. Entries without new events expire soon."""
         return self._session.view.typists.current(room, time.monotonic())
 
     def typing_text(self, room: str, words: TypingWords = ENGLISH_TYPING) -> str:
-        """The line to show under `room`: "Alice and Bob are typing…", or nothing."""
+        """Return the line to show under `room`, such as "Alice and Bob are typing…"; empty if no user types."""
         now, typists = time.monotonic(), self._session.view.typists
         return typing_text(typists.current(room, now).values(), count=typists.count(room, now), words=words)
 
     @property
     def waiting(self) -> int:
-        """How many messages, edits and marks the server has not answered yet; they are sent until it does."""
+        """Return the number of unanswered messages, edits and marks. They are resent until the server answers."""
         return self._session.waiting
 
     def now_ms(self) -> float:
-        """The server's time in ms UTC, to compare with what it says: `seen_text(person, me.now_ms())`."""
+        """Return the server's time in ms UTC, to compare with its timestamps: `seen_text(person, me.now_ms())`."""
         return self._session.now_ms()
 
     @property
     def cursors(self) -> Cursors:
-        """Up to which number the program has each room and its inbox: what it took from `events()`, and what its
-        callbacks were called with. To be kept after an event was handled, and given to the next `Client`.
+        """Return the number up to which the program has each room and its inbox.
 
-        Not counted is what still waits in an iterator that is there: ask inside its loop.
+        Counted are events taken from `events()`, and events that callbacks were called with. Read the cursors after an
+        event is handled, keep them, and pass them to the next `Client`.
+
+        Records that wait in an existing iterator are not counted: read the cursors inside its loop.
         """
         return self._audience.cursors()
 
@@ -171,18 +178,19 @@ class Client:
     def on(self, kind: str, callback: Callback) -> Callable[[], None]: ...
 
     def on(self, kind: type[Event] | str, callback: Callback) -> Callable[[], None]:
-        """Call `callback` with every event of `kind`, a name or a class; call what is returned to stop that.
+        """Call `callback` with every event of `kind`, a name or a class; return a function that stops the calls.
 
-        Functions are called at once; async ones as tasks, one at a time, in order. Their errors are logged.
+        Plain functions are called at once. Async functions run as tasks, one event at a time, in order. Errors are
+        logged.
         """
         name = kind if isinstance(kind, str) else str(getattr(kind, "type", kind))
         return self._audience.add(name, callback)
 
     def events(self) -> EventStream:
-        """Every event from now on, the first time from the first connection on, for `async for`.
+        """Return an async iterator over all events from now on; the first iterator starts at the first connection.
 
-        Up to 1,000 signals are kept for a slow consumer, then the oldest are dropped; messages are never dropped,
-        and a consumer 10,000 of them behind gets Overrun instead. It ends with the client.
+        Up to 1,000 signals are kept for a slow consumer, then the oldest are dropped. Messages are never dropped: a
+        consumer that is more than 10,000 of them behind gets Overrun. The iterator ends with the client.
         """
         stream = self._audience.stream()
         if self._session.error is not None:
@@ -201,21 +209,21 @@ class Client:
     # Presence
 
     async def watch(self, *users: str) -> list[Presence]:
-        """How `users` stand now; from here on their changes are events, `presence.changed`.
+        """Watch `users` and return their presence; later changes are `presence.changed` events.
 
-        Counted: who is watched twice is to be unwatched twice. All that is asked for in one turn of the loop goes out
-        together. The changes of those whose `mode` is `poll` are no events: ask for them with `presence` when they are
-        looked at.
+        Watches are counted: a user who is watched twice must be unwatched twice. All watches of one turn of the loop
+        are sent together. Users whose `mode` is `poll` cause no events: read them with `presence` when they are
+        displayed.
         """
         return await self._watching.watch(users)
 
     async def unwatch(self, *users: str) -> None:
-        """Take one `watch` of each back. Without a connection it is done at once."""
+        """Take back one `watch` of each user. Without a connection the change takes effect at once."""
         await self._watching.unwatch(users)
 
     @asynccontextmanager
     async def watching(self, *users: str) -> AsyncIterator[list[Presence]]:
-        """Watch `users` for as long as a block lasts."""
+        """Watch `users` for the duration of a block."""
         found = await self.watch(*users)
         try:
             yield found
@@ -223,10 +231,10 @@ class Client:
             try:
                 await self.unwatch(*users)
             except ClientError:
-                pass  # closed meanwhile: nobody is watched
+                pass  # the client was closed meanwhile: no user is watched
 
     async def presence(self, *users: str) -> list[Presence]:
-        """How `users` stand now, without watching them. Of those who are watched, `people` knows it too."""
+        """Return the presence of `users` without watching them. For watched users, `people` is updated as well."""
         found: list[Presence] = []
         for batch in batches(users):
             reply = await self._session.call(commands.PresenceGet(users=batch), PresenceReply, self._asked)
@@ -239,27 +247,27 @@ class Client:
     async def set_status(
         self, status: Literal["auto", "busy", "invisible"], until: int | None = None, text: str | None = None
     ) -> Presence:
-        """Set the user's own status, until `until` (ms UTC) if given; how the user stands now."""
+        """Set the user's own status, until `until` (ms UTC) if given; return the user's presence."""
         command = commands.StatusSet(status=status, until=until, text=text)
         return (await self._session.call(command, StatusReply)).presence
 
     async def set_privacy(
         self, last_seen: Literal["shown", "hidden"] | None = None, hide_from: Sequence[str] | None = None
     ) -> PrivacyReply:
-        """Hide when the user was last seen, or the user from some; None keeps what is. What is hidden now."""
+        """Hide the user's last-seen time, or the user from some users; return the settings. None keeps a setting."""
         users = None if hide_from is None else [*hide_from]
         return await self._session.call(commands.PrivacySet(last_seen=last_seen, hide_from=users), PrivacyReply)
 
     async def activity(self) -> None:
-        """The person is there, and not idle. Call it at every move: one frame per 5 s is sent."""
+        """Report that the person is active. Call it at every move: at most one frame per 5 s is sent."""
         now = time.monotonic()
         if now - self._active_at >= ACTIVITY_REPEAT_S and self._session.send_unanswered(commands.Activity()):
             self._active_at = now
 
     async def refresh_token(self) -> int:
-        """Ask for a token and give it to the server now, as after a user was given more rights; when it ends (ms UTC).
+        """Get a new token and send it to the server now; return its expiry (ms UTC).
 
-        Before a token ends this is done by itself.
+        Call it after the user got more rights. Before a token expires, the client refreshes it by itself.
         """
         return await self._session.refresh()
 
@@ -269,9 +277,9 @@ class Client:
         return (await self._session.call(commands.RoomList(), RoomsReply)).rooms
 
     async def join(self, room: str, after: int | None = None) -> JoinReply:
-        """Enter `room`. Messages after number `after` are in the reply; later ones are events, `room.message`.
+        """Join `room`. The reply has the messages after number `after`; later messages are `room.message` events.
 
-        If there are too many for a reply (`truncated`), they are events, too.
+        If there are too many messages for a reply (`truncated`), they are events as well.
         """
 
         def joined(reply: JoinReply) -> None:
@@ -290,20 +298,23 @@ class Client:
         await self._session.call(commands.RoomLeave(room=room), Reply)
 
     async def present(self, room: str, after: str | None = None, limit: int = 100) -> PresentReply:
-        """A page of who is in `room` now, by name, after the user `after`; and how many there are in all."""
+        """Return a page of the occupants of `room` in the order of ids, after the user `after`, and their number."""
         return await self._session.call(commands.RoomPresent(room=room, after=after, limit=limit), PresentReply)
 
     async def history(
         self, room: str, *, before: int | None = None, after: int | None = None, limit: int = 50
     ) -> list[RoomMessage]:
-        """Up to `limit` messages before or after a number, that one excluded, in ascending order."""
+        """Return up to `limit` messages before or after a number (exclusive), in ascending order."""
         command = commands.RoomHistory(room=room, before=before, after=after, limit=limit)
         return (await self._session.call(command, HistoryReply)).messages
 
     async def pages(
         self, room: str, *, before: int | None = None, after: int | None = None
     ) -> AsyncIterator[list[RoomMessage]]:
-        """The history, page by page, each in ascending order: on from `after`, or back from `before` or the newest."""
+        """Yield the history page by page, each page in ascending order.
+
+        Pages go forward from `after`, or backward from `before` or the newest message.
+        """
         while page := await self.history(room, before=before, after=after, limit=PAGE):
             yield page
             if after is None:
@@ -312,30 +323,31 @@ class Client:
                 after = page[-1].seq
 
     async def send(self, room: str, body: Any, *, key: str | None = None) -> SendReply:
-        """Write a message; its id and number once it is safe. Waits through lost connections, and arrives once.
+        """Send a message; return its id and number once it is stored.
 
-        `key` names the message: sending again with the same key, even from another process, is the same message.
-        So after CommandRefused with `retry` (a rate limit, a store that is away), send again with the same key.
+        The message waits through lost connections and arrives once. `key` names the message: a second send with the
+        same key, even from another process, is the same message. After CommandRefused with `retry` (a rate limit, a
+        store that is away), send again with the same key.
         """
-        self._throttle.stop(room)  # a message ends the typing
+        self._throttle.stop(room)  # a message ends typing
         command = commands.RoomSend(room=room, body=raw(body), key=key or _new_key())
         return await self._session.send(command, SendReply)
 
     async def edit(self, room: str, ref: int, body: Any, *, key: str | None = None) -> SendReply:
-        """Give the message with number `ref` another body. It is a message of its own, with `op` and `ref`."""
+        """Replace the body of the message with number `ref`. The edit is a message of its own, with `op` and `ref`."""
         command = commands.RoomEdit(room=room, ref=ref, body=raw(body), key=key or _new_key())
         return await self._session.send(command, SendReply)
 
     async def delete(self, room: str, ref: int, *, key: str | None = None) -> SendReply:
-        """Take back the message with number `ref`."""
+        """Delete the message with number `ref`."""
         return await self._session.send(commands.RoomDelete(room=room, ref=ref, key=key or _new_key()), SendReply)
 
     async def read(self, room: str, seq: int) -> int:
-        """The person has read up to number `seq`; how many are left to read. It never goes back."""
+        """Mark messages as read up to number `seq`; return the number of unread messages. The mark never goes back."""
         return (await self._session.send(commands.RoomRead(room=room, seq=seq), ReadReply)).unread
 
     async def typing(self, room: str) -> None:
-        """The person is typing in `room`. Call it at every keystroke: a frame goes out as often as the server asks."""
+        """Report that the person types in `room`. Call it at every keystroke: frames are sent at the server's pace."""
         times = self._session.view.typing_times
         if not self._throttle.start(room, time.monotonic(), times):
             return
@@ -349,9 +361,9 @@ class Client:
     async def signal(
         self, kind: str, *, room: str | None = None, user: str | None = None, body: Any = UNSET, key: str | None = None
     ) -> None:
-        """Say something fleeting to a room or to a user's devices. With `key` only the latest counts.
+        """Send a signal to a room or to a user's devices. With `key`, only the latest signal counts.
 
-        At most once: nothing is answered, and what is refused comes as an event, `error`.
+        Delivery is at most once. The server does not reply; a refusal arrives as an `error` event.
         """
         if (room is None) == (user is None):
             raise ValueError("a signal goes to a room or to a user: give one of the two")

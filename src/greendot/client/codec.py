@@ -1,4 +1,4 @@
-"""Frames to typed values and commands to frames, as a client sees them."""
+"""Codec of the client: frames to typed values, commands to frames."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StateChanged(Event, frozen=True):
-    """Made by the client itself: how it stands with the server. `code` and `reason` are those of the last close.
+    """Event made by the client: its connection state changed. `code` and `reason` are from the last close.
 
-    `retry_in_s` is there while it waits for the next attempt: how long.
+    `retry_in_s` is the delay before the next attempt; None unless the client waits for one.
     """
 
     type = "state"
@@ -36,10 +36,10 @@ class StateChanged(Event, frozen=True):
 
 
 class Truncated(Event, frozen=True):
-    """Made by the client itself: so much was missed of a stream (`room:NAME` or `inbox`) that it is not told.
+    """Event made by the client: it missed too many records of a stream (`room:NAME` or `inbox`) to deliver them.
 
-    What comes next is behind number `head`; what lies between `after` and it can be read page by page. With a `head`
-    below `after` the server has lost records, and numbers again from there.
+    The next record has a number above `head`. Records between `after` and `head` can be read page by page. A `head`
+    below `after` means that the server lost records and numbers again from there.
     """
 
     type = "truncated"
@@ -50,11 +50,11 @@ class Truncated(Event, frozen=True):
 
 
 class Reminder(NotificationCreated, frozen=True):
-    """A notification sent again because nobody has acknowledged it, and new to this program: told out of its turn."""
+    """Unacknowledged notification that is redelivered and new to this program. It is delivered out of order."""
 
 
 class Failure(Event, frozen=True):
-    """An error frame. One that answers no waiting call is delivered as an event."""
+    """Error frame. A frame that answers no waiting call is delivered as an event."""
 
     type = "error"
 
@@ -66,7 +66,7 @@ class Failure(Event, frozen=True):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """A reply whose data is read by whoever knows what was asked."""
+    """Reply whose data is decoded later, by the caller that knows the type of the reply."""
 
     id: CommandId
     data: Raw
@@ -86,12 +86,12 @@ _decode_body = decoder(Any)
 _decode_frame = decoder(_Frame)
 _decode_event = {name: decoder(kind) for name, kind in EVENTS.items()}
 
-# What a program can listen to; acknowledged heartbeats are between client and server.
+# Events that a program can subscribe to. Heartbeat acknowledgements concern only client and server.
 EVENT_TYPES = frozenset({*EVENTS, StateChanged.type, Truncated.type, Failure.type}) - {HeartbeatAck.type}
 
 
 def decode(payload: bytes) -> Answer | Event | None:
-    """What a text frame says; None for an event this version does not know. Raises msgspec.DecodeError."""
+    """Decode a text frame; return None for an event unknown to this version. Raise msgspec.DecodeError if malformed."""
     frame = _decode_frame(payload)
     if frame.type == "reply" and frame.id is not None:
         return Answer(frame.id, frame.data)
@@ -107,7 +107,7 @@ def _reply_decoder(kind: type[R]) -> Callable[[Raw], R]:
 
 
 def decode_reply(data: Raw, kind: type[R]) -> R:
-    """The data of an answer as `kind`. Raises msgspec.DecodeError."""
+    """Decode the data of a reply as `kind`. Raise msgspec.DecodeError if the data does not match."""
     reply: R = _reply_decoder(kind)(data)
     return reply
 
@@ -117,13 +117,13 @@ def encode(command: Command) -> bytes:
 
 
 def raw(body: Any) -> Raw:
-    """`body` as it goes into a command; anything msgspec can write as JSON."""
+    """Encode the body of a command: any value that msgspec can write as JSON."""
     return Raw(_encode(body))
 
 
 def body_of(event: RoomMessage | Signal | NotificationCreated | InboxEntry) -> Any:
-    """The body of a message, a signal or a notification as Python values; None where a signal has none.
+    """Return the body of a message, a signal or a notification as Python values; None for a signal without one.
 
-    msgspec.DecodeError if it is nested deeper than the stack has room for, which servers do not let through.
+    Raise msgspec.DecodeError if the body is nested deeper than the stack allows. Servers refuse such bodies.
     """
     return None if event.body is UNSET else _decode_body(event.body)

@@ -1,4 +1,4 @@
-"""Those who are told: iterators and callbacks. How far they have come, and that it is kept."""
+"""Consumers of a client's events: iterators and callbacks, and the cursors of their progress."""
 
 from __future__ import annotations
 
@@ -12,38 +12,41 @@ from greendot.client.storage import CursorStorage, Keeping
 from greendot.client.stream import EventStream
 from greendot.protocol.events import Event, NotificationCreated, RoomMessage
 
-CALLBACKS_END_S = 1.0  # how long closing waits for async callbacks
+CALLBACKS_END_S = 1.0  # seconds that closing waits for async callbacks
 
 Numbers = Mapping[str, int]  # stream → the number before the oldest record
 
 
 class Consumers:
-    """The consumers of one client's events. With a storage their progress is loaded from there, and saved."""
+    """Consumers of one client's events. With a storage, their progress is loaded and saved."""
 
     def __init__(self, records: Records, storage: CursorStorage | None) -> None:
         self._records = records
         self._storage = storage
-        self._keeping: Keeping | None = None  # once there is something to keep
+        self._keeping: Keeping | None = None  # None without a storage, and before `begin`
         self._callbacks = Callbacks(self.moved)
         self._streams: WeakSet[EventStream] = WeakSet()
-        # Holds what comes before the first call of events(): a message may follow a join's answer at once.
+        # Keeps events before the first call of `events()`: a message may follow the reply to a join at once.
         self._early: EventStream | None = EventStream(self.moved)
-        self._left: Numbers = {}  # what waited in the last iterator when it was dropped
+        self._left: Numbers = {}  # records that waited in the last iterator when it was dropped
 
     def begin(self) -> None:
-        """Go on where the program before has left its cursors, if they are kept."""
+        """Continue at the saved cursors of an earlier program, if there is a storage."""
         if self._storage is not None and self._keeping is None:
             if (kept := self._storage.load()) is not None:
                 self._records.begin(kept)
             self._keeping = Keeping(self._storage, self._handled)
 
     async def finish(self, *, handled: bool) -> None:
-        """Nothing more will be told. `handled`: the program is done with what it has in hand."""
+        """Wait for callbacks and save the cursors; no event follows.
+
+        `handled`: the program has finished the records it holds.
+        """
         await self._callbacks.finish(CALLBACKS_END_S)
         if self._keeping is not None:
             self._keeping.close(self._kept([]) if handled else self._handled())
 
-    # Who is told
+    # Registration and delivery
 
     def add(self, kind: str, callback: Callback) -> Callable[[], None]:
         """See `Client.on`."""
@@ -61,11 +64,15 @@ class Consumers:
         return stream
 
     def _leave(self, waiting: Numbers) -> None:
-        # A loop was left with some still waiting. The next program is told them, unless this one goes on without.
+        # A loop ended while records waited. The next program receives them, unless this program opens another iterator.
         self._left = dict(waiting)
 
     def publish(self, event: Event, end: Exception | None) -> None:
-        """With the event that the client is closed, iterators end, with `end` if that was not the program's wish."""
+        """Deliver `event` to all consumers.
+
+        The event that the client is closed ends all iterators, with the error `end` unless the program closed the
+        client.
+        """
         self._callbacks.deliver(event)
         if self._callbacks.takes(event.type):
             self.moved()
@@ -75,10 +82,10 @@ class Consumers:
             if isinstance(event, StateChanged) and event.state == "closed":
                 stream.end(end)
 
-    # How far they have come
+    # Progress
 
     def moved(self) -> None:
-        """Somebody is done with something, or a room is joined or left."""
+        """Schedule a save: a consumer finished a record, or a room was joined or left."""
         if self._keeping is not None:
             self._keeping.moved()
 
@@ -88,13 +95,13 @@ class Consumers:
 
     def _waiting(self) -> list[Numbers]:
         waiting = [stream.waiting for stream in self._streams] + self._callbacks.waiting()
-        # Until somebody asks for events(), what waits for them is not had, unless callbacks have it.
+        # Before the first call of `events()`, waiting records count as not received, unless callbacks receive them.
         if self._early is not None and not self._callbacks.takes(RoomMessage.type, NotificationCreated.type):
             waiting.append(self._early.waiting)
         return waiting
 
     def _handled(self) -> Cursors:
-        """Without what somebody has in hand."""
+        """Return the cursors without the records that consumers hold."""
         return self._kept([stream.holding for stream in self._streams] + self._callbacks.holding())
 
     def _kept(self, holding: list[Numbers]) -> Cursors:

@@ -1,4 +1,4 @@
-"""Opening a socket so that giving up half-way leaves nothing behind."""
+"""Opening of a socket; a cancelled attempt leaves nothing open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greendot.protocol.events import Event
 
 
 async def dial(url: str, ssl: SSLContext | None, receive: Callable[[Event], None]) -> Link:
-    """A link to `url`. Raises OSError or picows' WSError; cancelled, it has closed what it opened."""
+    """Open a link to `url`. Raise OSError or picows' WSError. A cancelled call closes what it opened."""
     opened: list[socket.socket] = []
 
     async def connect(target: WSParsedURL) -> socket.socket:
@@ -27,9 +27,9 @@ async def dial(url: str, ssl: SSLContext | None, receive: Callable[[Event], None
             lambda *_: Link(receive),
             url,
             ssl_context=ssl,
-            enable_auto_pong=False,  # picows would keep pings to itself, and they too are signs of life
+            enable_auto_pong=False,  # picows would hide pings, and a ping is a sign of life
             websocket_handshake_timeout=None,  # the session bounds the whole attempt
-            max_redirects=0,  # the token is for this server, not for one it names
+            max_redirects=0,  # the token is only for this server
             socket_factory=connect,
         )
     )
@@ -38,13 +38,13 @@ async def dial(url: str, ssl: SSLContext | None, receive: Callable[[Event], None
     except asyncio.CancelledError:
         await _give_up(task, opened)
         raise
-    if not isinstance(link, Link):  # picows' answer to a socket lost during the handshake
+    if not isinstance(link, Link):  # result of picows if the socket is lost during the handshake
         raise ConnectionError("the connection was lost during the WebSocket handshake")
     return link
 
 
 def retry_after_ms(error: Exception) -> int | None:
-    """How long a server that refused the upgrade wishes to be left alone, if it says so in whole seconds."""
+    """Return the Retry-After of a refused upgrade in ms; None if it is not given in whole seconds."""
     if not isinstance(error, WSInvalidStatusError) or error.response is None:
         return None
     text = error.response.headers.get("Retry-After", "")
@@ -52,8 +52,8 @@ def retry_after_ms(error: Exception) -> int | None:
 
 
 async def _give_up(task: asyncio.Future[tuple[WSTransport, WSListener]], opened: list[socket.socket]) -> None:
-    # ws_connect, when cancelled during its handshake, leaves the transport open and without an owner.
-    # With its socket shut down it ends by itself, and closes the transport on the way.
+    # A ws_connect that is cancelled during its handshake leaves the transport open and without an owner. After a
+    # shutdown of the socket, ws_connect ends by itself and closes the transport.
     if opened:
         with contextlib.suppress(OSError):
             opened[0].shutdown(socket.SHUT_RDWR)
@@ -67,10 +67,10 @@ async def _give_up(task: asyncio.Future[tuple[WSTransport, WSListener]], opened:
 
 
 class _Socket(socket.socket):
-    """A socket that nobody waits for any more when it is closed.
+    """Socket that removes its reader from the event loop when it is closed.
 
-    A transport of aiofastnet that fails before it reads adds its reader nevertheless, and closes the socket. On uvloop
-    that reader would take the events of the next socket with the same number: of any in this process.
+    An aiofastnet transport that fails before it reads still adds its reader, and closes the socket. On uvloop the
+    reader would take the events of the next socket in this process with the same file descriptor.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -79,13 +79,13 @@ class _Socket(socket.socket):
         if self.fileno() >= 0 and not self.loop.is_closed():
             with contextlib.suppress(
                 NotImplementedError, RuntimeError
-            ):  # a loop without readers, or with its own there
+            ):  # a loop without readers, or with its own for the socket
                 self.loop.remove_reader(self.fileno())
         super().close()
 
 
 async def _tcp(host: str, port: int) -> socket.socket:
-    """A connected socket to the first address of `host` that answers."""
+    """Connect to the first address of `host` that accepts; raise the last error if none does."""
     loop = asyncio.get_running_loop()
     error: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):

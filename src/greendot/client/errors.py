@@ -1,17 +1,17 @@
-"""Every error the client raises on purpose.
+"""Errors that the client raises on purpose.
 
 GreendotError
 ├── ClientError
-│   ├── Disconnected         the socket was lost before the answer; the client is coming back by itself
-│   ├── ConnectionRefused    the server said not to come back (close codes 4500–4999); the client has stopped
-│   ├── Unreachable          the first connection was not made in time
-│   ├── Closed               the client was closed by its own program
-│   ├── QueueFull            too much waits for a connection already
-│   ├── Overrun              a consumer of events() fell too far behind to be given every record
-│   ├── BadReply             the server's answer could not be read
-│   └── BadWebhook           a request is not what Greendot sent (client.webhooks)
+│   ├── Disconnected         socket lost before the reply; the client reconnects by itself
+│   ├── ConnectionRefused    server forbids a return (close codes 4500–4999); the client has stopped
+│   ├── Unreachable          first connection not made in time
+│   ├── Closed               client closed by its own program
+│   ├── QueueFull            too many commands wait for a connection
+│   ├── Overrun              consumer of events() too far behind to get every record
+│   ├── BadReply             reply that cannot be decoded
+│   └── BadWebhook           request that Greendot did not send (client.webhooks)
 └── Refused
-    └── CommandRefused       the server understood a command and did not grant it
+    └── CommandRefused       command that the server understood and did not grant
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from greendot.errors import GreendotError, Refused
 
 
 class ClientError(GreendotError):
-    """The root of what can go wrong between a client and its server."""
+    """Root of the errors between a client and its server."""
 
 
 class Disconnected(ClientError):
-    """No socket, or it was lost before the answer: the command may or may not have been carried out."""
+    """Missing connection, or one lost before the reply: the command may or may not have been carried out."""
 
     def __init__(self, code: int = 1006, reason: str = "") -> None:
         super().__init__(f"not connected (close code {code}{': ' if reason else ''}{reason})")
@@ -33,7 +33,7 @@ class Disconnected(ClientError):
 
 
 class ConnectionRefused(ClientError):
-    """The server closed with a code that forbids a return. `code` is one of protocol.codes.Close."""
+    """Close by the server with a code that forbids a return. `code` is one of protocol.codes.Close."""
 
     def __init__(self, code: int, reason: str = "") -> None:
         super().__init__(f"the server refused the connection (close code {code}{': ' if reason else ''}{reason})")
@@ -42,30 +42,30 @@ class ConnectionRefused(ClientError):
 
 
 class Unreachable(ClientError):
-    """No attempt at the first connection succeeded in the time given; the last one's error is the cause."""
+    """Failure of every attempt at the first connection within the time limit. The cause is the last error."""
 
 
 class Closed(ClientError):
-    """The client was used after it was closed."""
+    """Use of a client after it was closed."""
 
     def __init__(self) -> None:
         super().__init__("this client is closed")
 
 
 class QueueFull(ClientError):
-    """Not sent, and not kept: while there is no connection only so much is (`SendQueue`)."""
+    """Command that is neither sent nor queued: without a connection, the queue is limited (`SendQueue`)."""
 
 
 class Overrun(ClientError):
-    """The iterator ends here because its buffer could not hold every record. `history` still has them."""
+    """End of an iterator whose buffer could not hold every record. `history` still has the records."""
 
 
 class BadReply(ClientError):
-    """An answer came that this version of the client cannot read."""
+    """Reply that this version of the client cannot decode."""
 
 
 class CommandRefused(Refused):
-    """An error frame. `retry` says whether the same command may succeed later, without change."""
+    """Error frame. `retry`: the same command may succeed later without change."""
 
     def __init__(self, code: str, message: str, *, retry: bool = False, retry_in_ms: int | None = None) -> None:
         super().__init__(code, message, retry_in_ms=retry_in_ms)
@@ -76,6 +76,6 @@ class CommandRefused(Refused):
 
 
 def closing_error(code: int, reason: str) -> Disconnected | ConnectionRefused:
-    """What a socket closed with `code` means to those who waited on it."""
-    # 1006 (lost), 1001, 1011 and the like say nothing about the client: only 4500–4999 forbid a return.
+    """Return the error for callers that wait on a socket closed with `code`."""
+    # 1006 (lost), 1001, 1011 and similar codes do not concern the client: only 4500–4999 forbid a return.
     return ConnectionRefused(code, reason) if 4500 <= code < 5000 else Disconnected(code, reason)

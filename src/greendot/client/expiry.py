@@ -1,4 +1,4 @@
-"""When a token ends, and when to have another. Pure: the time is an argument."""
+"""Expiry of tokens, and when to refresh them. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 
 from greendot.protocol.decoding import decode
 
-EARLY_S = 60.0  # before its end a token is replaced, if it holds that long
-EARLY_SHARE = 0.2  # of its life, if it does not
-SOONEST_S = 1.0  # a token that ends at once must not have the app asked for another in a loop
+EARLY_S = 60.0  # seconds before expiry at which a token is replaced
+EARLY_SHARE = 0.2  # share of the remaining time, if less than EARLY_S
+SOONEST_S = 1.0  # minimum delay: a token that expires at once must not cause a loop of requests to the app
 
 
 class _Claims(msgspec.Struct):
@@ -19,9 +19,9 @@ class _Claims(msgspec.Struct):
 
 
 def expires_at(token: str) -> float | None:
-    """The token's end in ms UTC, as it says itself; None for what is no JWT, or does not say.
+    """Return the token's expiry in ms UTC from its claims; None if it is no JWT or has no expiry.
 
-    Nothing is verified: that is for the server, and a wrong end only means that the server closes first.
+    The token is not verified: verification is up to the server. A wrong expiry only means that the server closes first.
     """
     parts = token.split(".")
     if len(parts) != 3:
@@ -34,9 +34,9 @@ def expires_at(token: str) -> float | None:
 
 
 def refresh_in(left_s: float, jitter: float) -> float:
-    """Seconds until a token that holds for `left_s` more is replaced.
+    """Return the seconds until a token with `left_s` seconds left is replaced.
 
-    `jitter` in [0, 1): those whose tokens were made together must not all ask for new ones together.
+    `jitter` in [0, 1): clients whose tokens were made together must not all request new ones together.
     """
     early = min(EARLY_S, left_s * EARLY_SHARE) * (1 + jitter / 2)
     return max(left_s - early, SOONEST_S)

@@ -1,4 +1,4 @@
-"""Heartbeats: said at a steady pace, and a link that hears nothing is given up."""
+"""Heartbeats of a link, and the detection of a silent server."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import random
 from collections.abc import Callable
 
-SILENT_BEATS = 2.5  # nothing heard for so many heartbeats means that nobody is there
+SILENT_BEATS = 2.5  # heartbeat intervals without any frame until the link counts as dead
 
 
 class HeartbeatTimer:
-    """Calls `beat` every `interval_s`, and `silent` once when `received` was not called for SILENT_BEATS of them.
+    """Timer that calls `beat` every `interval_s`, and `silent` once after SILENT_BEATS intervals without `received`.
 
-    Two timers of the event loop, no task. Both end with `stop`, or after `silent`.
+    It uses two timers of the event loop and no task. Both end with `stop`, or after `silent`.
     """
 
     def __init__(self, interval_s: float, beat: Callable[[], None], silent: Callable[[], None]) -> None:
@@ -22,12 +22,12 @@ class HeartbeatTimer:
         self._send_beat = beat
         self._silent = silent
         self._received_at = self._loop.time()
-        # The first comes sooner, for each by another time: many who came back together must not beat together.
+        # The first beat is early by a random time: clients that return together must not beat together.
         self._beating = self._loop.call_later(self._interval * random.uniform(0.5, 1.0), self._beat)
         self._listening = self._loop.call_later(self._patience, self._listen)
 
     def received(self) -> None:
-        """Anything came from the other side."""
+        """Restart the silence timeout: a frame arrived."""
         self._received_at = self._loop.time()
 
     def stop(self) -> None:

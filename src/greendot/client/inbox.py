@@ -1,4 +1,4 @@
-"""The user's inbox: what is in it, and what the user has seen, read, put away and acknowledged."""
+"""Inbox of the user: its notifications, and marks for seen, read, archived and acknowledged ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Filter = Literal["all", "unread", "unseen", "archived"]
 
 
 class Inbox:
-    """`client.inbox`. New notifications are events, `notification.created`; this is for what is there.
+    """Inbox of the user (`client.inbox`). New notifications arrive as `notification.created` events.
 
-    Marking takes ids, or a number with `through`: everything up to and including it. Done twice it is done once, so it
-    waits through lost connections, as `send` does.
+    A mark takes ids, or `through`: every notification up to and including that number. Marks are idempotent, so they
+    wait through lost connections, as `send` does.
     """
 
     def __init__(self, session: Session) -> None:
@@ -25,26 +25,26 @@ class Inbox:
 
     @property
     def unread(self) -> int:
-        """How many are not read, on whichever device; each change is also an event, `inbox.badge`."""
+        """Return the number of notifications not read on any device. Each change is also an `inbox.badge` event."""
         return self._session.view.badge.unread
 
     @property
     def unseen(self) -> int:
-        """How many were not even seen."""
         return self._session.view.badge.unseen
 
     async def page(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50, filter: Filter = "all"
     ) -> InboxReply:
-        """Up to `limit` entries in ascending order: the oldest after `after`, else the newest (before `before`).
+        """Return up to `limit` entries in ascending order.
 
-        `all` leaves out what is archived.
+        The page has the oldest entries after `after`, else the newest (before `before`). The filter `all` leaves out
+        archived entries.
         """
         command = InboxList(after=after, before=before, limit=limit, filter=filter)
         return await self._session.call(command, InboxReply, self._counted)
 
     async def entries(self, *, after: int = 0, filter: Filter = "all") -> AsyncIterator[InboxEntry]:
-        """All entries behind number `after`, oldest first, read page by page."""
+        """Yield all entries after number `after`, oldest first, read page by page."""
         while page := (await self.page(after=after, limit=PAGE, filter=filter)).notifications:
             for entry in page:
                 yield entry
@@ -54,7 +54,7 @@ class Inbox:
         return self.entries()
 
     async def seen(self, *ids: str, through: int | None = None) -> BadgeReply:
-        """These were shown; what is left."""
+        """Mark notifications as shown; return the badge."""
         return await self._mark(InboxSeen, ids, through)
 
     async def read(self, *ids: str, through: int | None = None) -> BadgeReply:
@@ -64,7 +64,7 @@ class Inbox:
         return await self._mark(InboxArchive, ids, through)
 
     async def ack(self, *ids: str, through: int | None = None) -> BadgeReply:
-        """Acknowledge: a notification that came with `ack` is sent again until this is said."""
+        """Acknowledge notifications. A notification with `ack` is redelivered until it is acknowledged."""
         return await self._mark(InboxAck, ids, through)
 
     async def _mark(self, kind: type[InboxMark], ids: tuple[str, ...], through: int | None) -> BadgeReply:

@@ -1,4 +1,4 @@
-"""One socket: opened, greeted, asked and answered, closed. It never comes back; the session makes another."""
+"""Link of a client: one WebSocket from open to close. The session makes a new link after a loss."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from greendot.protocol.replies import Reply
 
 R = TypeVar("R", bound=Reply)
 
-FAREWELL_S = 2.0  # how long a closing client waits for the server to close too
+FAREWELL_S = 2.0  # seconds that a closing client waits for the server to close
 
 log = logging.getLogger("greendot.client")
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for its answer."""
+    """Call that waits for its reply."""
 
     kind: type[Reply]
     future: asyncio.Future[Any]
@@ -35,10 +35,10 @@ class _Waiting(NamedTuple):
 
 
 class Link(WSListener):
-    """The client's end of one WebSocket. Events go to `receive`, in order, as they arrive.
+    """Client side of one WebSocket. Events go to `receive` in the order of arrival.
 
-    Whatever waits on a link whose socket ends gets the same error: ConnectionRefused if the close code forbids a
-    return, else Disconnected.
+    All callers that wait on a link get the same error when its socket ends: ConnectionRefused if the close code forbids
+    a return, else Disconnected.
     """
 
     def __init__(self, receive: Callable[[Event], None]) -> None:
@@ -47,31 +47,32 @@ class Link(WSListener):
         self._transport: WSTransport | None = None
         self._waiting: dict[CommandId, _Waiting] = {}
         self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()  # resolves when the socket is gone
-        self._error: Disconnected | ConnectionRefused | None = None  # why it is going, once that is known
+        self._ended: asyncio.Future[None] = self._loop.create_future()  # resolved when the socket is gone
+        self._error: Disconnected | ConnectionRefused | None = None  # reason of the close, once known
         self._pulse: HeartbeatTimer | None = None
-        self._parts: list[bytes] = []  # a message that comes in fragments
+        self._parts: list[bytes] = []  # fragments of an incomplete message
         self._last_id = 0
         self._max_frame = MAX_FRAME
 
     async def hello(self, hello: Hello) -> Welcome:
-        """Introduce the client. From the welcome on the link keeps itself alive by heartbeats."""
+        """Send the hello and return the welcome. From the welcome on, the link sends heartbeats."""
         self.send(replace(hello, id=self._next_id()))
         return await self._welcome
 
     def send(self, command: Command) -> None:
-        """Write `command` and expect no answer. Raises ValueError if the server would not read so long a frame."""
+        """Write `command` without expecting a reply. Raise ValueError if the frame exceeds the server's limit."""
         payload = encode(command)
         if len(payload) > self._max_frame:
-            # Sent anyway it would close the socket (1009), and be sent again after every reconnect.
+            # The server would close the socket (1009), and the client would send the frame again after every reconnect.
             raise ValueError(f"a frame of {len(payload)} bytes is over the server's limit of {self._max_frame}")
         if self._transport is not None:
             self._transport.send(WSMsgType.TEXT, payload)
 
     def request(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> asyncio.Future[R]:
-        """Send `command`; its answer as `kind`, or CommandRefused, or BadReply, or why the link ended.
+        """Send `command`; return a future of its reply as `kind`.
 
-        `fold` is given the answer before any later frame is read, which a coroutine waiting for it cannot promise.
+        The future fails with CommandRefused, BadReply, or the error that ended the link. `fold` is called with the
+        reply before any later frame is read. A coroutine that awaits the future may run only after later frames.
         """
         future: asyncio.Future[R] = self._loop.create_future()
         if self._error is not None or self._ended.done():
@@ -84,12 +85,12 @@ class Link(WSListener):
         return future
 
     async def lost(self) -> NoReturn:
-        """Wait until the socket is gone, then raise why."""
+        """Wait until the socket is gone, then raise the reason."""
         await asyncio.shield(self._ended)
         raise self._why()
 
     async def close(self, *, bye: bool = False) -> None:
-        """Take leave (for good, with `bye`) and return when the socket is gone, politely closed or not."""
+        """Close the socket and return when it is gone, gracefully or not. With `bye` the session ends for good."""
         if self._transport is None:
             return
         if not self._ended.done() and self._error is None:
@@ -106,11 +107,11 @@ class Link(WSListener):
             self._transport.disconnect(graceful=False)
         try:
             await self._transport.wait_disconnected()
-        except Exception as error:  # picows hands over what it found wrong with the stream; the socket is gone anyway
+        except Exception as error:  # picows raises stream errors here; the socket is gone anyway
             log.debug("the socket ended with %r", error)
 
     def abort(self) -> None:
-        """Drop the socket without a word."""
+        """Drop the socket without a close frame."""
         if self._error is None:
             self._error = Disconnected()
         if self._transport is not None:
@@ -121,10 +122,10 @@ class Link(WSListener):
         return self._last_id
 
     def _why(self) -> Disconnected | ConnectionRefused:
-        # A new one for each who asks: an exception raised in two places would mix their tracebacks.
+        # A new exception for each caller: an exception raised in two places would mix their tracebacks.
         return closing_error(self._error.code, self._error.reason) if self._error else Disconnected()
 
-    # What picows calls
+    # Callbacks of picows
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
@@ -142,7 +143,7 @@ class Link(WSListener):
                 transport.send_pong(frame.get_payload_as_bytes())
             case WSMsgType.CLOSE:
                 payload = frame.get_payload_as_bytes()
-                # picows gives codes it has no name for as an odd enum member; the bytes are plain.
+                # picows returns unknown codes as an odd enum member, so the code is read from the bytes.
                 code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else 1005
                 self._error = closing_error(code, payload[2:].decode(errors="replace"))
                 transport.send_close(frame.get_close_code())
@@ -156,17 +157,17 @@ class Link(WSListener):
                 waiting.future.set_exception(self._why())
         if not self._welcome.done():
             self._welcome.set_exception(self._why())
-            self._welcome.exception()  # nobody may be waiting for it: a lost link is no unhandled error
+            self._welcome.exception()  # retrieved, because a lost link without a waiting caller is no unhandled error
         if not self._ended.done():
             self._ended.set_result(None)
 
     def pause_writing(self) -> None:
-        """Nothing to hold back: what the client writes is small, and calls wait for their answers."""
+        """Do nothing: writes of the client are small, and calls wait for their replies."""
 
     def resume_writing(self) -> None:
-        """See pause_writing."""
+        """Do nothing; see `pause_writing`."""
 
-    # What the frames say
+    # Frames
 
     def _read(self, message: bytes) -> None:
         try:
@@ -199,7 +200,7 @@ class Link(WSListener):
 
     def _failed(self, failure: Failure) -> None:
         error = CommandRefused(failure.code, failure.message, retry=failure.retry, retry_in_ms=failure.retry_in_ms)
-        if not self._welcome.done():  # before the welcome only the hello can have been refused
+        if not self._welcome.done():  # before the welcome only the hello can be refused
             self._welcome.set_exception(error)
             return
         waiting = self._waiting.get(failure.id) if failure.id is not None else None

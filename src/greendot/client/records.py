@@ -1,6 +1,6 @@
-"""How far each stream of records was told to the program: every record once, in order. Pure: no sockets, no tasks.
+"""Positions in record streams: each record is delivered once, in order. Pure: no sockets, no tasks.
 
-A stream goes by the name the wire has for it: `room:NAME`, or `inbox`.
+A stream has its wire name: `room:NAME`, or `inbox`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from greendot.protocol.events import NotificationCreated, RoomMessage
 
 INBOX = "inbox"
 ROOM = "room:"
-MOST_EARLY = 1_000  # records held while what comes before them is fetched; more are fetched, too
-MOST_FETCHED = 3_000  # a program further behind is told so instead: it may not want to read all that
+MOST_EARLY = 1_000  # records held while earlier ones are fetched; records beyond are fetched as well
+MOST_FETCHED = 3_000  # a program further behind gets Truncated instead: it may not want to read so many
 
 Record = RoomMessage | NotificationCreated
 
 
 class Cursors(TypedDict):
-    """Up to which number a program has each stream. Plain, to be kept as JSON or in whatever a program keeps."""
+    """Number up to which a program has each stream. Plain values, to be kept as JSON or in any other form."""
 
     rooms: dict[str, int]
     inbox: int | None
@@ -31,7 +31,7 @@ def room_stream(room: str) -> str:
 
 
 def span(event: object) -> tuple[str, int, int] | None:
-    """The stream an event belongs to, and where it takes its reader: from which number to which."""
+    """Return an event's stream, the number before it and the number it leads to; None if it moves no cursor."""
     match event:
         case Reminder():
             return None
@@ -45,24 +45,24 @@ def span(event: object) -> tuple[str, int, int] | None:
 
 
 def held(event: object) -> dict[str, int]:
-    """What is not handled while `event` is in somebody's hands: stream → the number before it."""
+    """Return stream → the number before `event`, for a consumer that still holds it; empty if it moves no cursor."""
     of = span(event)
     return {} if of is None else {of[0]: of[1]}
 
 
 class RecordCursor:
-    """One stream: the number told last, and what came before its turn."""
+    """Cursor of one stream: the last delivered number, and records that arrived early."""
 
     __slots__ = ("_again", "_early", "behind", "last")
 
     def __init__(self, last: int) -> None:
         self.last = last
-        self.behind = False  # something is missing, and nothing goes out before it is fetched
-        self._again = False  # what is being fetched will not be all
+        self.behind = False  # records are missing, and later ones wait until they are fetched
+        self._again = False  # the current fetch will not bring all missing records
         self._early: dict[int, Record] = {}
 
     def offer(self, record: Record) -> bool:
-        """Whether `record` is to be told now. If its turn has not come it is held."""
+        """Return whether to deliver `record` now. A record that is early is held."""
         if record.seq <= self.last:
             return False
         if self.behind or record.seq != self.last + 1:
@@ -76,51 +76,54 @@ class RecordCursor:
         return True
 
     def miss(self) -> None:
-        """The server has left something out."""
+        """Mark the stream as behind: the server left out records."""
         self._again = self.behind
         self.behind = True
 
     def target(self, head: int) -> int:
-        """Up to where to fetch, if the newest record is `head`. What is held proves that there was one before it."""
+        """Return the number to fetch up to, if the newest record is `head`.
+
+        A held record proves that the record before it exists, even if `head` is lower.
+        """
         return max(head, min(self._early, default=0) - 1)
 
     def fetched(self, record: Record) -> bool:
-        """Whether `record`, which was fetched, is to be told. Numbers left out are of records that are gone."""
+        """Return whether to deliver the fetched `record`. Skipped numbers are of records that no longer exist."""
         if record.seq <= self.last:
             return False
         self.last = record.seq
         return True
 
     def next(self) -> Record | None:
-        """What came early and is next, told one at a time."""
+        """Advance to the next number and return its record, if it arrived early; else return None."""
         record = self._early.pop(self.last + 1, None)
         if record is not None:
             self.last = record.seq
         return record
 
     def skip(self, head: int) -> None:
-        """Everything up to `head` is in the program's hands."""
+        """Advance to `head`: records up to that number need no delivery. The cursor never goes back."""
         self.last = max(self.last, head)
 
     def settle(self) -> None:
-        """All that was missing was told, and what was held behind it; unless more was missed meanwhile."""
+        """End a fetch after all missing and held records are delivered. Stay behind if more were missed meanwhile."""
         self._early = {seq: record for seq, record in self._early.items() if seq > self.last}
         self.behind = self._again or bool(self._early)
         self._again = False
 
 
 class Records:
-    """The streams a client follows: the rooms it is in, and the inbox once it is known where that stands."""
+    """Streams that a client follows: its rooms, and the inbox once its position is known."""
 
     def __init__(self, cursors: Cursors | None = None) -> None:
         self._lines: dict[str, RecordCursor] = {}
-        self._untold: list[range] = []  # numbers of the inbox this program was not told
-        self._reminded: set[int] = set()  # those of them it was told late
+        self._untold: list[range] = []  # numbers of notifications that this program did not receive
+        self._reminded: set[int] = set()  # numbers among them that were delivered late
         if cursors is not None:
             self.begin(cursors)
 
     def begin(self, cursors: Cursors) -> None:
-        """Go on where the program was that left these."""
+        """Continue at the cursors of an earlier program."""
         for room, last in cursors["rooms"].items():
             self.follow(room_stream(room), last)
         if cursors["inbox"] is not None:
@@ -128,7 +131,7 @@ class Records:
 
     @property
     def rooms(self) -> dict[str, int]:
-        """Room → number of its last message told."""
+        """Return room → the number of its last delivered message."""
         return {name.removeprefix(ROOM): line.last for name, line in self._lines.items() if name != INBOX}
 
     @property
@@ -140,7 +143,7 @@ class Records:
         return self._lines.get(stream)
 
     def follow(self, stream: str, last: int) -> RecordCursor:
-        """Tell what comes after `last`. A stream that is followed already goes on where it is."""
+        """Follow `stream` after number `last`. A stream that is followed already keeps its cursor."""
         if stream == INBOX and INBOX not in self._lines:
             self._untold.append(range(last + 1))
         return self._lines.setdefault(stream, RecordCursor(last))
@@ -149,41 +152,47 @@ class Records:
         self._lines.pop(stream, None)
 
     def restart(self) -> None:
-        """The link is lost: the next one brings what is behind the last record told, so nothing else is kept."""
+        """Drop held records after a lost link: the next link brings all records after the last delivered one."""
         for stream, line in self._lines.items():
             self._lines[stream] = RecordCursor(line.last)
 
     def accept(self, record: Record) -> bool:
-        """Whether `record` is to be told now: not if it was before, nor while an earlier one is missing."""
-        if record.seq <= 0 or isinstance(record, Reminder):  # of a kind that is not kept, or in nobody's turn
+        """Return whether to deliver `record` now: not a duplicate, and no earlier record is missing."""
+        if record.seq <= 0 or isinstance(record, Reminder):  # of a kind that is not kept, or redelivered out of order
             return True
         if isinstance(record, NotificationCreated):
             line = self.follow(INBOX, record.seq - 1)
         elif (known := self._lines.get(room_stream(record.room))) is None:
-            return True  # not a room of ours: nothing to compare with, nothing to remember
+            return True  # not a followed room: no cursor to compare or to move
         else:
             line = known
         return line.offer(record)
 
     def remind(self, record: NotificationCreated) -> bool:
-        """Whether one that nobody has acknowledged comes out of its turn, and this program was never told of it."""
+        """Return whether `record` is unacknowledged, out of order, and was never delivered to this program.
+
+        Return True only once per number.
+        """
         if not record.ack or record.seq in self._reminded:
             return False
-        # Before it is known where the inbox stands, what is new cannot be told from what is sent again.
+        # Until the position of the inbox is known, new and redelivered notifications cannot be distinguished.
         if INBOX in self._lines and not any(record.seq in numbers for numbers in self._untold):
             return False
         self._reminded.add(record.seq)
         return True
 
     def missed(self, stream: str) -> bool:
-        """The server has left out some of `stream`. Whether that is one of ours, and will be fetched."""
+        """Mark `stream` as behind: the server left out records. Return whether the client follows the stream."""
         line = self._lines.get(stream)
         if line is not None:
             line.miss()
         return line is not None
 
     def unread(self, kind: str) -> bool:
-        """The server could not show an event of this kind. Whether it was a record, which will be fetched."""
+        """Mark the streams of an event type that the server could not send; return whether there are any.
+
+        Their missing records will be fetched.
+        """
         match kind:
             case NotificationCreated.type:
                 streams = [stream for stream in self._lines if stream == INBOX]
@@ -196,12 +205,12 @@ class Records:
         return bool(streams)
 
     def reach(self, stream: str, head: int, since: int | None = None) -> Truncated | None:
-        """The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much.
+        """Take `head` as the newest number; missing records before it are fetched, unless there are too many.
 
-        Then the stream goes on at its head, which is what the program is to be told. `since` is the number told last
-        when the head was asked for (None: nothing was told meanwhile). An answer may be older than records that came
-        before it; only a head behind `since` shows that the server lost records and numbers again from there. Held
-        against the old cursor every new one would be dropped as seen.
+        With too many, the stream continues at its head, and the program is to get the returned Truncated. `since` is
+        the number delivered last when the head was requested (None: no record was delivered meanwhile). A reply may be
+        older than records that arrived before it. Only a head below `since` shows that the server lost records and
+        numbers again from there. Compared with the old cursor, every new record would be dropped as a duplicate.
         """
         line = self.follow(stream, head)
         if (line.last if since is None else since) <= head <= line.last + MOST_FETCHED:
@@ -214,11 +223,11 @@ class Records:
         return skipped
 
     def behind(self) -> str | None:
-        """A stream of which something is to be fetched."""
+        """Return a stream with records to fetch; None if there is none."""
         return next((stream for stream, line in self._lines.items() if line.behind), None)
 
     def cursors(self, waiting: Iterable[Mapping[str, int]]) -> Cursors:
-        """How far the program has come, given what waits for it: stream → the number before the oldest."""
+        """Return how far the program has come, given its waiting records: stream → the number before the oldest."""
         at = {stream: line.last for stream, line in self._lines.items()}
         for numbers in waiting:
             at |= {stream: min(number, at[stream]) for stream, number in numbers.items() if stream in at}

@@ -1,4 +1,4 @@
-"""Bringing a new link to where the last one was: watching the same users, in the same rooms, no message missed."""
+"""Restoration of a session on a new link: the same watches, the same rooms, and no missed message."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from greendot.protocol.commands import InboxList, Resume, RoomJoin, Watch
 from greendot.protocol.events import Event, InboxBadge, RoomChanged, Welcome
 from greendot.protocol.replies import InboxReply, JoinReply, PresenceReply
 
-# With ids of 128 characters so many still fit into a frame of 64 KiB.
+# Ids of 128 characters: 400 of them still fit into a frame of 64 KiB.
 BATCH = 400
 
 
 def batches(users: Iterable[str]) -> Iterator[list[str]]:
-    """`users` in lists that fit into a frame each."""
+    """Split `users` into lists that fit into one frame each."""
     remaining = iter(users)
     while batch := list(islice(remaining, BATCH)):
         yield batch
 
 
 def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
-    """What to say in the hello about the link before, or the program before: what it was told last.
+    """Return the resume for the hello: the session, and the numbers delivered last, by this or an earlier program.
 
-    Rooms that do not fit are caught up by joining again.
+    None without an earlier link and cursors. Rooms that do not fit are caught up by joining again.
     """
     rooms, inbox = view.records.rooms, view.records.inbox
     if welcome is None and not rooms and inbox is None:
@@ -41,12 +41,12 @@ def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
 
 
 async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[Event], None]) -> None:
-    """Watch and join again what was watched and joined. What changed meanwhile is received as events.
+    """Watch and join again what was watched and joined. Changes in between are received as events.
 
-    The server has joined the rooms of the resume by itself; what the welcome leaves out is asked for, which also
-    tells why it was left out.
+    The server has joined the rooms of the resume by itself. The client joins rooms that the welcome leaves out; a
+    refusal gives the reason why one was left out.
     """
-    # Copies: the program may go on unwatching and leaving meanwhile.
+    # Copies: the program may unwatch users and leave rooms meanwhile.
     for users in batches(tuple(view.watched)):
         await _rewatch(link, users, view, receive)
     rooms = [room for room in view.records.rooms if room not in welcome.rooms]
@@ -59,7 +59,7 @@ async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[
     try:
         reply = await ask(link, Watch(users=users), PresenceReply)
     except CommandRefused as error:
-        # The rights have changed. The rest of the session is worth keeping, so the program is only told.
+        # The rights have changed. The rest of the session is worth keeping, so the program only gets an event.
         view.unwatch(users)
         receive(Failure(None, error.code, f"no longer watching: {error.message}", False, None))
         return
@@ -68,7 +68,7 @@ async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[
 
 
 async def _read_inbox(link: Link, view: View, receive: Callable[[Event], None]) -> None:
-    """Where the inbox stands: how much of it is unread, and from which number on notifications are news."""
+    """Read the badge, and the number after which notifications are new."""
 
     since = view.records.inbox or 0
 
@@ -85,7 +85,7 @@ async def _read_inbox(link: Link, view: View, receive: Callable[[Event], None]) 
 
 
 async def _rejoin(link: Link, rooms: list[str], view: View, receive: Callable[[Event], None]) -> list[str]:
-    """Join `rooms` all at once; those that must be asked for again, after the time to wait."""
+    """Join `rooms` all at once; wait as long as the server asks, then return the rooms to retry."""
 
     def joined(reply: JoinReply) -> None:
         for message in reply.messages:

@@ -1,4 +1,4 @@
-"""What was given to the server and not yet answered: sent again until it is."""
+"""Queue of unanswered commands: each is sent again until the server answers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from greendot.errors import GreendotError
 from greendot.protocol.commands import Command
 from greendot.protocol.replies import Reply
 
-RETRY_S = 1.0  # before giving again what the server cannot take now and gives no time for
-MOST_FAILURES = 5  # a command that fails on the server may be at fault itself, and would fail for ever
+RETRY_S = 1.0  # seconds before a retry, if the refusal gives no time
+MOST_FAILURES = 5  # `internal` errors until a command fails: the command may be the cause, and would fail for ever
 
 
 class Sending(NamedTuple):
-    """A command that done twice is done once: it has a key the server takes once, or only moves things forward."""
+    """Idempotent command: it has a key that the server accepts once, or only moves state forward."""
 
     command: Command
-    kind: type[Reply]  # of the answer
-    fold: Callable[[Any], None] | None = None  # as for Link.request
+    kind: type[Reply]  # type of the reply
+    fold: Callable[[Any], None] | None = None  # as in Link.request
 
     @property
     def lane(self) -> str:
-        """Those of one lane must not overtake each other: what is said in one room, what is marked in the inbox."""
+        """Return the room, or "" for the inbox. Commands of one lane must not overtake each other."""
         return getattr(self.command, "room", "")
 
 
@@ -37,35 +37,35 @@ Waiting = tuple[Sending, "asyncio.Future[Any]"]
 
 @dataclass(frozen=True)
 class SendQueue:
-    """How much may wait for a connection. More is refused (QueueFull) while there is none."""
+    """Limits of commands that wait for a connection. Beyond them, commands without a connection raise QueueFull."""
 
     most: int = 1_000  # messages, edits, marks
     most_bytes: int = 8 * 1024 * 1024
 
 
 class Sends:
-    """The unanswered ones of one client, in the order they were given.
+    """Unanswered commands of one client, in the order of their calls.
 
-    The server takes a key once, so that sending again after a lost answer gives the first answer again. Each
-    waiting caller bounds this by one; a caller that stops waiting takes its command out. What is given without a
-    link is bounded besides: nobody knows for how long it will wait.
+    The server accepts a key once: a command that is sent again after a lost reply gets the first reply again. Each
+    waiting caller adds one command; a caller that stops waiting removes its command. Commands sent without a link have
+    additional limits, because the length of their wait is unknown.
 
-    What has waited for a link is given to it patiently: of each lane one at a time, again where the server has too
-    much to do, and what is given meanwhile comes behind it.
+    Commands that waited for a link are sent to it one at a time per lane, and retried while the server is overloaded.
+    New commands of the lane queue behind them.
     """
 
     def __init__(self, queue: SendQueue | None = None) -> None:
         self._unanswered: dict[object, Waiting] = {}
-        self._lanes: dict[str, deque[Waiting]] = {}  # those that are being given to a new link
-        self._giving: list[asyncio.Task[None]] = []  # one for each
+        self._lanes: dict[str, deque[Waiting]] = {}  # commands that are being sent to a new link
+        self._giving: list[asyncio.Task[None]] = []  # one task per lane
         self._queue = queue or SendQueue()
-        self._waiting_bytes = 0  # of what was given without a link, and is not answered
+        self._waiting_bytes = 0  # bytes of unanswered commands that were sent without a link
 
     def __len__(self) -> int:
         return len(self._unanswered)
 
     async def send(self, sending: Sending, link: Link | None) -> Any:
-        """Hand the command to `link`, or keep it for the next one; its answer, whichever link brings it."""
+        """Send the command to `link`, or keep it for the next link; return the reply from whichever link brings it."""
         key = getattr(sending.command, "key", None) or object()
         if key in self._unanswered:
             raise ValueError(f"a message with the key {key!r} is still unanswered")
@@ -84,7 +84,7 @@ class Sends:
             del self._unanswered[key]
 
     def _room_for(self, sending: Sending) -> int:
-        """The size of what is to wait. QueueFull if there is no room for it."""
+        """Return the size of a command that is to wait. Raise QueueFull if there is no room."""
         size = len(encode(sending.command))
         if len(self._unanswered) >= self._queue.most:
             raise QueueFull(f"{len(self._unanswered)} messages wait for a connection already")
@@ -93,7 +93,7 @@ class Sends:
         return size
 
     def resend(self, link: Link) -> None:
-        """Give everything unanswered to a new link."""
+        """Send all unanswered commands to a new link."""
         for waiting in self._unanswered.values():
             self._lanes.setdefault(waiting[0].lane, deque()).append(waiting)
         self._giving = [
@@ -101,7 +101,7 @@ class Sends:
         ]
 
     async def pause(self) -> None:
-        """The link is lost."""
+        """Keep commands queued until the next link."""
         self._lanes.clear()
         giving, self._giving = [task for task in self._giving if not task.done()], []
         for task in giving:
@@ -118,14 +118,14 @@ class Sends:
         del self._lanes[name]
 
     def fail(self, error: Exception) -> None:
-        """No link will come any more."""
+        """Fail all unanswered commands: no link will follow."""
         for _, answer in self._unanswered.values():
             if not answer.done():
                 answer.set_exception(error)
 
 
 async def _deliver(sending: Sending, answer: asyncio.Future[Any], link: Link) -> bool:
-    """Have it answered, however often that takes. False if the link is lost: the next one gets it."""
+    """Send a command as often as needed for an answer. Return False if the link is lost: the next link sends it."""
     failures = 0
     while not answer.done():
         try:
@@ -151,7 +151,7 @@ def _transmit(sending: Sending, answer: asyncio.Future[Any], link: Link) -> None
     def done(future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
         if answer.done() or future.cancelled() or isinstance(error, Disconnected):
-            return  # lost with its link: the next one gets it
+            return  # lost with its link: the next link sends it
         if error is not None:
             answer.set_exception(error)
         else:

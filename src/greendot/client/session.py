@@ -1,4 +1,4 @@
-"""Staying connected: one link after another, each brought to where the last one was."""
+"""Session of a client: one link after another, each restored to the state of the last."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ from greendot.protocol.versions import VERSIONS
 R = TypeVar("R", bound=Reply)
 Token = str | Callable[[], str | Awaitable[str]]
 
-ATTEMPT_S = 10.0  # one attempt, from the token to the welcome
-READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}  # of the rest, version 1
-AGED_S = 30.0  # without a connection for so long, how people stand is no longer known: as a server sees it
-STEADY_S = 5.0  # a connection that lasted so long was a good one: the next failure counts as the first
+ATTEMPT_S = 10.0  # seconds for one attempt, from the token to the welcome
+READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}  # other events: version 1
+AGED_S = 30.0  # seconds without a connection until presence is stale, as on the server
+STEADY_S = 5.0  # seconds until a connection counts as steady: the next failure is then the first
 
 log = logging.getLogger("greendot.client")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where to connect, and as whom."""
+    """Target of a connection: address, identity and limits."""
 
     url: str
     token: Token = field(repr=False)
@@ -66,9 +66,9 @@ class Target:
 
 
 class Session:
-    """The client's side of a session, over as many sockets as it takes.
+    """Client side of a session, over as many sockets as needed.
 
-    `publish` is called with everything that is news, in order. States:
+    `publish` is called with every new event, in order. States:
 
         connecting ──► connected ◄──► reconnecting
             └──────────────┴───────────────┴──────► closed (by the program, or by a close code 4500–4999)
@@ -77,28 +77,28 @@ class Session:
     def __init__(self, target: Target, publish: Callable[[Event], None], cursors: Cursors | None = None) -> None:
         self.state: ClientState = "connecting"
         self.view = View(cursors)
-        self.welcome: Welcome | None = None  # the last one
-        self.error: Exception | None = None  # why the session is closed, once it is
+        self.welcome: Welcome | None = None  # latest welcome
+        self.error: Exception | None = None  # reason of the close, once closed
         self._target = target
         self._publish = publish
         self._sends = Sends(target.queue)
-        self._link: Link | None = None  # there while commands may be given
-        self._catch_up: CatchUp | None = None  # as long as the link
-        self._refreshing: TokenRefresher | None = None  # likewise, if tokens come from a function
+        self._link: Link | None = None  # None while no command can be sent
+        self._catch_up: CatchUp | None = None  # exists as long as the link
+        self._refreshing: TokenRefresher | None = None  # likewise; started if tokens come from a function
         self._keeper: asyncio.Task[None] | None = None
-        self._first: asyncio.Future[None] | None = None  # resolves with the first connection
+        self._first: asyncio.Future[None] | None = None  # resolved by the first connection
         self._last_failure: BaseException | None = None
-        self._retry_in_ms: int | None = None  # the server's wish for the next attempt
+        self._retry_in_ms: int | None = None  # delay that the server asked for before the next attempt
         self._typing_timer: asyncio.TimerHandle | None = None
-        self._ageing: asyncio.TimerHandle | None = None  # there while there is no link
-        self._ahead_ms = 0.0  # of the server's clock, before the loop's
-        self._since = time.monotonic()  # how long the state has been what it is
+        self._ageing: asyncio.TimerHandle | None = None  # runs while there is no link
+        self._ahead_ms = 0.0  # lead of the server's clock over the monotonic clock
+        self._since = time.monotonic()  # monotonic time of the last state change
         self._bye = False
 
-    # What the client asks for
+    # Calls of the client
 
     async def open(self, timeout: float) -> None:
-        """Connect for the first time. Raises Unreachable after `timeout` seconds, ConnectionRefused at once."""
+        """Connect for the first time. Raise Unreachable after `timeout` seconds, ConnectionRefused at once."""
         self.check_open()
         if self._keeper is not None:
             raise RuntimeError("this client is already connected")
@@ -116,10 +116,10 @@ class Session:
             raise
 
     async def close(self, *, bye: bool = True) -> None:
-        """End the session and everything it runs; with `bye` the server lets it go at once."""
+        """End the session and all its tasks; with `bye` the server ends the session at once."""
         try:
             if self._keeper is not None and not self._keeper.done():
-                if not self._keeper.cancelling():  # a second cancel would cut the farewell short
+                if not self._keeper.cancelling():  # a second cancel would cut the closing handshake short
                     self._bye = bye
                     self._keeper.cancel()
                 await asyncio.wait([self._keeper])
@@ -127,14 +127,14 @@ class Session:
             self._stop(Closed())
 
     async def call(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
-        """The server's answer. Raises Disconnected without a link, or when it is lost before the answer."""
+        """Send a command; return its reply. Raise Disconnected without a link, or if it is lost before the reply."""
         self.check_open()
         if self._link is None:
             raise Disconnected(reason=self.state)
         return await self._link.request(command, kind, fold)
 
     def send_unanswered(self, command: Command) -> bool:
-        """Say something that is worth nothing later: without a link it is dropped. Whether it was said."""
+        """Send a command that has no value later; return whether it was sent. Without a link it is dropped."""
         self.check_open()
         if self._link is None:
             return False
@@ -142,13 +142,13 @@ class Session:
         return True
 
     async def send(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
-        """The server's answer, however many links it takes to a command that may be given twice."""
+        """Send an idempotent command over as many links as needed; return its reply."""
         self.check_open()
         answer: R = await self._sends.send(Sending(command, kind, fold), self._link)
         return answer
 
     async def refresh(self) -> int:
-        """Ask for a new token and bring it to the server; when it ends."""
+        """Get a new token and send it to the server; return its expiry (ms UTC)."""
         self.check_open()
         if isinstance(self._target.token, str):
             raise ValueError("there is no other token: give Client a function that makes them")
@@ -158,21 +158,21 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """How many commands the server has not answered that are sent until it does."""
+        """Return the number of unanswered commands that are sent until the server answers."""
         return len(self._sends)
 
     def now_ms(self) -> float:
-        """The server's clock, as far as it is known: its times can be compared with this one."""
+        """Return the server's time in ms UTC, to compare with its timestamps; local time before the first welcome."""
         return time.time() * 1000 if self.welcome is None else time.monotonic() * 1000 + self._ahead_ms
 
     def check_open(self) -> None:
         if self.error is not None:
-            raise self.error.with_traceback(None)  # else it would grow with every call that finds the client closed
+            raise self.error.with_traceback(None)  # else the traceback would grow with every call on a closed client
 
     def receive(self, event: Event) -> None:
-        """Take in what the server says; what is news is published."""
+        """Apply an event from the server; publish it if it is new."""
         if isinstance(event, RoomMessage) and self.view.typists.stopped(event.room, event.user):
-            # Whoever has said it is not about to say it. The server says so too, but that may be lost.
+            # A user who sent a message has stopped typing. The stop from the server may be lost.
             self._publish(TypingStopped(event.room, event.user))
         match event:
             case HeartbeatAck():
@@ -195,12 +195,12 @@ class Session:
         self.watch_typing()
 
     def catch_up(self) -> None:
-        """See to it that what the server left out is fetched."""
+        """Start to fetch records that the server left out."""
         if self._catch_up is not None:
             self._catch_up.check()
 
     def watch_typing(self) -> None:
-        """See to it that a typer of whom nothing more is heard is seen to stop."""
+        """Schedule the expiry of typing users without new events."""
         if self._typing_timer is not None or self.error is not None:
             return
         end = self.view.typists.next_end()
@@ -218,7 +218,7 @@ class Session:
         for entry in self.view.people.age():
             self._publish(entry)
 
-    # One link after another
+    # Links
 
     async def _keep(self) -> None:
         try:
@@ -227,7 +227,7 @@ class Session:
             self._stop(error)
 
     async def _keep_connected(self) -> None:
-        """Connect and connect again until something forbids it, which is raised."""
+        """Connect again and again until an error forbids it; raise that error."""
         failures = 0
         while True:
             try:
@@ -243,7 +243,7 @@ class Session:
                 failures += 1
 
     def _check_curable(self, error: Exception) -> None:
-        """Raise what another attempt cannot change."""
+        """Raise an error that another attempt cannot change."""
         match error:
             case Disconnected(code=Close.TOKEN_EXPIRED) if isinstance(self._target.token, str):
                 # The server invites a return with a fresh token, and there is none.
@@ -251,7 +251,7 @@ class Session:
             case Disconnected() | OSError() | WSError():
                 return
             case _ if self.welcome is None:
-                # A token function that never worked is a mistake, to be heard of at once; later it is an outage.
+                # A token function that never worked is a mistake, to be reported at once; later it is an outage.
                 raise error
 
     async def _wait(self, failures: int, error: Exception) -> None:
@@ -266,7 +266,7 @@ class Session:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Link]:
-        """A link that is where the last one was; closed on the way out."""
+        """Yield a link that is restored to the state of the last one; close it on exit."""
         try:
             async with asyncio.timeout(ATTEMPT_S):
                 link, welcome, token = await self._greeted()
@@ -336,7 +336,7 @@ class Session:
             self._publish(change)
 
     def _stop(self, error: Exception) -> None:
-        """Nothing will come back: everybody who waits, or asks later, is told why."""
+        """Close the session for good: calls that wait, and later calls, raise `error`."""
         if self.error is not None:
             return
         self.error = error

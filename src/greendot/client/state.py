@@ -1,4 +1,4 @@
-"""What the client knows, and what it takes for news. Pure: no sockets, no tasks; the time is an argument."""
+"""State that a client knows, and which events are new. Pure: no sockets, no tasks; the time is an argument."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from greendot.protocol.events import (
 )
 from greendot.protocol.replies import BadgeReply, InboxReply, JoinReply
 
-TYPING_SLACK_S = 1.0  # a repeated start may be late by so much before the typer seems to stop
-THROTTLE_SLACK_S = 0.1  # a start that arrives sooner than sent must not fall within the server's throttle
+TYPING_SLACK_S = 1.0  # tolerated delay of a repeated start before the user seems to stop typing
+THROTTLE_SLACK_S = 0.1  # margin for network jitter: a start must not arrive within the server's throttle
 
 
 def _is_unknown(entry: Presence) -> bool:
-    """Whether the server says that it does not know: it restores lost records, and `offline` is no fact."""
+    """Return whether the server does not know the state: it restores lost data, and `offline` is no fact."""
     return entry.version == 0 and entry.stale is True and entry.state == "offline"
 
 
 class People:
-    """The newest known presence of each user. Moves forward by version; only version 0, "unknown", replaces any."""
+    """Newest known presence of each user. Versions only grow; only version 0, "unknown", replaces any."""
 
     def __init__(self) -> None:
         self._known: dict[str, Presence] = {}
         self.known: Mapping[str, Presence] = MappingProxyType(self._known)
 
     def apply(self, entry: Presence) -> bool:
-        """Whether `entry` is newer than what was known, and now is what is known."""
+        """Keep `entry` unless it is older than the known one; return whether it is new to the program."""
         known = self._known.get(entry.user)
-        # Version 0 is not an old state but none: the server restarted without its memory, or the user is hidden
-        # from us now. Held to be old, it would leave them online here for ever.
+        # Version 0 is not an old state but none: the server restarted without its memory, or the user is now hidden
+        # from this client. Treated as old, it would leave the user online here for ever.
         if known is not None and 0 < entry.version < known.version:
             return False
         if known is not None and known.version > 0 and _is_unknown(entry):
             entry = replace(known, stale=True)
-        # An equal version is no news but may say more: snapshots name the devices, changes do not. Whether the server
-        # can still follow the user is news, and whether it tells of changes.
+        # An equal version is not new but may contain more: snapshots name the devices, changes do not. A change of
+        # `stale` or `mode` is new: whether the server can still follow the user, and whether it sends changes.
         self._known[entry.user] = entry
         return known is None or (entry.version, entry.stale, entry.mode) != (known.version, known.stale, known.mode)
 
     def age(self) -> list[Presence]:
-        """Nothing was heard of anybody for a while: how they stand is what was known last, and marked as such."""
+        """Mark all states as stale after a time without a connection; return the changed entries."""
         aged = [replace(entry, stale=True) for entry in self._known.values() if entry.stale is not True]
         self._known.update({entry.user: entry for entry in aged})
         return aged
@@ -67,31 +67,31 @@ class People:
 
 
 class Badge:
-    """How many notifications are not read, and not seen. The latest word counts."""
+    """Counters of unread and unseen notifications. The latest values count."""
 
     def __init__(self) -> None:
         self.unread = 0
         self.unseen = 0
 
     def apply(self, said: InboxBadge | BadgeReply | InboxReply) -> bool:
-        """Whether that is news."""
+        """Set the counters; return whether they changed."""
         news = (said.unread, said.unseen) != (self.unread, self.unseen)
         self.unread, self.unseen = said.unread, said.unseen
         return news
 
 
 class Typists:
-    """Who is typing where, each until their time is over, whether or not anything more is heard of them."""
+    """Typing users by room. Each entry expires, with or without another event."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, dict[str, tuple[str, float]]] = {}  # room → user → (shown name, end)
-        self._counts: dict[str, tuple[int, float]] = {}  # large room → (how many, end)
+        self._rooms: dict[str, dict[str, tuple[str, float]]] = {}  # room → user → (name to show, end)
+        self._counts: dict[str, tuple[int, float]] = {}  # large room → (number of users, end)
 
     def started(self, room: str, user: str, name: str | None, end: float) -> None:
         self._rooms.setdefault(room, {})[user] = (name or user, end)
 
     def stopped(self, room: str, user: str) -> bool:
-        """Whether that is news."""
+        """Remove a typing user; return whether the user was typing."""
         typists = self._rooms.get(room)
         if typists is None or typists.pop(user, None) is None:
             return False
@@ -100,7 +100,7 @@ class Typists:
         return True
 
     def counted(self, room: str, count: int, end: float) -> None:
-        """So many type in a large room, where nobody is named. A room that has grown large has no names any more."""
+        """Set the number of typing users of a large room, and drop their names: large rooms have none."""
         self._rooms.pop(room, None)
         if count > 0:
             self._counts[room] = (count, end)
@@ -112,16 +112,16 @@ class Typists:
         self._counts.pop(room, None)
 
     def current(self, room: str, now: float) -> dict[str, str]:
-        """User → name to show, who began first comes first."""
+        """Return user → name to show, in the order in which they started."""
         return {user: name for user, (name, end) in self._rooms.get(room, {}).items() if end > now}
 
     def count(self, room: str, now: float) -> int:
-        """How many type, named or not."""
+        """Return the number of typing users, named or not."""
         number, end = self._counts.get(room, (0, now))
         return number if end > now else len(self.current(room, now))
 
     def expire(self, now: float) -> list[TypingStopped | TypingCount]:
-        """Forget those whose time is over, and say who they were."""
+        """Remove expired entries; return their events."""
         over = [
             TypingStopped(room, user)
             for room, typists in self._rooms.items()
@@ -136,19 +136,19 @@ class Typists:
         return [*over, *(TypingCount(room, 0, 0) for room in silent)]
 
     def next_end(self) -> float | None:
-        """When `expire` will next find somebody, if nothing more is heard."""
+        """Return when the next entry expires; None if there is none."""
         named = (end for typists in self._rooms.values() for _, end in typists.values())
         return min(chain(named, (end for _, end in self._counts.values())), default=None)
 
 
 class Throttle:
-    """Announcements of typing: one per room and `repeat_ms`, after a stop as soon as the server takes one."""
+    """Throttle of typing frames: one per room and `repeat_ms`; after a stop, as soon as the server accepts one."""
 
     def __init__(self) -> None:
-        self._announced: dict[str, tuple[float, bool]] = {}  # when, and whether it still holds
+        self._announced: dict[str, tuple[float, bool]] = {}  # time of the last start, and whether it still holds
 
     def start(self, room: str, now: float, times: TypingTimes) -> bool:
-        """Whether to announce now that the person is typing, at the pace the server asks for."""
+        """Return whether to send a start now, at the pace the server asks for."""
         at, holds = self._announced.get(room, (float("-inf"), False))
         again_s = times.repeat_ms / 1000 if holds else times.throttle_ms / 1000 + THROTTLE_SLACK_S
         if now - at < again_s:
@@ -157,14 +157,14 @@ class Throttle:
         return True
 
     def stop(self, room: str) -> bool:
-        """Whether there is an announcement to take back."""
+        """End the typing in `room`; return whether a start has to be taken back."""
         at, holds = self._announced.get(room, (0.0, False))
         if holds:
             self._announced[room] = (at, False)
         return holds
 
     def forget(self, room: str) -> None:
-        """The announcement was not sent after all."""
+        """Forget a start that was not sent."""
         self._announced.pop(room, None)
 
     def clear(self) -> None:
@@ -172,10 +172,10 @@ class Throttle:
 
 
 class View:
-    """All of the above, fed with events in the order they arrive."""
+    """State of one client, updated by events in the order of arrival."""
 
     def __init__(self, cursors: Cursors | None = None) -> None:
-        self.watched: dict[str, None] = {}  # a set in the order of watching
+        self.watched: dict[str, None] = {}  # ordered set, in the order of watching
         self.people = People()
         self.records = Records(cursors)
         self.badge = Badge()
@@ -183,7 +183,7 @@ class View:
         self.typing_times = TypingTimes()
 
     def apply(self, event: object, now: float) -> bool:
-        """Take `event` in; whether it is news, to be shown to the program."""
+        """Apply `event`; return whether it is new and goes to the program."""
         match event:
             case Welcome():
                 self.typing_times = event.typing
@@ -209,13 +209,13 @@ class View:
         return True
 
     def watch(self, entries: Iterable[Presence]) -> None:
-        """A snapshot of users that are watched from now on."""
+        """Apply a snapshot of users that are watched from now on."""
         for entry in entries:
             self.watched[entry.user] = None
             self.people.apply(entry)
 
     def asked(self, entries: Iterable[Presence]) -> None:
-        """How some users stand, whether they are watched or not."""
+        """Apply a snapshot of users; entries of users who are not watched are ignored."""
         for entry in entries:
             if entry.user in self.watched:
                 self.people.apply(entry)
@@ -226,12 +226,15 @@ class View:
             self.people.forget(user)
 
     def joined(self, reply: JoinReply, after: int | None, now: float) -> Truncated | None:
-        """The program joined a room, and has the messages of the reply. Where those are too many to be sent, they are
-        fetched and told like those that follow; what is to be told if there are too many even for that."""
+        """Apply the reply to a join; the program has its messages.
+
+        If the reply is truncated, the missing messages are fetched and delivered like later ones. If there are too many
+        to fetch, return the Truncated event for the program.
+        """
         self.typing_in(reply, now)
         stream = room_stream(reply.room)
         if after is None:
-            # In a room that was joined before, what is not told yet will be.
+            # In a room that was joined before, undelivered messages are still delivered.
             self.records.follow(stream, reply.head)
             return None
         if reply.truncated:
@@ -241,12 +244,12 @@ class View:
         return None
 
     def typing_in(self, reply: JoinReply, now: float) -> None:
-        """Those who type in a room are those of the reply."""
+        """Replace the typing users of a room by those of the reply."""
         self.typists.leave(reply.room)
         for typer in reply.typing:
             end = now + typer.expires_in_ms / 1000 + TYPING_SLACK_S
             self.typists.started(reply.room, typer.user, typer.name, end)
-        if reply.typing_count > len(reply.typing):  # a large room: how many, not who and not how long
+        if reply.typing_count > len(reply.typing):  # a large room: a number without names and times
             end = now + self.typing_times.hold_ms / 1000 + TYPING_SLACK_S
             self.typists.counted(reply.room, reply.typing_count, end)
 

@@ -1,4 +1,4 @@
-"""Where a program keeps its cursors from one life to the next, and when they are saved."""
+"""Storage of cursors between two runs of a program, and when they are saved."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import msgspec
 from greendot.client.records import Cursors
 from greendot.protocol.decoding import decode
 
-SAVE_S = 0.2  # after something was handled: what is handled meanwhile is saved together
+SAVE_S = 0.2  # seconds before a save: records handled meanwhile are saved together
 
 log = logging.getLogger("greendot.client")
 
 
 class CursorStorage(Protocol):
-    """Anything that keeps cursors. Called in the event loop: it should be quick.
+    """Storage of cursors. It is called in the event loop and should be quick.
 
-    `save` replaces what was saved before, as a whole or not at all.
+    `save` replaces the saved cursors as a whole or not at all.
     """
 
     def load(self) -> Cursors | None:
-        """What was saved last; None if nothing was."""
+        """Return the saved cursors; None if there are none."""
         ...
 
     def save(self, cursors: Cursors) -> None: ...
 
 
 class MemoryCursors:
-    """Kept as long as this object: for a client that is made anew in the same process."""
+    """Cursors in memory, for a client that is made again in the same process."""
 
     def __init__(self, cursors: Cursors | None = None) -> None:
         self.cursors = cursors
@@ -46,7 +46,7 @@ class MemoryCursors:
 
 
 class FileCursors:
-    """Kept as JSON in a file. `first` is where a program begins that has no file yet."""
+    """Cursors in a JSON file. `first` is the position of a program that has no file yet."""
 
     def __init__(self, path: str | os.PathLike[str], first: Cursors | None = None) -> None:
         self._path = Path(path)
@@ -58,7 +58,7 @@ class FileCursors:
         except FileNotFoundError:
             return self._first
         except msgspec.DecodeError as error:
-            # To begin anew by itself would be to pass over everything missed, without a word.
+            # A new start without an error would silently skip everything missed.
             raise ValueError(f"{self._path} does not hold cursors ({error}): remove it to begin anew") from None
 
     def save(self, cursors: Cursors) -> None:
@@ -68,7 +68,7 @@ class FileCursors:
 
 
 class Keeping:
-    """Saves cursors soon after they have moved: as far as the program has handled what it was told, and no further."""
+    """Saver of cursors. It saves soon after a change, and only what the program has handled."""
 
     def __init__(self, storage: CursorStorage, handled: Callable[[], Cursors]) -> None:
         self._storage = storage
@@ -78,12 +78,12 @@ class Keeping:
         self._closed = False
 
     def moved(self) -> None:
-        """Something was handled."""
+        """Schedule a save after a record was handled."""
         if self._timer is None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(SAVE_S, self._save)
 
     def close(self, cursors: Cursors) -> None:
-        """Save these, and nothing later."""
+        """Save `cursors` now, and nothing later."""
         if self._closed:
             return
         self._closed = True
@@ -101,7 +101,7 @@ class Keeping:
         try:
             self._storage.save(cursors)
         except Exception:
-            # The program goes on: what cannot be saved now is told again after a restart, or saved with what follows.
+            # The program continues: unsaved records are delivered again after a restart, or covered by the next save.
             log.exception("the cursors could not be saved")
         else:
             self._saved = cursors

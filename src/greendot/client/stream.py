@@ -1,4 +1,4 @@
-"""Events waiting for somebody to take them: bounded, and never silently short of a record."""
+"""Buffers of events for consumers: bounded, and no record is lost silently."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from greendot.client.records import held, span
 from greendot.protocol.events import Event, InboxBadge, Presence, Signal, TypingCount, TypingStarted, TypingStopped
 
 MAX_SIGNALS = 1_000
-MAX_RECORDS = 10_000  # a resume brings up to 300 per room at once
+MAX_RECORDS = 10_000  # a resume delivers up to 300 per room at once
 
-# What a later event replaces, or what nobody misses. All else must arrive: messages, lost access, lost state.
+# Events that a later one replaces, or that are not missed. All others must arrive: messages, lost access, lost state.
 SIGNALS = (Presence, TypingStarted, TypingStopped, TypingCount, Signal, InboxBadge, StateChanged, Failure)
 
 
 class Buffer:
-    """First in, first out. Over MAX_SIGNALS the oldest signal is dropped; a record never is.
+    """FIFO of events. Over MAX_SIGNALS the oldest signal is dropped; a record never is.
 
-    Over MAX_RECORDS the buffer gives up: it forgets everything and raises Overrun to whoever takes from it, once,
-    so that the loss is known and can be made good from the history.
+    Over MAX_RECORDS the buffer drops everything, and the next `take` raises Overrun, once. The consumer then knows of
+    the loss and can read the history.
     """
 
     def __init__(self, max_signals: int = MAX_SIGNALS, max_records: int = MAX_RECORDS) -> None:
         self._max_signals = max_signals
         self._max_records = max_records
         self._events: OrderedDict[int, Event] = OrderedDict()  # ticket → event
-        self._signals: deque[int] = deque()  # the tickets that are signals
+        self._signals: deque[int] = deque()  # tickets of signals
         self._ticket = 0
         self._overrun = False
-        self._before: dict[str, int] = {}  # stream → the number before the oldest record of it that waits
-        self._count: Counter[str] = Counter()  # stream → how many wait
+        self._before: dict[str, int] = {}  # stream → the number before its oldest waiting record
+        self._count: Counter[str] = Counter()  # stream → number of waiting records
         self.waiting: Mapping[str, int] = MappingProxyType(self._before)
 
     def put(self, event: Event) -> None:
@@ -53,11 +53,11 @@ class Buffer:
         if len(self._events) - len(self._signals) > self._max_records:
             self._events.clear()
             self._signals.clear()
-            self._count.clear()  # not what they waited for: a program that ends here finds them when it begins again
+            self._count.clear()  # `_before` is kept: a program that ends here gets the records when it starts again
             self._overrun = True
 
     def take(self) -> Event | None:
-        """The oldest event, None if there is none. Raises Overrun once after records were given up."""
+        """Return the oldest event; None if there is none. Raise Overrun once after records were dropped."""
         if self._overrun:
             self._overrun = False
             raise Overrun(f"more than {self._max_records} messages were waiting; read them with history()")
@@ -79,23 +79,23 @@ class Buffer:
 
 
 class EventStream:
-    """An async iterator over the client's events from the moment it was made, for one consumer.
+    """Async iterator over the client's events since its creation, for one consumer.
 
-    Bounded as Buffer says. Ends when the client is closed; raises ConnectionRefused where the server closed it.
-    A stream nobody holds any more is forgotten by the client.
+    It is bounded like Buffer. It ends when the client is closed, and raises ConnectionRefused if the server closed it.
+    The client forgets a stream without references.
     """
 
     def __init__(self, handled: Callable[[], None] | None = None) -> None:
         self._buffer = Buffer()
-        self._handled = handled  # called when the consumer comes for more, and so is done with a record
-        self.holding: Mapping[str, int] = {}  # the record the consumer has in hand, as in `waiting`
+        self._handled = handled  # called when the consumer comes for more, and so has finished a record
+        self.holding: Mapping[str, int] = {}  # record that the consumer holds; same form as `waiting`
         self._changed = asyncio.Event()
         self._ended = False
         self._error: Exception | None = None
 
     @property
     def waiting(self) -> Mapping[str, int]:
-        """What the consumer has not taken: stream → the number before the oldest record."""
+        """Return stream → the number before the oldest record that the consumer has not taken."""
         return self._buffer.waiting
 
     def put(self, event: Event) -> None:
@@ -103,7 +103,7 @@ class EventStream:
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """Let the consumer take what is left, then stop, with `error` if there is one."""
+        """End the iterator after the remaining events, with `error` if given."""
         self._ended = True
         self._error = error
         self._changed.set()

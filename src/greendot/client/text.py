@@ -1,8 +1,8 @@
-"""Lines to show: who is typing, and when somebody was last seen. In English, unless other words are given.
+"""Lines to show: typing users, and when a user was last seen. English, unless other words are given.
 
-Words are templates: `{0}` and `{1}` are names, `{n}` a number. Where a number decides about the form, there is a
-template for each form the language has, by the names CLDR gives them (`zero`, `one`, `two`, `few`, `many`, `other`),
-and a function that says which.
+Words are templates: `{0}` and `{1}` are names, `{n}` is a number. Where a number selects the form, there is a template
+for each plural form of the language, by its CLDR name (`zero`, `one`, `two`, `few`, `many`, `other`). A function
+returns the form for a number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
 def one_other(number: int) -> str:
-    """The forms of English, German, Spanish and many others."""
+    """Return the plural form of English, German, Spanish and many other languages."""
     return "one" if number == 1 else "other"
 
 
@@ -29,19 +29,19 @@ def _forms(one: str, other: str) -> Forms:
 
 @dataclass(frozen=True)
 class TypingWords:
-    """How it is said that people type."""
+    """Words for typing users."""
 
     one: str = "{0} is typing…"
     two: str = "{0} and {1} are typing…"
     several: str = "several people are typing…"
-    # Where only the number is known, as in large rooms.
+    # for large rooms, where only the number is known
     counted: Forms = field(default_factory=lambda: _forms("{n} person is typing…", "{n} people are typing…"))
     plural: Plural = one_other
 
 
 @dataclass(frozen=True)
 class SeenWords:
-    """How it is said that somebody is there, or when they were."""
+    """Words for a user's state, and for when the user was last seen."""
 
     online: str = "online"
     idle: str = "away"
@@ -60,9 +60,9 @@ ENGLISH_SEEN = SeenWords()
 
 
 def typing_text(names: Iterable[str], *, count: int = 0, words: TypingWords = ENGLISH_TYPING) -> str:
-    """A line to show under a conversation: up to two names, then "several people"; empty when nobody types.
+    """Return the line to show under a conversation: up to two names, then "several people"; empty if no user types.
 
-    `count` is for large rooms, where nobody is named.
+    `count` is for large rooms, where users are not named.
     """
     match list(names):
         case []:
@@ -76,7 +76,7 @@ def typing_text(names: Iterable[str], *, count: int = 0, words: TypingWords = EN
 
 
 def seen_text(entry: Presence, now_ms: float, words: SeenWords = ENGLISH_SEEN) -> str:
-    """A line to show beside a name. It ages by itself: ask again with another `now_ms` (`Client.now_ms()`)."""
+    """Return the line to show beside a name. It ages: call again with another `now_ms` (`Client.now_ms()`)."""
     if entry.mode == "poll":
         return words.recently if entry.recently_active is True else words.offline
     if entry.state != "offline":
@@ -94,5 +94,5 @@ def seen_text(entry: Presence, now_ms: float, words: SeenWords = ENGLISH_SEEN) -
 
 
 def _counted(number: int, forms: Forms, plural: Plural) -> str:
-    # A language may have forms its translator left out; `other` every one has.
+    # A translator may have left out forms; `other` always exists.
     return (forms.get(plural(number)) or forms["other"]).format(n=number)

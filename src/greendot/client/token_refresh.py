@@ -1,4 +1,4 @@
-"""Bringing a new token to the server before the old one ends, without an interruption."""
+"""Refresh of tokens: the server gets a new token before the old one expires, without an interruption."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from greendot.protocol.commands import TokenRefresh
 from greendot.protocol.events import Event
 from greendot.protocol.replies import RefreshReply
 
-RETRY_S = 5.0  # before the app is asked again for a token it could not give
+RETRY_S = 5.0  # seconds before the app's function is called again after a failure
 
 log = logging.getLogger("greendot.client")
 
 
 class TokenRefresher:
-    """What runs beside one link, of a client whose token comes from a function.
+    """Refresher of the token of one link, for a client whose tokens come from a function.
 
-    While no new token is to be had the old one is used to its end; then the server closes with 4005, and the client
-    comes back with whatever token it is given then.
+    Without a new token, the old one is used until it expires. Then the server closes with 4005, and the client returns
+    with the token it gets then.
     """
 
     def __init__(self, link: Link, ask: Callable[[], Awaitable[str]], publish: Callable[[Event], None]) -> None:
@@ -34,7 +34,7 @@ class TokenRefresher:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, token: str, server_time: int) -> None:
-        """The link was greeted with `token` when the server's clock said `server_time` (ms UTC)."""
+        """Schedule the refresh of `token`; the welcome came at `server_time` (ms UTC) on the server's clock."""
         end = expires_at(token)
         if end is not None and end > server_time:
             self._task = asyncio.create_task(self._run(end, server_time), name="greendot client, refreshing")
@@ -45,11 +45,11 @@ class TokenRefresher:
             await asyncio.wait([self._task])
 
     async def refresh(self) -> int:
-        """Replace the token now; when the new one ends (ms UTC)."""
+        """Replace the token now; return the expiry of the new one (ms UTC)."""
         return (await self._link.request(TokenRefresh(token=await self._ask()), RefreshReply)).expires_at
 
     async def _run(self, end: float, server_time: float) -> None:
-        # By the server's clock, which was right at the welcome, and goes on as the loop's does.
+        # By the server's clock, which was exact at the welcome and advances like the loop's clock.
         loop = asyncio.get_running_loop()
         ahead = server_time / 1000 - loop.time()
         wait = refresh_in((end - server_time) / 1000, random.random())
@@ -59,12 +59,12 @@ class TokenRefresher:
             left = max(end, newer or 0) / 1000 - ahead - loop.time()
             if newer is None or left <= 0:
                 return
-            # Where there is none, or the app gave the one it gave before, there is little time left to ask again.
+            # Without a new token, or with the same one again, little time is left: retry soon.
             wait = refresh_in(left, random.random()) if newer > end else RETRY_S
             end = max(end, newer)
 
     async def _attempt(self) -> float | None:
-        """The end of the new token; 0 if there is none yet; None if there is no sense in asking again."""
+        """Return the expiry of the new token; 0 if there is none yet; None if a retry is pointless."""
         try:
             return await self.refresh()
         except CommandRefused as error:
@@ -74,7 +74,7 @@ class TokenRefresher:
             self._publish(Failure(None, error.code, f"the new token was refused: {error.message}", False, None))
             return None
         except ClientError:
-            return None  # the link is lost; the next one begins with a token of its own
-        except Exception as error:  # of the app's function: it may work again
+            return None  # the link is lost; the next one starts with a token of its own
+        except Exception as error:  # error of the app's function, which may work again
             log.warning("no new token was to be had: %s", type(error).__name__)
             return 0

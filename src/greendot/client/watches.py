@@ -1,4 +1,4 @@
-"""Whom the program watches: counted, and asked for together."""
+"""Watches of a program: counted per user, and sent together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greendot.protocol.replies import PresenceReply, Reply
 
 
 class _Turn:
-    """What was asked for in one turn of the loop, by however many callers."""
+    """Watches and unwatches of one turn of the loop, from any number of callers."""
 
     def __init__(self) -> None:
         self.wanted: dict[str, None] = {}
@@ -27,10 +27,10 @@ class _Turn:
 
 
 class WatchCounts:
-    """Each `watch` of a user counts one, each `unwatch` takes one back; the last one lets the user go.
+    """Counts of watches per user: `watch` adds one, `unwatch` takes one back, the last one ends the watch.
 
-    Parts of a program can so watch the same people without knowing of each other. What is asked for in one turn of the
-    loop goes out in one frame (as many as it takes, if there are very many users).
+    Parts of a program can watch the same users independently. Watches of one turn of the loop are sent in one frame, or
+    in several if there are very many users.
     """
 
     def __init__(self, session: Session) -> None:
@@ -39,7 +39,7 @@ class WatchCounts:
         self._turn: _Turn | None = None
 
     async def watch(self, users: tuple[str, ...]) -> list[Presence]:
-        """How `users` stand, in their order. Those who are watched already are not asked for again."""
+        """Watch `users`; return their presence in their order. Users watched already are not requested again."""
         self._session.check_open()
         wanted = dict.fromkeys(users)
         self._counts.update([*wanted])
@@ -47,7 +47,7 @@ class WatchCounts:
         try:
             found |= await self._ask([user for user in wanted if user not in found])
         except asyncio.CancelledError:
-            # It may have been granted already, with nobody left who wants it.
+            # The server may have granted the watch already, and no caller wants it any more.
             self._this_turn().gone |= dict.fromkeys(self._let_go(wanted))
             raise
         except BaseException:
@@ -56,7 +56,7 @@ class WatchCounts:
         return [found[user] for user in users if user in found]
 
     async def unwatch(self, users: tuple[str, ...]) -> None:
-        """Nobody is told of a user any more whom nobody else watches."""
+        """Take back one watch of each user; the last one ends the watch on the server."""
         self._session.check_open()
         if gone := self._let_go(dict.fromkeys(users)):
             turn = self._this_turn()
@@ -64,10 +64,10 @@ class WatchCounts:
             try:
                 await asyncio.shield(turn.done)
             except (CommandRefused, Disconnected):
-                pass  # what else was asked for in this turn failed, or there is nobody left to tell
+                pass  # another request of this turn failed, or there is no connection any more
 
     def _known(self, user: str) -> Presence | None:
-        """How somebody stands whom the server tells of."""
+        """Return the presence of a watched user; None if it is unknown, stale or not live."""
         entry = self._session.view.people.known.get(user)
         is_told = user in self._session.view.watched
         return (
@@ -83,25 +83,25 @@ class WatchCounts:
         try:
             return await asyncio.shield(turn.done)
         except Disconnected as lost:
-            # One for each who asked: raised in two places it would mix their tracebacks.
+            # A new exception for each caller: raised in two places it would mix their tracebacks.
             raise Disconnected(lost.code, lost.reason) from None
         except CommandRefused as refused:
-            if turn.callers == 1 or refused.retry:  # too much now: asked for one by one it would be more
+            if turn.callers == 1 or refused.retry:  # overloaded: separate requests would be more load
                 raise
-        # One of the others may have asked for what is not to be had.
+        # Another caller of this turn may have requested what the server does not grant.
         return await self._watch(users)
 
     def _this_turn(self) -> _Turn:
         if self._turn is None:
             self._turn = _Turn()
             self._turn.done = asyncio.create_task(self._send(self._turn), name="greendot client, watching")
-            # Whoever waited may have been cancelled: an error nobody asks for is no news.
+            # The callers may have been cancelled: retrieve the error, which is then of no interest.
             self._turn.done.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._turn
 
     async def _send(self, turn: _Turn) -> dict[str, Presence]:
         self._turn = None
-        # First those who are let go: there may be no room for the others before.
+        # Unwatch first: before it, there may be no room for the new watches.
         for users in batches(turn.gone):
             await self._unwatch([user for user in users if not self._counts[user]])
         return await self._watch(turn.wanted)
@@ -114,7 +114,7 @@ class WatchCounts:
         except Disconnected:
             pass  # a watch ends with its link
         finally:
-            # A change may have been on its way. Who is watched again since is known again since.
+            # A change may have arrived meanwhile. Users who are watched again stay known.
             self._session.view.unwatch([user for user in users if not self._counts[user]])
 
     async def _watch(self, users: Iterable[str]) -> dict[str, Presence]:
@@ -128,7 +128,7 @@ class WatchCounts:
         self._session.view.watch(entry for entry in reply.presence if self._counts[entry.user])
 
     def _let_go(self, users: Iterable[str]) -> list[str]:
-        """Those whom nobody watches any more."""
+        """Take back one watch of each user; return the users without a watch."""
         gone = []
         for user in users:
             self._counts[user] -= 1

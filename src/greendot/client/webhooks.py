@@ -1,4 +1,4 @@
-"""For the app that receives webhooks: whether one is Greendot's, and what it says."""
+"""Verification of webhooks, for the app that receives them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from greendot.protocol.webhooks import TOLERANCE_S, BadSignature, HookDelivery, 
 
 
 class BadWebhook(ClientError, errors.BadWebhook):
-    """A request that must not be believed. Answer it with 400."""
+    """Webhook request that must not be trusted. Answer it with 400."""
 
 
 def verify_webhook(
     body: bytes, header: str, secret: str, now: float | None = None, tolerance_s: float = TOLERANCE_S
 ) -> HookDelivery:
-    """What was sent, if `header` (Greendot-Signature) shows that Greendot sent these bytes about now; else BadWebhook.
+    """Return the delivery if `header` (Greendot-Signature) proves that Greendot signed `body` recently.
 
-    `body` is the request's, byte for byte: decoded and encoded again it is another one. `now` is in seconds since 1970.
+    Raise BadWebhook otherwise. `body` is the raw request body: decoded and encoded again it has other bytes. `now` is
+    in seconds since 1970.
     """
     try:
         return read_delivery(body, header, secret, time.time() if now is None else now, tolerance_s)

@@ -1,4 +1,4 @@
-"""For the backend of an app: `from greendot import Server`. Synchronous, for threads, over the HTTP API."""
+"""SDK for the backend of an app: `from greendot import Server`. Synchronous, for threads, over the HTTP API."""
 
 from greendot.errors import BadWebhook
 from greendot.sdk.errors import (

@@ -1,19 +1,19 @@
-"""Every error of the server-side SDK.
+"""Errors of the backend SDK.
 
 GreendotError
 ├── ServerError
-│   ├── Unreachable          no answer: it may or may not have been done
-│   ├── BadAnswer            an answer this version cannot read
-│   └── Problem              refused, with the RFC 9457 document
-│       ├── BadRequest       400, 413: something in it is wrong; `detail` says what
+│   ├── Unreachable          no response: the request may or may not have been carried out
+│   ├── BadAnswer            response that this version cannot decode
+│   └── Problem              refusal with an RFC 9457 document
+│       ├── BadRequest       400, 413: the request is wrong; `detail` names the reason
 │       ├── BadKey           401: the API key is unknown, or has ended
-│       ├── Forbidden        403: the key lacks the scope `detail` names
+│       ├── Forbidden        403: the key lacks the scope that `detail` names
 │       ├── NotFound         404: there is no such room or session
-│       ├── RateLimited      429: too much; nothing was done. `retry_after_s` says how long to wait
-│       └── Unavailable      502, 503, 504: not now; again with the same key
-└── BadWebhook               a request is not what Greendot sent
+│       ├── RateLimited      429: too many requests; nothing was done. `retry_after_s`: seconds to wait
+│       └── Unavailable      502, 503, 504: not now; retry with the same key
+└── BadWebhook               request that Greendot did not send
 
-None of them carries the key, a token or what was sent.
+No error contains the API key, a token or the content of a request.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from greendot.errors import GreendotError
 
 
 class ServerError(GreendotError):
-    """The root of what can go wrong between an app and its Greendot server."""
+    """Root of the errors between an app and its Greendot server."""
 
 
 class Unreachable(ServerError):
-    """No try got an answer. What was asked for may have been done: with the same key it can be asked for again."""
+    """Failure of every attempt without a response. The request may have been carried out; retry with the same key."""
 
 
 class BadAnswer(ServerError):
-    """An answer came that this version cannot read: another release, or something that is not Greendot."""
+    """Response that this version cannot decode: from another release, or not from Greendot."""
 
 
 class Problem(ServerError):
-    """A refusal. `status`, `title` and `detail` as in RFC 9457; `code` is one of the wire's error codes, or None."""
+    """Refusal. `status`, `title` and `detail` as in RFC 9457; `code` is one of the wire's error codes, or None."""
 
     def __init__(
         self, status: int, title: str, detail: str, *, code: str | None = None, retry_after_s: float | None = None
@@ -44,31 +44,31 @@ class Problem(ServerError):
         self.title = title
         self.detail = detail
         self.code = code
-        self.retry_after_s = retry_after_s  # the server's wish, where it has one
+        self.retry_after_s = retry_after_s  # delay that the server asks for, if any
 
 
 class BadRequest(Problem):
-    """Something in the request is wrong; `detail` names it. Asked again, it is refused again."""
+    """Wrong request; `detail` names the reason. A retry is refused again."""
 
 
 class BadKey(Problem):
-    """No key, an unknown one, or one that has ended."""
+    """API key that is missing, unknown, or has ended."""
 
 
 class Forbidden(Problem):
-    """The key has not the scope this needs; `detail` names it."""
+    """API key without the required scope, which `detail` names."""
 
 
 class NotFound(Problem):
-    """There is no such room, session or path."""
+    """Room, session or path that does not exist."""
 
 
 class RateLimited(Problem):
-    """Too much at once. Nothing of it was done."""
+    """Request over a rate limit. Nothing of it was done."""
 
 
 class Unavailable(Problem):
-    """The server cannot do it now. With the same key it can be asked for again."""
+    """Server that cannot carry out the request now. Retry with the same key."""
 
 
 _KINDS: dict[int, type[Problem]] = {

@@ -1,4 +1,4 @@
-"""One request to a Greendot server: asked again where that cannot do harm, and read into a type."""
+"""HTTP requests to a Greendot server: retried where that is harmless, and decoded into a type."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from greendot.sdk.errors import BadAnswer, Problem, RateLimited, ServerError, Un
 
 T = TypeVar("T")
 
-IDLE_S = 3.0  # a connection that rested longer is not used again: the server closes them after 5 s
-MOST_CONNECTIONS = 100  # of one process
+IDLE_S = 3.0  # seconds after which an idle connection is not reused: the server closes it after 5 s
+MOST_CONNECTIONS = 100  # per process
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
-_MOST_DETAIL = 500  # characters of an answer that is no problem document
+_MOST_DETAIL = 500  # characters of a response that is no problem document
 
 
 class Hidden:
-    """A secret that no repr, log line or error report shows."""
+    """Secret that no repr, log line or error report shows."""
 
     __slots__ = ("text",)
 
@@ -45,17 +45,17 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Patience:
-    """How often and how long to wait for a server that cannot answer now."""
+    """Number and length of waits for a server that cannot answer now."""
 
-    retries: int = 2  # tries after the first
-    timeout_s: float = 10.0  # without a word; and who is asked to wait longer than this is told so instead
+    retries: int = 2  # attempts after the first
+    timeout_s: float = 10.0  # seconds without a byte; if the server asks for a longer wait, the error is raised instead
     base_s: float = 0.2
     cap_s: float = 5.0
     random: Callable[[], float] = random.random
     sleep: Callable[[float], None] = time.sleep
 
     def delay(self, failures: int, retry_after_s: float | None) -> float | None:
-        """Seconds before the next try, after so many; None if there is to be none."""
+        """Return the seconds before the next attempt, after `failures` attempts; None if there is none."""
         if failures > self.retries or (retry_after_s is not None and retry_after_s > self.timeout_s):
             return None
         jitter = self.random() * min(self.cap_s, self.base_s * 2.0 ** min(failures, 16))
@@ -64,7 +64,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Call:
-    """What is asked for. `repeatable`: done twice it is done once, so it may be asked for again without an answer."""
+    """Request to the API. `repeatable`: it is idempotent and may be sent again without a response."""
 
     method: str
     path: str
@@ -80,12 +80,12 @@ class _ProblemBody(msgspec.Struct):
 
 
 class Http:
-    """Connections to one server, kept open and shared by all threads. A forked process makes its own."""
+    """Connections to one server, kept open and shared by all threads. A forked process opens its own."""
 
     def __init__(self, url: str, key: str, patience: Patience) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-            # Not shown: what was given may hold a password.
+            # The message does not show the address, which may contain a password.
             raise ValueError("the address of a server is like http://127.0.0.1:8000, without a user or a query")
         self.url = url.rstrip("/")
         self._key = Hidden(key)
@@ -93,7 +93,7 @@ class Http:
         self._clients: dict[int, httpx2.Client] = {}  # by process: sockets must not be shared with a parent
 
     def call(self, call: Call, kind: type[T]) -> T:
-        """The answer, as `kind`. Raises a ServerError."""
+        """Send a request, with retries; return the response as `kind`. Raise a ServerError."""
         failures = 0
         while True:
             result = self._try(call)
@@ -112,7 +112,7 @@ class Http:
             client.close()
 
     def _try(self, call: Call) -> bytes | tuple[ServerError, bool]:
-        """The body of the answer; or what is wrong, and whether to try again may help and cannot do harm."""
+        """Send a request once; return the body, or the error and whether a retry may help and is harmless."""
         try:
             answer = self._client().request(
                 call.method,
@@ -123,7 +123,7 @@ class Http:
         except _NOT_SENT as error:
             return Unreachable(f"no server answers at {self.url} ({type(error).__name__})"), True
         except httpx2.HTTPError as error:
-            # The error itself is not kept: it holds the request, and that the key.
+            # The original error is dropped: it holds the request, which holds the key.
             return Unreachable(f"the answer of {self.url} was lost ({type(error).__name__})"), call.repeatable
         if answer.is_success:
             return answer.content
@@ -135,7 +135,7 @@ class Http:
         client = self._clients.get(process)
         if client is None:
             made = self._make()
-            client = self._clients.setdefault(process, made)  # another thread may have been quicker
+            client = self._clients.setdefault(process, made)  # another thread may have been faster
             if client is not made:
                 made.close()
         return client
@@ -150,15 +150,15 @@ class Http:
             verify=_trusted(is_secure),
             timeout=self._patience.timeout_s,
             limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=IDLE_S),
-            follow_redirects=False,  # the key is for this server, not for one it names
-            # A proxy of the environment may carry TLS, which it cannot change; plain HTTP stays near.
+            follow_redirects=False,  # the key is only for this server
+            # Proxies of the environment may carry TLS, which they cannot change. Plain HTTP never uses them.
             trust_env=is_secure,
         )
 
 
 def _trusted(is_secure: bool) -> ssl.SSLContext:
-    """Whom to believe: whom the machine does, or who SSL_CERT_FILE names. Nobody, where there is nobody to believe."""
-    # Reading the machine's certificates takes longer than many requests do.
+    """Return the TLS context: certificates of the machine or of SSL_CERT_FILE; none for plain HTTP."""
+    # Plain HTTP skips the machine's certificates: reading them takes longer than many requests.
     return ssl.create_default_context() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -176,7 +176,7 @@ def _problem(answer: httpx2.Response) -> Problem:
     try:
         said = decode(answer.content, _ProblemBody)
     except msgspec.DecodeError:
-        # The door, or a proxy in front of it, speaks plain text.
+        # The listener, or a proxy in front of it, answers in plain text.
         said = _ProblemBody(detail=answer.content[:_MOST_DETAIL].decode(errors="replace").strip())
     title = said.title or _PHRASES.get(status, "")
     wait = _seconds(answer.headers.get("Retry-After", ""))
@@ -184,19 +184,19 @@ def _problem(answer: httpx2.Response) -> Problem:
 
 
 def _seconds(text: str) -> float | None:
-    # A date, as some proxies send, is left to the back-off: it would be read by another clock.
+    # A date, as some proxies send, is left to the backoff: it would be compared with another clock.
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def checked(what: str, text: str) -> str:
-    """An id, as it goes into a path: what is none could lead elsewhere."""
+    """Return `text` if it is a valid id; else raise ValueError, because it could change the path of a request."""
     if not isinstance(text, str) or not valid_id(text):
         raise ValueError(f"{what} is not a valid id: {ID_RULE}")
     return text
 
 
 def given(**fields: object) -> dict[str, object]:
-    """Those that are there."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -209,5 +209,5 @@ def seconds(duration: float | timedelta | None) -> float | None:
 
 
 def new_key() -> str:
-    """A name for one message or notification, so that asked for again it is the same one."""
+    """Return a key that names one message or notification, so that a retry is the same one."""
     return secrets.token_hex(12)

@@ -1,4 +1,4 @@
-"""Inboxes: telling users something they are not to miss, and what became of it."""
+"""Inboxes: writing of notifications, and reading of their state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Filter = Literal["all", "unread", "unseen", "archived"]
 
 
 class Notification(Struct, frozen=True, kw_only=True):
-    """One of many to be sent. Its end is `expires_at` (ms UTC), or `ttl` from now, or there is none."""
+    """Notification in a batch. It expires at `expires_at` (ms UTC), or after `ttl`, or never."""
 
     user: str
     kind: str
@@ -25,13 +25,13 @@ class Notification(Struct, frozen=True, kw_only=True):
     ttl: float | timedelta | None = None
 
     def request_body(self) -> dict[str, object]:
-        """As the API takes it. Without a key it gets one: asked for again, it must be the same notification."""
+        """Return the body for the API. A missing key is generated, because a retry must be the same notification."""
         fields = given(user=self.user, kind=self.kind, expires_at=self.expires_at, ttl_s=seconds(self.ttl))
         return fields | {"key": self.key or new_key(), "body": self.body}
 
 
 class Inboxes:
-    """The part of `Server` that is about notifications."""
+    """Part of `Server` for notifications."""
 
     _http: Http
 
@@ -45,16 +45,16 @@ class Inboxes:
         expires_at: int | None = None,
         ttl: float | timedelta | None = None,
     ) -> Notified:
-        """Put a notification into the user's inbox and tell the user's devices.
+        """Write a notification to the user's inbox and send it to the user's devices.
 
-        `key` names it: with the same key, by whichever process, it is the same notification, and the answer is not
-        `new`. One is made for each call, which is enough for the tries of that call.
+        `key` names the notification: with the same key, from any process, it is the same notification, and the result
+        is not `new`. A call without a key generates one, which covers the retries of that call.
         """
         one = Notification(user=user, kind=kind, body=body, key=key, expires_at=expires_at, ttl=ttl)
         return self._http.call(Call("POST", "/v1/notifications", one.request_body()), Notified)
 
     def notify_many(self, notifications: Iterable[Notification]) -> list[Notified]:
-        """Up to 10,000 in one request: all of them are written, or none. What became of each, in their order."""
+        """Write up to 10,000 notifications in one request, all or none; return the results in their order."""
         said = [one.request_body() for one in notifications]
         if not said:
             return []
@@ -69,6 +69,9 @@ class Inboxes:
         limit: int = 50,
         filter: Filter = "all",
     ) -> Inbox:
-        """A page of the user's inbox: the oldest after `after`, else the newest (before `before`), up to 300."""
+        """Return a page of the user's inbox, up to 300 entries.
+
+        The page has the oldest entries after `after`, else the newest (before `before`).
+        """
         asked = query(after=after, before=before, limit=limit, filter=filter)
         return self._http.call(Call("GET", f"/v1/users/{checked('user', user)}/inbox", query=asked), Inbox)

@@ -1,4 +1,4 @@
-"""What the HTTP API answers, typed. Times are milliseconds UTC; fields a newer server adds are passed over."""
+"""Responses of the HTTP API, typed. Times are milliseconds UTC; fields that a newer server adds are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the backend of an app holds: its Greendot server."""
+"""Greendot server, as the backend of an app uses it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from greendot.sdk.users import People
 
 
 class Server(People, Rooming, Inboxes):
-    """A Greendot server, as the backend of an app sees it: `Server("http://127.0.0.1:8000", API_KEY)`.
+    """Greendot server for the backend of an app: `Server("http://127.0.0.1:8000", API_KEY)`.
 
-    Make one for the process and use it from any thread: connections are kept and shared. A try is given up when nothing
-    is heard for `timeout` seconds. What fails for a moment is tried again up to `retries` times, where that cannot do a
-    thing twice; the server's wish to wait is honoured, unless it is longer than `timeout`. What is refused, or fails
-    for good, raises a ServerError.
+    Make one per process and use it from any thread: connections are kept and shared. An attempt fails after `timeout`
+    seconds without a byte from the server. Temporary failures are retried up to `retries` times, if the request cannot
+    take effect twice. The wait that the server asks for is honoured, unless it is longer than `timeout`. Refusals and
+    permanent failures raise a ServerError.
 
-    `secret` is the one tokens are signed with (`auth.secret` of the server), `webhook_secret` the one its webhooks are.
+    `secret` signs tokens (`auth.secret` of the server). `webhook_secret` is the secret of its webhooks.
     """
 
     def __init__(
@@ -54,24 +54,25 @@ class Server(People, Rooming, Inboxes):
         self.close()
 
     def close(self) -> None:
-        """Close the connections. The server may be used again: it makes new ones."""
+        """Close the connections. The object may be used again: it opens new ones."""
         self._http.close()
 
     # Without the network
 
     def token(self, user: str, *, ttl: float | timedelta = 3600, **claims: Unpack[Claims]) -> str:
-        """A token for `user` that holds for `ttl` (seconds, or a timedelta): `server.token("alice", name="Alice")`.
+        """Return a token for `user`, valid for `ttl` (seconds or timedelta): `server.token("alice", name="Alice")`.
 
-        `rooms` and `watch` are patterns of what it opens, `send=False` lets it only listen; see docs/protocol.md.
+        `rooms` and `watch` are patterns of rooms and users that the token grants. `send=False` makes the token
+        read-only; see docs/protocol.md.
         """
         return mint(self._secret, user, ttl, claims)
 
     def verify_webhook(
         self, body: bytes, headers: Mapping[str, str] | str, *, tolerance_s: float = TOLERANCE_S
     ) -> HookDelivery:
-        """What a webhook says, if Greendot sent it about now; else BadWebhook, which is to be answered with 400.
+        """Return the content of a webhook that Greendot sent recently. Else raise BadWebhook; answer with 400.
 
-        `body` is the request's, byte for byte; `headers` are the request's, or the value of `Greendot-Signature`.
+        `body` is the raw request body. `headers` are the headers of the request, or the value of `Greendot-Signature`.
         """
         header = headers if isinstance(headers, str) else _signature(headers)
         try:
@@ -81,5 +82,5 @@ class Server(People, Rooming, Inboxes):
 
 
 def _signature(headers: Mapping[str, str]) -> str:
-    """Frameworks' headers are found in any case; those of a plain dict are looked for."""
+    """Return the signature header in any case: headers of frameworks ignore case, a plain dict does not."""
     return next((value for name, value in headers.items() if name.lower() == SIGNATURE.lower()), "")

@@ -1,4 +1,4 @@
-"""Tokens for an app's users, signed with the secret the app shares with its server. Nothing is asked of the server."""
+"""Tokens for an app's users, signed with the secret that app and server share. No request to the server is made."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from greendot.errors import TokenError
 from greendot.protocol.tokens import MOST_CHARACTERS, claims_in, sign_hs256
 from greendot.sdk.http import Hidden, checked, seconds
 
-SHORTEST = 32  # characters; a server takes no shorter secret
+SHORTEST = 32  # characters; a server accepts no shorter secret
 
 
 class Claims(TypedDict, total=False):
-    """What a token may grant besides, as docs/protocol.md says."""
+    """Optional claims of a token, as in docs/protocol.md."""
 
-    name: str | None  # shown to others
-    rooms: Sequence[str] | None  # may be joined without membership; * matches
-    watch: Sequence[str] | None  # may be watched; * matches; everybody, if it is left out
-    send: bool | None  # False: may only listen
+    name: str | None  # shown to other users
+    rooms: Sequence[str] | None  # rooms that may be joined without membership; * matches
+    watch: Sequence[str] | None  # users who may be watched; * matches; all users if left out
+    send: bool | None  # False: read-only
     tenant: str | None
-    jti: str | None  # made, if it is left out: the token can be revoked by it
+    jti: str | None  # id for revocation; generated if left out
     aud: str | None
     iss: str | None
 
 
 def mint(secret: Hidden, user: str, ttl: float | timedelta, claims: Claims) -> str:
-    """ValueError says which of the arguments makes no sense."""
+    """Return a signed token. Raise ValueError that names the wrong argument."""
     if len(secret.text) < SHORTEST:
         raise ValueError(
             f"give Server the secret the server signs with (auth.secret), of {SHORTEST} characters or more"
@@ -42,7 +42,7 @@ def mint(secret: Hidden, user: str, ttl: float | timedelta, claims: Claims) -> s
     body |= {"jti": secrets.token_hex(8)} | {name: _plain(value) for name, value in claims.items()}
     body = {name: value for name, value in body.items() if value is not None}
     try:
-        claims_in(body)  # a claim that every server would refuse is found here, and not by a user
+        claims_in(body)  # claims that every server would refuse fail here, not later for a user
     except TokenError as error:
         raise ValueError(str(error)) from None
     token = sign_hs256(secret.text, body)

@@ -1,4 +1,4 @@
-"""Users: who is online, their sessions, status and contacts, and taking back what they were let in with."""
+"""Users: presence, sessions, status, contacts, and revocation of tokens."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PAGE = 1_000
 
 
 class People:
-    """The part of `Server` that is about users."""
+    """Part of `Server` for users."""
 
     _http: Http
 
     def presence(self, users: Iterable[str]) -> list[Presence]:
-        """How each of `users` stands now, in their order; more than 10,000 are asked for in several requests."""
+        """Return the presence of `users` in their order; more than 10,000 take several requests."""
         wanted = [users] if isinstance(users, str) else [*users]
         found: list[Presence] = []
         for start in range(0, len(wanted), MOST_ASKED):
@@ -30,11 +30,11 @@ class People:
         return found
 
     def online(self, after: str | None = None, limit: int = 100) -> Online:
-        """A page of who is online, and how many are in all."""
+        """Return a page of online users, and their total number."""
         return self._http.call(Call("GET", "/v1/presence/online", query=query(after=after, limit=limit)), Online)
 
     def everybody_online(self) -> Iterator[str]:
-        """All who are online, page by page. Who comes or goes meanwhile may or may not be among them."""
+        """Yield all online users, read page by page. Users who come or go meanwhile may or may not be included."""
         page = self.online(limit=PAGE)
         yield from page.users
         while page.next is not None:
@@ -42,11 +42,11 @@ class People:
             yield from page.users
 
     def sessions(self, user: str) -> Sequence[SessionInfo]:
-        """The user's sessions on all nodes."""
+        """Return the user's sessions on all nodes."""
         return self._http.call(Call("GET", f"/v1/users/{checked('user', user)}/sessions"), Sessions).sessions
 
     def disconnect(self, session: str) -> bool:
-        """Close a session's socket (4503: it does not come back by itself); whether there was one."""
+        """Close a session's socket (4503: the client does not reconnect); return whether there was one."""
         try:
             self._http.call(Call("DELETE", f"/v1/sessions/{checked('session', session)}"), type(None))
         except NotFound:
@@ -61,34 +61,34 @@ class People:
         until: int | None = None,
         text: str | None = None,
     ) -> Presence:
-        """Set a user's own status, until `until` (ms UTC) if given; how the user stands now."""
+        """Set a user's status, until `until` (ms UTC) if given; return the user's presence."""
         path = f"/v1/users/{checked('user', user)}/status"
         return self._http.call(Call("PUT", path, given(status=status, until=until, text=text)), OnePresence).presence
 
     def add_contact(self, user: str, other: str, *, last_contact_at: int | None = None) -> Contact:
-        """`user` knows `other`, one way; last in contact now, or at `last_contact_at` (ms UTC)."""
+        """Add `other` to the contacts of `user`, one way. The last contact is now, or at `last_contact_at` (ms UTC)."""
         return self._http.call(Call("PUT", _contact(user, other), given(last_contact_at=last_contact_at)), Contact)
 
     def remove_contact(self, user: str, other: str) -> None:
-        """In force on every node when it returns."""
+        """Remove a contact. The change is in effect on every node after the return."""
         self._http.call(Call("DELETE", _contact(user, other)), type(None))
 
-    # Taking back. When these return, nothing more is sent to what was revoked; Unavailable: ask again.
+    # Revocation. After the return, revoked tokens and sessions receive nothing more. Unavailable: call again.
 
     def revoke_user(self, user: str, *, before: int | None = None) -> Revoked:
-        """Every token of the user issued before now, or before `before` (ms UTC), counts no longer."""
+        """Revoke every token of the user issued before now, or before `before` (ms UTC)."""
         return self._revoke(user=checked("user", user), before=before)
 
     def revoke_token(self, jti: str, *, user: str | None = None, expires_at: int | None = None) -> Revoked:
-        """The token with this `jti` counts no longer. With its user and its end (ms UTC) less is looked at and kept."""
+        """Revoke the token with this `jti`. With its user and expiry (ms UTC) the server searches and keeps less."""
         return self._revoke(jti=jti, user=user, expires_at=expires_at)
 
     def revoke_session(self, session: str) -> Revoked:
-        """The session is closed and cannot be resumed; its token is revoked with it if it has a `jti`."""
+        """Close the session, which cannot be resumed, and revoke its token if it has a `jti`."""
         return self._revoke(session=checked("session", session))
 
     def revoke_all(self, *, before: int | None = None) -> Revoked:
-        """Every token of the key's tenant issued before now, or before `before` (ms UTC), counts no longer."""
+        """Revoke every token of the key's tenant issued before now, or before `before` (ms UTC)."""
         return self._revoke(all=True, before=before)
 
     def _revoke(self, **what: object) -> Revoked:

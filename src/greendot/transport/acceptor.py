@@ -1,7 +1,8 @@
-"""Taking connections from the kernel, a few in each turn of the loop.
+"""Acceptor of connections: takes a few from the kernel in each turn of the loop.
 
-The loop's own server takes all there are before it does anything else, and then reads what they all have sent: when ten
-thousand clients return at once, those who are there wait for seconds. What is not taken yet waits with the kernel.
+asyncio's own server accepts all pending connections before it does anything else, and then reads from all of them. When
+ten thousand clients reconnect at once, connected clients wait for seconds. Connections that are not accepted yet wait
+in the kernel's backlog.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ from typing import Any, Protocol
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-AT_ONCE = 32  # in a turn
-BACKLOG = 4_096  # that wait with the kernel; it may allow fewer (net.core.somaxconn)
-PAUSE_S = 0.5  # after the kernel had no descriptor left for another
-HANDSHAKE_S = 10.0  # for that of TLS
-GOODBYE_S = 2.0  # for the peer's last word in TLS
+AT_ONCE = 32  # connections accepted in one turn
+BACKLOG = 4_096  # connections that may wait in the kernel; it may allow fewer (net.core.somaxconn)
+PAUSE_S = 0.5  # after accept failed because no file descriptor was left
+HANDSHAKE_S = 10.0  # for the TLS handshake
+GOODBYE_S = 2.0  # for the peer's close_notify in TLS
 
 
 class SocketObserver(Protocol):
-    """Who is told of each connection before it has a protocol."""
+    """Receiver of each connection's arrival, before the connection has a protocol."""
 
-    def arrive(self, peer: str) -> Any: ...  # None: it is closed without a word
+    def arrive(self, peer: str) -> Any: ...  # None: the connection is closed without an answer
     def leave(self, visit: Any) -> None: ...
 
 
 class Acceptor:
-    """Listens from the start until it is closed. `make` makes each connection's protocol from what `arrive` said."""
+    """Listening socket, from construction until `close`.
+
+    `make` gets the result of `arrive` and returns the protocol.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class Acceptor:
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
-        self._coming: set[asyncio.Task[object]] = set()  # connections on their way to their protocol
+        self._coming: set[asyncio.Task[object]] = set()  # connections that have no protocol yet
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by each connection
         listener.listen(BACKLOG)
         self._loop.add_reader(listener, self._accept)
@@ -56,7 +60,7 @@ class Acceptor:
                 self._pause.cancel()
             self._loop.remove_reader(self._listener)
             self._listener.close()
-            for task in self._coming:  # a handshake may take longer than we are here
+            for task in self._coming:  # a TLS handshake may take longer than the shutdown
                 task.cancel()
 
     def _accept(self) -> None:
@@ -66,7 +70,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # There are no descriptors left, or no memory: asked again at once it would be the same.
+                # No descriptors or no memory are left: another accept now would fail in the same way.
                 log(log_events.SOCKETS_EXHAUSTED, reason=error.strerror)
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
@@ -86,7 +90,7 @@ class Acceptor:
             times = {} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": GOODBYE_S}
             await self._loop.connect_accepted_socket(lambda: self._make(visit), accepted, ssl=tls, **times)
         except OSError:
-            # It has gone already, does not speak TLS, or was too slow with it.
+            # The peer is gone, does not speak TLS, or was too slow with the handshake.
             self._surge.leave(visit)
             accepted.close()
         except BaseException:

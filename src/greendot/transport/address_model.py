@@ -1,7 +1,7 @@
-"""Which addresses may be called from inside, when somebody else chose the name.
+"""Addresses that outbound calls may reach when an app or user chose the host name.
 
-A name that an app gives may lead to the machine itself, to its neighbours or to the cloud's metadata. Only addresses of
-the public internet are called, and those the operator lists.
+Such a name may lead to the machine itself, to its neighbours or to the cloud's metadata service. Only addresses of the
+public internet are called, and addresses in networks that the operator lists.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-ANY = "all"  # in the place of a network: all private ones
+ANY = "all"  # stands for all private networks
 _NAT64 = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")
-# Python's own list differs from version to version; what matters most does not depend on it.
+# Python's own list differs between versions; the most important networks do not depend on it.
 _NEVER_PUBLIC = [
     ip_network(text)
     for text in (
         "0.0.0.0/8",
         "10.0.0.0/8",
-        "100.64.0.0/10",  # carriers' own
+        "100.64.0.0/10",  # carrier-grade NAT
         "127.0.0.0/8",
-        "169.254.0.0/16",  # link-local, and the metadata of clouds
+        "169.254.0.0/16",  # link-local, and the metadata services of clouds
         "172.16.0.0/12",
         "192.0.0.0/24",
         "192.0.2.0/24",
@@ -46,14 +46,14 @@ _NEVER_PUBLIC = [
 
 
 def networks(texts: Sequence[str]) -> list[Network]:
-    """What the operator listed. ValueError names one that is no network."""
+    """Parse the networks that the operator listed. ValueError names a text that is no network."""
     if ANY in texts:
         return [ip_network("0.0.0.0/0"), ip_network("::/0")]
     return [ip_network(text) for text in texts]
 
 
 def reached(text: str) -> Address:
-    """Where a packet to this address ends up: IPv6 has several ways to write an IPv4 address."""
+    """Return the address that a packet to `text` reaches: IPv6 has several ways to write an IPv4 address."""
     address = ip_address(text.partition("%")[0])
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
@@ -68,7 +68,7 @@ def reached(text: str) -> Address:
 
 
 def is_public(text: str) -> bool:
-    """Whether the address belongs to the public internet, however it is written."""
+    """Return whether the address belongs to the public internet, however it is written."""
     address = reached(text)
     if address.is_multicast or not address.is_global:
         return False
@@ -76,7 +76,7 @@ def is_public(text: str) -> bool:
 
 
 def is_allowed(text: str, allowed: Sequence[Network]) -> bool:
-    """Whether the operator listed it. Nobody is at a multicast or unspecified address, whatever was listed."""
+    """Return whether the operator listed the address. Multicast and unspecified addresses are never allowed."""
     address = reached(text)
     if address.is_multicast or address.is_unspecified:
         return False

@@ -1,7 +1,7 @@
-"""One client's socket: its output, its end, the time of its last frame.
+"""Socket of one client: its output, its end, the time of its last frame.
 
-Output is written once per tick: `send` only collects, the hub flushes. While the kernel takes everything there is
-no queue; when it does not, frames wait in a `SendBuffer`, which is bounded.
+Output is written once per tick: `send` only collects, the hub flushes. While the kernel takes everything there is no
+queue. Otherwise frames wait in a `SendBuffer`, which is bounded.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from greendot.protocol.versions import Dialect
 from greendot.transport.send_buffer_model import BufferedFrame, SendBuffer
 from greendot.transport.websocket import Framing
 
-Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, whether a record, key, …
+Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, is a record, key, …
 AnyItem = TypeVar("AnyItem", bound=Item)
-RESUMED = 64 * 1024  # bytes offered at a time to a socket that takes some again
-CLOSE_WAIT_S = 2.0  # how long a peer may take to read what is left and answer our close frame
+RESUMED = 64 * 1024  # bytes per write to a socket that takes output again
+CLOSE_WAIT_S = 2.0  # for the peer to read the remaining output and answer the close frame
 
 
 C_contra = TypeVar("C_contra", bound="SocketConnection", contravariant=True)
 
 
 class Owner(Protocol[C_contra]):
-    """The node that a connection belongs to."""
+    """Node that a connection belongs to."""
 
     def now(self) -> float: ...
     def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer: ...
@@ -51,7 +51,7 @@ class Owner(Protocol[C_contra]):
 
 
 class Violation(NamedTuple):
-    """The end of a connection whose peer broke the protocol, in its place behind the messages before it."""
+    """End of a connection whose peer broke the protocol. It is queued behind the messages received before it."""
 
     code: int
     reason: str
@@ -82,15 +82,15 @@ class SocketConnection(Framing):
     def __init__(self, owner: Owner[Any]) -> None:
         super().__init__()
         self._owner = owner
-        self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
+        self.dialect: Dialect | None = None  # set by hello for a client that reads older versions of events
         self.opened_at = self.received_at = owner.now()  # monotonic seconds
-        self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
+        self.timer: Timer | None = None  # the connection's only timer: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
-        self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
-        self.direct = -1  # the fd while bytes may go straight to it: nothing waits, and they are as it reads them
+        self.fd = -1  # descriptor of a plain socket; -1 for TLS, and when closing
+        self.direct = -1  # `fd` while direct writes are allowed: nothing waits, no frame needs converting; else -1
         self._out: list[BufferedFrame] | None = None  # collected in this tick
-        self._hold: SendBuffer | None = None  # exists during hello: what the client missed comes before what is live
-        self._outbox: SendBuffer | None = None  # exists while the kernel does not take everything
+        self._hold: SendBuffer | None = None  # during hello: missed records are sent before live frames
+        self._outbox: SendBuffer | None = None  # while the kernel does not take everything
         self._bye = False
         self._ended = False
 
@@ -98,14 +98,14 @@ class SocketConnection(Framing):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.attach(transport)
-        # Tell us as soon as anything waits: what the kernel does not take belongs into our bounded outbox.
+        # Pause as soon as anything waits: output that the kernel does not take belongs in the bounded send buffer.
         self.socket.set_write_buffer_limits(high=0)
         if not transport.is_secure:
             self.fd = self.direct = self.socket.get_extra_info("socket").fileno()
         self._owner.opened(self)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        # Before anything else: the number may belong to another socket from now on.
+        # First of all: the kernel may give the descriptor to another socket from now on.
         self.fd = self.direct = -1
         self.detach()
         self._end(EndCause.LOST, 0)
@@ -117,7 +117,7 @@ class SocketConnection(Framing):
     def resume_writing(self) -> None:
         if self.closing or self._outbox is None:
             return
-        # By TLS one at a time: what it was given cannot be taken back.
+        # Over TLS one frame at a time: bytes that TLS was given cannot be taken back.
         while items := self._outbox.take(RESUMED if self.fd >= 0 else 1):
             if not self._push(items):
                 return
@@ -135,7 +135,7 @@ class SocketConnection(Framing):
         return self._owner.counted(self)
 
     def on_ping(self, payload: bytes) -> None:
-        # The last ping's answer is enough (RFC 6455 5.5.3), so a flood of them cannot fill anything.
+        # The answer to the last ping is enough (RFC 6455 5.5.3), so a flood of pings cannot fill the buffer.
         self.send(pong_frame(payload), record=False, key="pong")
 
     def on_violation(self, code: int, reason: str) -> None:
@@ -145,7 +145,7 @@ class SocketConnection(Framing):
         self.socket.write(close_frame(code or Close.NORMAL))
         self.socket.close()
         self._end(EndCause.CLIENT_CLOSE, code)
-        self._await_end()  # a peer that does not read would keep the rest of our output, and the socket, for ever
+        self._await_end()  # a peer that does not read would keep the remaining output, and the socket, for ever
 
     def on_eof(self) -> None:
         self._end(EndCause.LOST, 0)
@@ -154,7 +154,10 @@ class SocketConnection(Framing):
     # --- output ---
 
     def send(self, frame: bytes, *, record: bool = True, key: object = None) -> None:
-        """Collect a frame for this tick's write; while the socket is behind, queue it by its kind."""
+        """Collect a frame for this tick's write.
+
+        While the socket is behind, queue it as a record or a signal by `key`.
+        """
         if self.closing:
             return
         if self.dialect is not None and not (frame := self._translated(self.dialect, frame)):
@@ -171,7 +174,7 @@ class SocketConnection(Framing):
             self._out.append(BufferedFrame(frame, True, key))
 
     def flush(self) -> None:
-        """Write what was collected."""
+        """Write the frames that `send` collected."""
         if self._out is None or self.closing:
             return
         collected, self._out = self._out, None
@@ -193,7 +196,7 @@ class SocketConnection(Framing):
             self._keeps_up()
 
     def _keeps_up(self) -> None:
-        """Nothing waits: bytes may go straight to the socket, unless they have to be looked at."""
+        """Allow direct writes to the socket, because nothing waits, unless frames must be held or converted."""
         if self._hold is None and (self.dialect is None or self.dialect.straight):
             self.direct = self.fd
 
@@ -204,12 +207,12 @@ class SocketConnection(Framing):
         return reading.frames
 
     def hold(self) -> None:
-        """Keep back everything until `release`: what the client missed must come before what is live."""
+        """Queue all output until `release`: missed records must reach the client before live frames."""
         self.flush()
         self._hold, self.direct = SendBuffer(), -1
 
     def release(self, first: Iterable[tuple[bytes, object]]) -> None:
-        """Send `first`, frames with their keys, then what was held."""
+        """Send `first`, frames with their keys, then the held frames."""
         hold, self._hold = self._hold, None
         for frame, key in first:
             self.send(frame, key=key)
@@ -218,12 +221,15 @@ class SocketConnection(Framing):
                 self.send(item.frame, key=item.key)
 
     def stall(self, items: Sequence[Item], sent: int) -> None:
-        """The kernel took only the first `sent` bytes of the items: the rest waits here, by its kind."""
+        """Queue the items that the kernel did not take, by record or signal; it took only the first `sent` bytes."""
         self._stalled(self._begin(items, sent))
 
     def _begin(self, items: Sequence[AnyItem], sent: int) -> Sequence[AnyItem]:
-        """Leave the frame that was begun, or else the first of the rest, to the loop, which says when the socket takes
-        more; those behind it. Nothing but that one frame is out of our hands."""
+        """Write the rest of the first unsent frame to the transport; return the frames behind it.
+
+        The transport calls `resume_writing` when the socket takes more. Only this one frame can no longer be dropped or
+        replaced.
+        """
         for number, (frame, *_) in enumerate(items):
             if sent < len(frame):
                 self.socket.write(frame[sent:])
@@ -232,7 +238,10 @@ class SocketConnection(Framing):
         return ()
 
     def _stalled(self, items: Sequence[Item], *, collected: bool = False) -> None:
-        """These wait. What was `collected` was let in before, and only counts against what comes after it."""
+        """Queue unsent items.
+
+        `collected` items were accepted before: no limit applies to them, but they fill the buffer.
+        """
         self.direct = -1
         outbox = self._outbox = self._outbox or SendBuffer()
         for frame, record, key, *_ in items:
@@ -244,7 +253,10 @@ class SocketConnection(Framing):
             self.resume_writing()
 
     def _push(self, items: list[BufferedFrame]) -> bool:
-        """Hand over what was taken from the outbox: whether the socket took all of it. If not, the rest is back."""
+        """Write items taken from the send buffer; put back what the socket did not take.
+
+        Return whether it may take more.
+        """
         assert self._outbox is not None
         data = b"".join([item.frame for item in items])
         sent = 0
@@ -263,23 +275,23 @@ class SocketConnection(Framing):
 
     @property
     def behind(self) -> bool:
-        """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
+        """Return whether frames wait for a slow socket or a hello: the hub must then `send` them one by one."""
         return self._outbox is not None or self._hold is not None
 
     def waits(self) -> SendBuffer | None:
-        """What waits because the socket does not keep up; None while it does."""
+        """Return the send buffer of a slow socket; None while the socket keeps up."""
         return self._outbox
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait for a slow socket; 0 while it keeps up."""
+        """Return the bytes that wait for a slow socket; 0 while it keeps up."""
         outbox = self._outbox
         if outbox is None:
             return 0
         return outbox.record_bytes + outbox.signal_bytes + self.socket.get_write_buffer_size()
 
     def drop(self, of: Callable[[object], bool]) -> list[object]:
-        """Forget what waits with a key that is `of` something this client may not see any more; the keys."""
+        """Drop waiting frames whose key matches `of`, because the client may no longer see them; return their keys."""
         dropped: list[object] = []
         if self._out is not None:
             dropped += [item.key for item in self._out if of(item.key)]
@@ -310,7 +322,7 @@ class SocketConnection(Framing):
             self._owner.slow(self)
 
     def failed(self) -> None:
-        """The socket is broken."""
+        """Count a failed write and abort the broken socket."""
         self._owner.count_send_failed()
         self.fd = self.direct = -1
         self.socket.abort()
@@ -318,14 +330,15 @@ class SocketConnection(Framing):
     # --- closing ---
 
     def bye_received(self) -> None:
-        """The client is leaving for good: close without a grace."""
+        """Close without a grace, because the client is leaving for good."""
         self._bye = True
         self.close(Close.NORMAL, "bye")
 
     def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
-        """Send what was collected and a close frame, then end: with the peer's answer, or without it after a while.
+        """Write collected frames and a close frame; end at the peer's answer, or after CLOSE_WAIT_S without it.
 
-        `last` is an event that explains the close. A slow client gets it too, though what waits for it is dropped.
+        `last` is an event that explains the close. A slow client gets it too, but the frames that wait for it are
+        dropped.
         """
         if self.closing:
             return
@@ -340,21 +353,21 @@ class SocketConnection(Framing):
             self.linger()
 
     def revoke(self, reason: str) -> None:
-        """Close without a further word: what was collected, and all that waits, is not for this client any more."""
+        """Close without writing collected or waiting frames: the client may no longer receive them."""
         if self.closing:
             return
         self._out = None
         secure, waits = self.fd < 0, self.socket.get_write_buffer_size() > 0
         self.close(Close.REVOKED, reason)
         if secure and waits:
-            self.abort()  # TLS has whole frames, which would go out first
+            self.abort()  # TLS has whole frames already, which would be sent first
 
     def _await_end(self) -> None:
         self._owner.cancel_timer(self.timer)
         self.timer = self._owner.set_timer(CLOSE_WAIT_S, SocketConnection.abort, self)
 
     def abort(self) -> None:
-        """End at once, whatever waits."""
+        """Close the socket at once and drop everything that waits."""
         self.fd = self.direct = -1
         self.socket.abort()
 

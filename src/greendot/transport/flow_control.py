@@ -1,7 +1,7 @@
-"""Fair shares of the loop: frames of one connection in one turn of it, and pauses for connections that flood.
+"""Fair shares of the loop: a limit of frames per connection and turn, and pauses for connections that flood.
 
-A connection that has sent more than its share is not read until the loop has done something else. If it is over its
-limit as well, it is not read for longer: no faster than is needed to see whether it goes on.
+A connection that has sent more than its share is not read until the next turn of the loop. If it also exceeds its rate
+limit, the pause is longer: frames are read only as fast as needed to notice whether the flood continues.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ C = TypeVar("C", bound=SocketConnection)
 
 
 class FlowControl(Generic[C]):
-    """Count frames and pause reading. `go_on` is called in the next turn for connections that wait for it."""
+    """Counter of frames that pauses reading. `go_on` is called in the next turn for connections passed to `wait`."""
 
     def __init__(self, go_on: Callable[[C], None], now: Callable[[], float], metrics: Metrics) -> None:
         self._go_on = go_on
         self._now = now
         self._metrics = metrics
-        self._current: C | None = None  # whose frames came last in this turn
-        self._frames = 0  # of it, on end
+        self._current: C | None = None  # connection of the last frame in this turn
+        self._frames = 0  # consecutive frames of `_current`
         self._waiting: list[C] = []
         self._paused: list[C] = []
         self._scheduled = False
 
     def count(self, connection: C) -> bool:
-        """Count a frame; False if the connection has had its share of this turn."""
+        """Count a frame; return False if the connection has used its share of this turn."""
         if connection is not self._current:
             self._current, self._frames = connection, 1
             return True
@@ -50,7 +50,7 @@ class FlowControl(Generic[C]):
         return False
 
     def wait(self, connection: C) -> None:
-        """Go on with what the connection has sent in the next turn."""
+        """Call `go_on` for the connection in the next turn."""
         self._waiting.append(connection)
         if not self._scheduled:
             self._schedule()
@@ -60,7 +60,7 @@ class FlowControl(Generic[C]):
         asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        enter(None)  # this turn may have been scheduled in the course of a trace, which ends here
+        enter(None)  # the trace in which this turn was scheduled ends here
         self._scheduled = False
         self._current = None
         paused, self._paused = self._paused, []

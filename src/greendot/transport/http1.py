@@ -1,6 +1,6 @@
-"""HTTP/1 on one socket, with a bound for everything a stranger may send or leave unread.
+"""HTTP/1 on one socket, with a bound for everything a client may send or leave unread.
 
-httptools parses. Requests are answered one after the other; those that arrive meanwhile wait, and reading pauses. A
+httptools parses. Requests are answered one after the other. Requests that arrive meanwhile wait, and reading pauses. A
 WebSocket handshake waits for the responses before it, as any request does.
 """
 
@@ -34,57 +34,57 @@ from greendot.transport.websocket_handshake import LIVE, PATH, check_handshake, 
 MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers, trailers, chunk extensions
 MAX_FIELDS = 128  # header fields and trailers of a request
 MAX_PIPELINED = 8  # requests of a socket that are not answered yet
-MAX_WAITING_BODY = 64 * 1024  # bytes of a body the application has not taken; more are not read
-MAX_EARLY = 4 * 1024  # bytes of frames in the packet of a handshake: all of them are handled in one turn
-MAX_UNREAD = 64 * 1024  # bytes of responses the kernel has not taken; no other response is begun (TLS: 512 KiB else)
+MAX_WAITING_BODY = 64 * 1024  # bytes of a body that the application has not taken; more are not read
+MAX_EARLY = 4 * 1024  # bytes of frames behind a handshake in its packet: all are handled in one turn
+MAX_UNREAD = 64 * 1024  # bytes of responses not taken by the kernel; then no new response starts (TLS default: 512 KiB)
 MAX_DISCARDED = 1024 * 1024  # bytes of a body that are read after its request was answered
-REQUEST_S = 10.0  # for a whole request; given again while the application takes its body ...
-BODY_LEAST = 256 * 1024  # ... and at least so much of it has arrived meanwhile
+REQUEST_S = 10.0  # for a whole request; extended while the application takes the body ...
+BODY_LEAST = 256 * 1024  # ... and at least this much of it has arrived meanwhile
 KEEP_ALIVE_S = 5.0  # between two requests
 UNREAD_S = 10.0  # for a client to read some of the responses that wait for it ...
-READ_LEAST = 16 * 1024  # ... at least so much
-LINGER_S = 2.0  # for a client to read the last response, while what it still sends is discarded
-LINGER_MOST = 256 * 1024  # bytes that are discarded so
+READ_LEAST = 16 * 1024  # ... at least this much
+LINGER_S = 2.0  # for a client to read the last response, while its further input is discarded
+LINGER_MOST = 256 * 1024  # bytes of input discarded in this time
 
 TOO_EARLY = Refusal(b"400 Bad Request", b"wait for the 101 before sending more\n", counter=MALFORMED)
 TOO_SLOW = Refusal(b"408 Request Timeout", counter="realtime_refused_slow_total")
 TOO_LARGE = Refusal(b"431 Request Header Fields Too Large", counter="realtime_refused_headers_total")
-TOO_MANY = Refusal(b"", counter="realtime_refused_pipelined_total")  # without an answer: others wait before it
+TOO_MANY = Refusal(b"", counter="realtime_refused_pipelined_total")  # no response: earlier requests wait for theirs
 GIVEN_UP = Refusal(b"")
-_NO_PARSER = httptools.HttpRequestParser(object())  # in place of one: it and its protocol refer to each other
+_NO_PARSER = httptools.HttpRequestParser(object())  # placeholder: a parser and its protocol refer to each other
 
 
 class HttpProtocol(asyncio.BufferedProtocol):
-    """See the module. `_end` is set once nothing more is parsed: it is done when every request is answered."""
+    """HTTP/1 protocol of one socket. `_end`, once set, stops parsing; it is called when every request is answered."""
 
     transport: asyncio.Transport
 
     def __init__(self, sockets: SocketHost, web: PortState, visit: PendingSocket, within_s: float) -> None:
-        """`within_s` is the time left for the first request, which has begun."""
+        """Start with `within_s` seconds left for the first request, which has begun."""
         self._sockets = sockets
         self._web = web
         self._visit = visit
         self._within_s = within_s
         self._parser = self._new_parser()
         self._exchanges: deque[Exchange] = deque()  # the first is being answered, the others wait
-        self._receiving: Exchange | None = None  # its body is not complete
+        self._receiving: Exchange | None = None  # the exchange whose body is not complete
         self._handshake: WebSocketRequest | None = None
         self._end: Callable[[], None] | None = None
-        self._deadline: Timer | None = None  # of the request that is being received, or of the next
-        self._unread: Timer | None = None  # of responses the client does not read
-        self._waiting = 0  # bytes of these when the timer was set
+        self._deadline: Timer | None = None  # of the request being received, or of the next
+        self._unread: Timer | None = None  # for responses that the client does not read
+        self._waiting = 0  # bytes of unread responses when the timer was set
         self._writable = asyncio.Event()
         self._writable.set()
-        self._paused = False  # reading is
+        self._paused = False  # reading is paused
         self._held = b""  # read and not parsed yet
         self._input_ended = False  # the client has closed its side
         self._begun = True  # a request has begun and is not complete
         self._in_head = True
-        self._extra = 0  # bytes of the request that are not its body
-        self._chunk = 0  # bytes of the chunk that is being received
+        self._extra = 0  # bytes of the request outside its body
+        self._chunk = 0  # bytes of the chunk being received
         self._arrived = 0  # bytes of the body since the deadline was set
         self._discarded = 0
-        self._unparsed: Head | None = None  # of a request whose body the parser skips, because of its Upgrade
+        self._unparsed: Head | None = None  # head of a request whose body the parser skips because of its Upgrade
 
     # --- the transport ---
 
@@ -110,7 +110,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.receive(bytes(self._web.buffer[:nbytes]))
 
     def eof_received(self) -> bool:
-        """Answer complete requests still, except over TLS, which ends in both directions at once."""
+        """Answer complete requests, except over TLS, which ends in both directions at once."""
         self._parse_held()
         self._input_ended = True
         if self._end is None:
@@ -131,13 +131,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._advance()
 
     def shutdown(self) -> None:
-        """The server is being closed: finish the request that is being answered, and no other."""
+        """Finish the current request, and no other, because the server is closing."""
         if self._exchanges:
             self._exchanges[0].keep_alive = False
         else:
             self.transport.close()
 
-    # --- the line of an exchange ---
+    # --- ResponseSink of an exchange ---
 
     async def writable(self) -> None:
         await self._writable.wait()
@@ -149,7 +149,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.transport.abort()
 
     def throttle(self) -> None:
-        """Pause or resume reading. Only what can be worked on is read."""
+        """Pause or resume reading, so that nothing is read that cannot be handled yet."""
         full = self._receiving is not None and len(self._receiving.body) > MAX_WAITING_BODY
         pause = full or self._held != b"" or self._end not in (None, _nothing) or len(self._exchanges) > 1
         if pause != self._paused and not self.transport.is_closing():
@@ -157,7 +157,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             (self.transport.pause_reading if pause else self.transport.resume_reading)()
 
     def answered(self, exchange: Exchange) -> None:
-        """Go on with the next request, or close."""
+        """Start the next request, or close."""
         self._exchanges.popleft()
         exchange.body.clear()
         if not exchange.keep_alive:
@@ -183,7 +183,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     # --- parsing ---
 
     def receive(self, data: bytes) -> None:
-        """Parse what was read once there is loop time for it; nothing more is read before."""
+        """Parse data when the port's parse budget allows; nothing more is read before."""
         self._held = data
         if not self._web.parsing.run(self._parse_held):
             self.throttle()
@@ -205,7 +205,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             while data:
                 data = self._parse(data)
         except (RequestRefused, httptools.HttpParserError) as error:
-            cause = error if isinstance(error, RequestRefused) else error.__context__  # an exception of a callback
+            cause = error if isinstance(error, RequestRefused) else error.__context__  # the exception of a callback
             if cause is not None and not isinstance(cause, RequestRefused):
                 log(log_events.WORK_FAILED, cause, work="an HTTP parser callback")
             self._fail(cause.refusal if isinstance(cause, RequestRefused) else BAD_REQUEST)
@@ -214,7 +214,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._fail(TOO_LARGE)
 
     def _parse(self, data: bytes) -> bytes:
-        """Return what is still to be parsed."""
+        """Feed the parser; return the data that is still to be parsed."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -232,12 +232,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # Data behind a request with `Connection: close` is ignored, not an error in place of the response.
+        # Data behind a request with `Connection: close` is ignored. Otherwise it would replace the response by an
+        # error.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
     def _primed(self, head: Head) -> httptools.HttpRequestParser:
-        """Return a parser that expects the body of a request. That of before takes any Upgrade for granted."""
+        """Return a parser that expects the body of a request. The previous parser takes every Upgrade as accepted."""
         names = (b"content-length", b"transfer-encoding")
         lines = [b"%b: %b\r\n" % (name, head.by_name[name]) for name in names if name in head.by_name]
         parser = self._new_parser()
@@ -304,7 +305,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.throttle()
 
     def on_chunk_complete(self) -> None:
-        self._extra -= len(b"%x" % self._chunk) + 4  # its length and two line ends: the rest is as good as a header
+        self._extra -= len(b"%x" % self._chunk) + 4  # the chunk's length and two line ends; the rest counts as header
         self._chunk = 0
 
     def on_message_complete(self) -> None:
@@ -335,22 +336,22 @@ class HttpProtocol(asyncio.BufferedProtocol):
     # --- the end ---
 
     def _fail(self, refusal: Refusal) -> None:
-        """Answer what was answered so far, then this, and close. A request that is not complete is given up."""
+        """Refuse the request and close, after the responses to earlier requests. An incomplete request is dropped."""
         exchange, self._receiving = self._receiving, None
         says_why = bool(refusal.status)
         if exchange is not None and not exchange.finished:
             exchange.disconnect()
             self._exchanges.remove(exchange)
             if exchange.started:
-                self.transport.abort()  # in the middle of its response: nothing else tells that it is cut short
+                self.transport.abort()  # an abort is the only sign to the client that the response is cut short
         if exchange is not None and exchange.started:
-            says_why = False  # it would be taken for the answer to another request
+            says_why = False  # the client would take the refusal for the response to another request
         if refusal.counter:
             self._sockets.ingress.count(refusal.counter)
         self._finish(partial(self._refuse, refusal) if says_why else self._close)
 
     def _finish(self, end: Callable[[], None]) -> None:
-        """Parse nothing more; call `end` when every request is answered."""
+        """Stop parsing; call `end` when every request is answered."""
         self._end = end
         self._parser = _NO_PARSER
         self._discarded = 0
@@ -363,7 +364,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._close()
             return
         if self.transport.get_write_buffer_size():
-            # A WebSocket writes past the transport: the responses before it must have left the transport's buffer.
+            # A WebSocket bypasses the transport's buffer, so earlier responses must have left it.
             self._end = partial(self._accept, request)
             self.transport.set_write_buffer_limits(high=0)
             return
@@ -381,7 +382,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._close()
 
     def _close(self) -> None:
-        """Close so that the client can read what was written: a socket closed with unread bytes is reset."""
+        """Close so that the client can read the output: a socket closed with unread input is reset."""
         self._end = _nothing
         transport = self.transport
         if transport.is_closing():
@@ -409,7 +410,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def _too_slow(self) -> None:
         self._deadline = None
-        if self._paused or self._arrived >= BODY_LEAST:  # paused: it is we who do not read
+        if self._paused or self._arrived >= BODY_LEAST:  # paused: the server itself does not read
             self._expect(REQUEST_S, HttpProtocol._too_slow)
         else:
             self._fail(TOO_SLOW)
@@ -431,4 +432,4 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
 
 def _nothing() -> None:
-    """Take the place of an end that has been reached."""
+    """Mark an end that has been reached."""

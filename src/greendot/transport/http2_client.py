@@ -1,8 +1,8 @@
-"""Calling a provider over HTTP/2: one connection carries many calls at once.
+"""HTTP/2 client for a provider: one connection carries many calls at once.
 
-Each call waits for its own answer and for nobody else's. One that is not answered in time is given up alone, unless
-nothing at all was heard meanwhile: then the connection is dead, and the next calls make another. Addresses are checked
-as for every call (see `outbound`), and everything is bounded likewise.
+Calls wait independently for their answers. A call without an answer in time is cancelled alone, unless nothing at all
+was received since the call was sent. In that case the connection is dead, and the next calls open another. Addresses
+are checked as for every outbound call, and the bounds are those of `http_client`.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from greendot.transport.http_client import (
     words,
 )
 
-KEEP_S = 120.0  # a connection on which nothing was heard for so long is not trusted any more
-MOST_AT_ONCE = 1_000  # calls, if the other side allows so many
+KEEP_S = 120.0  # an idle connection that received nothing for so long is closed
+MOST_AT_ONCE = 1_000  # calls, if the provider allows as many
 
-# It logs what is sent, keys and all, when everything is logged.
+# At level DEBUG, hpack logs the headers it sends, including keys.
 logging.getLogger("hpack").setLevel(logging.WARNING)
 
 
 class _NotProcessed(Exception):
-    """The other side says that it has done nothing about the call: it may be made again."""
+    """Call that the provider states it did not process. The call may be made again."""
 
 
 class MultiplexedCaller:
-    """Calls one host."""
+    """Client of one host."""
 
     def __init__(self, url: str, terms: Terms) -> None:
         parts = urlsplit(url)
@@ -65,7 +65,7 @@ class MultiplexedCaller:
         self._connecting: asyncio.Task[_Connection] | None = None
 
     async def post(self, body: bytes, headers: Mapping[str, str], target: str) -> HttpResponse:
-        """NotCalled if there was no answer in time."""
+        """POST the body to `target` and return the response. Raise NotCalled if there is no answer in time."""
         sent = [
             (":method", "POST"),
             (":scheme", "https"),
@@ -88,7 +88,7 @@ class MultiplexedCaller:
         except OSError as error:
             raise NotCalled(f"{self.host} could not be reached: {words(error)}") from None
         except H2Error:
-            # What it says may contain what was to be sent.
+            # The text of the error may contain parts of the request.
             raise NotCalled(f"{self.host} does not speak HTTP/2 as expected") from None
 
     async def close(self) -> None:
@@ -99,14 +99,14 @@ class MultiplexedCaller:
             self._connection.abort()
 
     async def _post_twice(self, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
-        """A connection may be closed in the very moment a call is made: that is made again, by another."""
+        """Make the call; repeat it on a new connection if the first was closed at the moment of the call."""
         try:
             return await (await self._connected()).call(headers, body)
         except _NotProcessed:
             return await (await self._connected()).call(headers, body)
 
     async def _connected(self) -> _Connection:
-        """The one there is, or a new one; all who need it wait for the same."""
+        """Return the current connection, or a new one; concurrent calls wait for the same attempt."""
         if self._connection is not None and self._connection.is_good():
             return self._connection
         if self._connecting is None:
@@ -125,7 +125,7 @@ class MultiplexedCaller:
             try:
                 async with asyncio.timeout(CONNECT_S):
                     return await self._connect_to(address)
-            except OSError as error:  # also what did not come in time
+            except OSError as error:  # timeouts too
                 trouble = error
         raise trouble or NotCalled(f"{self.host} has no address")
 
@@ -142,7 +142,7 @@ class MultiplexedCaller:
 
 
 class _Call:
-    """One that waits for its answer."""
+    """Call that waits for its answer."""
 
     __slots__ = ("answer", "body", "headers", "status")
 
@@ -154,7 +154,7 @@ class _Call:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection. `greeted` is done when the other side has said what it allows."""
+    """One HTTP/2 connection. `greeted` is done when the provider has sent its settings."""
 
     def __init__(self, host: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -162,23 +162,26 @@ class _Connection(asyncio.Protocol):
         self._host = host
         self._state = H2Connection(H2Configuration(header_encoding=None))
         self._calls: dict[int, _Call] = {}
-        self._waiting: deque[asyncio.Future[None]] = deque()  # for room
+        self._waiting: deque[asyncio.Future[None]] = deque()  # calls that wait for a free stream or window
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
         self._is_flushing = False
-        self._received = 0  # things that made sense
+        self._received = 0  # HTTP/2 events received
         self._received_at = self._loop.time()
 
-    # --- what the caller does ---
+    # --- called by MultiplexedCaller ---
 
     def is_good(self) -> bool:
-        """Whether another call may be made by it."""
+        """Return whether the connection may carry another call. An idle connection is aborted after KEEP_S."""
         if not (self._is_closed or self._calls) and self._loop.time() - self._received_at > KEEP_S:
             self.abort()
         return not self._is_closed
 
     async def call(self, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
-        """_NotProcessed, or NotCalled, if there is no answer and will be none."""
+        """Make a call and return its response.
+
+        Raise _NotProcessed if the call may be repeated, NotCalled if no answer will come.
+        """
         await self._room(len(body))
         heard = self._received
         stream = self._state.get_next_available_stream_id()
@@ -198,7 +201,10 @@ class _Connection(asyncio.Protocol):
         self._end(NotCalled(f"{self._host} was not waited for"))
 
     def _give_up(self, stream: int, heard: int) -> None:
-        """Nobody waits for the answer any more, and so much had been heard when it was asked."""
+        """Cancel the stream of a call without an answer.
+
+        Abort the connection if `heard`, the number of events received before the call, has not grown since.
+        """
         if self._received == heard:
             self.abort()
         elif not self._is_closed:
@@ -207,7 +213,7 @@ class _Connection(asyncio.Protocol):
             self._wake()
 
     async def _room(self, size: int) -> None:
-        """Until the other side takes another call with so many bytes."""
+        """Wait until the provider accepts another call with a body of `size` bytes."""
         while True:
             if self._is_closed:
                 raise _NotProcessed
@@ -224,10 +230,10 @@ class _Connection(asyncio.Protocol):
                 if turn in self._waiting:
                     self._waiting.remove(turn)
                 else:
-                    self._wake()  # it is another's turn then
+                    self._wake()  # pass the turn to another call
                 raise
 
-    # --- what the loop does ---
+    # --- called by the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -290,22 +296,22 @@ class _Connection(asyncio.Protocol):
             call.answer.set_exception(error)
 
     def _end(self, error: NotCalled) -> None:
-        """No more calls, and no more answers to those that were made."""
+        """Fail all open calls with `error`, refuse new calls, and close."""
         if self._is_closed:
             return
         self._is_closed = True
         if not self.greeted.done():
             self.greeted.set_exception(error)
-            self.greeted.exception()  # perhaps nobody waits for it
+            self.greeted.exception()  # marks the exception as retrieved: nothing may be waiting
         for stream in [*self._calls]:
             self._failed(stream, error)
         self._wake()
-        self._flush()  # why, if it is our doing
+        self._flush()  # sends the reason, if the error is on this side
         if self._transport is not None:
             self._transport.close()
 
     def _wake(self) -> None:
-        """Who waits for room looks again, as many as there may be room for; all, if there will be none."""
+        """Wake as many waiting calls as there may be room for; all of them, if the connection is closed."""
         free = MOST_AT_ONCE if self._is_closed else self._state.remote_settings.max_concurrent_streams
         while self._waiting and (self._is_closed or free > len(self._calls)):
             if not (turn := self._waiting.popleft()).done():
@@ -313,7 +319,7 @@ class _Connection(asyncio.Protocol):
                 free -= 1
 
     def _flush_soon(self) -> None:
-        """What is written in one turn of the loop goes out together."""
+        """Write all output of one turn of the loop together."""
         if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)

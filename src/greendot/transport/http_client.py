@@ -1,9 +1,9 @@
-"""Calling an app or a provider over HTTP, at an address that somebody else chose.
+"""HTTP client for calls to apps and providers, at hosts that apps or users may have chosen.
 
-The name is resolved apart from the event loop's own look-ups (`resolver`), every address it has is checked, and the
-connection goes to one that was: what the name means a moment later does not matter. Nothing is followed (redirects,
-proxies of the environment), everything is bounded (time, size of the answer). TLS is verified, with the machine's
-certificates or a file of one's own.
+`resolver` looks the name up, apart from the event loop's own look-ups, and every address of it is checked. The
+connection goes to a checked address, so a later change of the name has no effect. Redirects and the environment's
+proxies are not followed. Time and size of the answer are bounded. TLS is verified, with the machine's certificates or a
+given file.
 """
 
 from __future__ import annotations
@@ -21,36 +21,39 @@ from greendot.errors import GreendotError
 from greendot.transport.address_model import Network, is_allowed, is_public
 from greendot.transport.resolver import CONFIGURED, STRANGERS, NotResolved, Resolver, ResolverBusy
 
-MOST_ANSWER = 64 * 1024  # bytes of an answer that are read; a longer one costs its connection
+MOST_ANSWER = 64 * 1024  # bytes of an answer that are read; a longer answer closes its connection
 CONNECT_S = 5.0
 KEEP_S = 30.0
 
-# It logs what is sent, keys and all, when everything is logged.
+# At level DEBUG, httpcore2 logs what it sends, including keys.
 logging.getLogger("httpcore2").setLevel(logging.WARNING)
 
 
 class NotCalled(GreendotError):
-    """There was no answer. Says why in words that may be logged: never more of the URL than its host."""
+    """Outbound call without an answer.
+
+    The message may be logged: it names the host, and nothing else of the URL.
+    """
 
 
 class NotAllowed(NotCalled):
-    """Nobody was called: the address is one that must not be."""
+    """Outbound call that was not made because the address is not allowed."""
 
 
 class NotTried(NotCalled):
-    """The host was not called because too many other calls are under way. Says nothing about the host."""
+    """Outbound call that was not made because too many others are under way. The host is not at fault."""
 
 
 class HttpResponse(NamedTuple):
-    """What came back."""
+    """Response of an outbound call."""
 
     status: int
-    headers: Mapping[str, str]  # by names in lower case
-    body: bytes  # its beginning
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes  # at most the first MOST_ANSWER bytes
 
 
 class Terms:
-    """On which calls are made. OSError if `ca_file` cannot be read."""
+    """Conditions of outbound calls. OSError if `ca_file` cannot be read."""
 
     def __init__(
         self,
@@ -60,20 +63,20 @@ class Terms:
         ca_file: str = "",
         listed_in: str = "webhooks.allow_private",
     ) -> None:
-        self.allowed = allowed  # networks that are not of the public internet, and may be called
-        self.timeout_s = timeout_s  # for all of a call: from resolving to the last byte
+        self.allowed = allowed  # networks outside the public internet that may be called
+        self.timeout_s = timeout_s  # for the whole call, from resolving the name to the last byte
         self.tls = ssl.create_default_context(cafile=ca_file or None)
         self.ca_file = ca_file
-        self.listed_in = listed_in  # the setting that `allowed` is from
-        self.configured = Resolver(CONFIGURED)  # of hosts that the settings name
-        self.strangers = Resolver(STRANGERS)  # of hosts that users chose
+        self.listed_in = listed_in  # name of the setting that `allowed` comes from
+        self.configured = Resolver(CONFIGURED)  # for hosts named in the settings
+        self.strangers = Resolver(STRANGERS)  # for hosts that users chose
 
 
 class Caller:
-    """Calls one place, and keeps connections to it, at most `most`.
+    """Client of one URL that keeps at most `most` connections.
 
-    One caller has one host: callers that share connections would take the certificate of one name for another's.
-    `tenant`: whose users chose the host; None if the settings name it.
+    One caller has one host: callers that shared connections would accept the certificate of one name for another.
+    `tenant` is the tenant whose users chose the host; None if the settings name it.
     """
 
     def __init__(self, url: str, terms: Terms, *, most: int = 2, tenant: str | None = None) -> None:
@@ -82,7 +85,7 @@ class Caller:
         self._url = url
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._timeout_s = terms.timeout_s
-        self._calls = 0  # that wait for their answers
+        self._calls = 0  # calls that wait for an answer
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=terms.tls,
             max_connections=most,
@@ -95,7 +98,7 @@ class Caller:
         return not self._calls
 
     async def post(self, body: bytes, headers: Mapping[str, str], target: str | None = None) -> HttpResponse:
-        """To the URL, or to another `target` at its host. NotCalled if there was no answer in time."""
+        """POST to the URL, or to another `target` at its host. Raise NotCalled if there is no answer in time."""
         sent = {"Content-Type": "application/json", "User-Agent": "Greendot", **headers}
         url = self._url if target is None else self._origin + target
         self._calls += 1
@@ -109,7 +112,7 @@ class Caller:
         except (httpcore2.NetworkError, httpcore2.TimeoutException, OSError) as error:
             raise NotCalled(f"{self.host} could not be reached: {words(error)}") from None
         except httpcore2.LocalProtocolError:
-            # What it says may contain what was to be sent.
+            # The text of the error may contain parts of the request.
             raise NotCalled(f"{self.host} could not be asked: the request is not one of HTTP") from None
         except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
             raise NotCalled(f"{self.host} does not speak HTTP as expected: {words(error)}") from None
@@ -134,16 +137,19 @@ class Caller:
 
 
 class Callers:
-    """Calls hosts that users chose, each by a caller of its own for each tenant: the `most` called last are kept."""
+    """Clients of hosts that users chose, one for each tenant and origin. The `most` last used are kept."""
 
     def __init__(self, terms: Terms, *, most: int, most_each: int) -> None:
         self._terms = terms
         self._most = most
         self._most_each = most_each
-        self._callers: dict[tuple[str, str], Caller] = {}  # by tenant and origin, those called last at the end
+        self._callers: dict[tuple[str, str], Caller] = {}  # by tenant and origin, last used at the end
 
     async def post(self, tenant: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
-        """NotCalled if there was no answer in time; NotTried if all callers are busy with other hosts."""
+        """POST to the URL.
+
+        Raise NotCalled without an answer in time, NotTried if all callers are busy with other hosts.
+        """
         parts = urlsplit(url)
         key = tenant, f"{parts.scheme}://{parts.netloc}"
         caller = self._callers.pop(key, None)
@@ -168,7 +174,7 @@ class Callers:
 
 
 class _Checked(httpcore2.AsyncNetworkBackend):
-    """Connections to addresses that may be called, and to no others."""
+    """Network backend that connects only to addresses that may be called."""
 
     def __init__(self, terms: Terms, *, plain: bool, tenant: str | None) -> None:
         self._terms = terms
@@ -194,7 +200,7 @@ class _Checked(httpcore2.AsyncNetworkBackend):
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection that is closed also if the call is given up while TLS is being agreed on."""
+    """Network stream that is closed also if the call is cancelled during the TLS handshake."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -224,9 +230,11 @@ class _Stream(httpcore2.AsyncNetworkStream):
 async def checked_addresses(
     host: str, terms: Terms, *, plain: bool = False, tenant: str | None = None
 ) -> Sequence[str]:
-    """All addresses of the name. One that may not be called spoils the name: who sets such a trap has others.
+    """Return all addresses of the host. Raise NotAllowed if even one of them must not be called.
 
-    `tenant`: whose users chose the host; None if the settings name it.
+    A name with one forbidden address is a trap, and its other addresses are not trusted either. Raise NotCalled if the
+    name cannot be resolved, NotTried if the resolver is busy. `tenant` is the tenant whose users chose the host; None
+    if the settings name it.
     """
     try:
         if tenant is None:
@@ -251,5 +259,5 @@ async def checked_addresses(
 
 
 def words(error: BaseException) -> str:
-    """For a person, in one line."""
+    """Return the first line of the error's text, or its type."""
     return str(error).partition("\n")[0][:200] or type(error).__name__

@@ -1,4 +1,4 @@
-"""One HTTP request and its response, as an ASGI application sees them."""
+"""HTTP request and its response, as an ASGI application sees them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ App = Callable[[Any, Callable[[], Awaitable[Message]], Callable[[Message], Await
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _BAD_NAME = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a line break would begin another field
-PER_TURN = 16  # requests whose answering begins in one turn of the loop
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a line break would start another field
+PER_TURN = 16  # requests that start in one turn of the loop
 
 
 _dated = (0, b"")  # a second of the wall clock, and its Date field
 
 
 def date_field() -> bytes:
-    """Return the Date field every response has (RFC 9110, 6.6.1), as a line. It is made once a second."""
+    """Return the Date field that every response has (RFC 9110, 6.6.1), as a line. It is formatted once a second."""
     global _dated
     now = int(time.time())
     if _dated[0] != now:
@@ -61,8 +61,10 @@ def scope_of(head: Head, transport: asyncio.Transport) -> dict[str, Any]:
 
 
 class RequestThrottle:
-    """Starts a few requests in each turn of the loop, in the order they came: whoever else is connected waits for
-    these, and not for as many as strangers have sockets."""
+    """Queue that starts PER_TURN requests in each turn of the loop, in the order of arrival.
+
+    Connected clients wait for these requests only, not for a request from every open socket.
+    """
 
     def __init__(self) -> None:
         self._left = PER_TURN
@@ -81,7 +83,7 @@ class RequestThrottle:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        enter(None)  # the turn may have been scheduled in the course of a trace
+        enter(None)  # the trace in which this turn was scheduled ends here
         idle, self._left = self._left == PER_TURN, PER_TURN
         while self._waiting and self._left:
             self._left -= 1
@@ -93,17 +95,17 @@ class RequestThrottle:
 
 
 class ResponseSink(Protocol):
-    """What an exchange needs of its connection."""
+    """Connection of an exchange, as the exchange uses it."""
 
     async def writable(self) -> None: ...
     def write(self, data: bytes) -> None: ...
-    def throttle(self) -> None: ...  # the body was taken: there may be room for more
+    def throttle(self) -> None: ...  # after the application took the body: there may be room for more
     def answered(self, exchange: Exchange) -> None: ...  # the response is complete
     def abort(self) -> None: ...
 
 
 class Exchange:
-    """The body that arrives, the response that is written. Later requests wait until the response is complete."""
+    """Request body and response of one request. Later requests wait until the response is complete."""
 
     __slots__ = (
         "_changed",
@@ -133,12 +135,12 @@ class Exchange:
         keep_alive: bool,
         expects: bool,
     ) -> None:
-        """With `expects` the client waits for 100 Continue before it sends the body."""
+        """Create the exchange. With `expects` the client waits for 100 Continue before it sends the body."""
         self.scope = scope
         self.keep_alive = keep_alive
         self.body = bytearray()  # received and not yet taken by the application
         self.more_body = True
-        self.running = False  # the application has it
+        self.running = False  # the application has been called
         self.started = False  # the status is decided
         self.finished = False  # the response is complete
         self.disconnected = False  # nothing more can be received or sent
@@ -147,7 +149,7 @@ class Exchange:
         self._continue = expects
         self._changed = asyncio.Event()
         self._chunked = False
-        self._head = b""  # of the response, until it is written with the first of the body
+        self._head = b""  # head of the response, until written with the first part of the body
         self._silent = False  # the response has no body, whatever the application sends
         self._left: int | None = None  # bytes of the announced length that are still to be written
 
@@ -185,14 +187,14 @@ class Exchange:
     # --- the response ---
 
     def start(self, app: App, tasks: set[asyncio.Task[None]]) -> None:
-        """Run in a task of its own, unless the client is gone."""
+        """Run in a task, unless the client is gone."""
         if not self.disconnected:
             task = asyncio.get_running_loop().create_task(self.run(app))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
     async def run(self, app: App) -> None:
-        """Have the application answer; a failure of it is logged and answered 500."""
+        """Call the application. An exception is logged and answered with 500."""
         try:
             await app(self.scope, self.receive, self.send)
             if not self.finished and not self.disconnected:
@@ -207,7 +209,7 @@ class Exchange:
                 self._line.abort()
 
     async def send(self, message: Message) -> None:
-        """ASGI: write a part of the response, when the client has read enough of what was written before."""
+        """ASGI: write a part of the response, after the client has read enough of the earlier output."""
         if not self.disconnected:
             await self._line.writable()
         if self.disconnected:
@@ -222,7 +224,7 @@ class Exchange:
 
     def _make_head(self, status: int, fields: list[Field]) -> None:
         lines = [_STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status), date_field()]
-        options: list[bytes] = []  # of the connection
+        options: list[bytes] = []  # values of the Connection field
         length: int | None = None
         for name, value in fields:
             if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
@@ -233,7 +235,7 @@ class Exchange:
             if name == b"content-length":
                 length = int(value)
             lines.append(b"%b: %b\r\n" % (name, value))
-        if b"close" in options or self._continue:  # without a 100 nobody knows whether the body will be sent
+        if b"close" in options or self._continue:  # without a 100 the client may or may not send the body
             self.keep_alive = False
         if not self.keep_alive and b"close" not in options:
             options.append(b"close")
@@ -255,7 +257,7 @@ class Exchange:
             body = b""
         elif self._chunked:
             body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
-        elif self._left is not None:  # else it ends with the connection
+        elif self._left is not None:  # otherwise the body ends with the connection
             self._left -= len(body)
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("the response has another length than its Content-Length")

@@ -1,4 +1,4 @@
-"""Who may come in, as far as it can be told before a word is said: from where, from whose page, under which name."""
+"""Ingress policy: checks of a socket before its token is read, by address, origin and host."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress_model import AddressGroup, AddressLimits, Hosts, Origins, Proxies, address_group
 from greendot.transport.request_head import Refusal
 
-FULL_RETRY_S = 30  # when somebody from a full address may try again
-LOG_EVERY_S = 60.0  # a refused origin is logged at most so often
-PROBES = (b"/livez", b"/readyz")  # asked for by machines that know an address and no name
+FULL_RETRY_S = 30  # Retry-After for an address that has too many sockets
+LOG_EVERY_S = 60.0  # shortest time between two logs of a refused origin
+PROBES = (b"/livez", b"/readyz")  # requested by probes that know an address and no host name
 
 
 class IngressRules(NamedTuple):
-    """From the settings."""
+    """Rules of the ingress policy, from the settings."""
 
     origins: Origins
     hosts: Hosts
     proxies: Proxies
-    per_address: int  # sockets, 0: as many as come
+    per_address: int  # sockets per address group; 0: no limit
 
 
 FULL = Refusal(b"429 Too Many Requests", b"too many connections from this address\n", FULL_RETRY_S)
@@ -31,17 +31,17 @@ WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
 
 
 class PendingSocket:
-    """One socket, from the moment the kernel hands it over until it is a WebSocket or gone."""
+    """Socket from `accept` by the kernel until it is a WebSocket or closed."""
 
     __slots__ = ("group", "peer")
 
     def __init__(self, peer: str, counted: AddressGroup | None) -> None:
         self.peer = peer
-        self.group = counted  # None for a proxy of ours: whom it brings is known from its request
+        self.group = counted  # None for a trusted proxy: its request names the client
 
 
 class IngressPolicy:
-    """See the module."""
+    """Rules applied to sockets, and the count of sockets of each address group."""
 
     def __init__(self, rules: IngressRules, metrics: Metrics, now: Callable[[], float]) -> None:
         self._rules = rules
@@ -49,14 +49,14 @@ class IngressPolicy:
         self._metrics = metrics
         self._now = now
         self._logged_at = float("-inf")
-        self.depart = self._depart  # one for all sockets, instead of one each
+        self.depart = self._depart  # one bound method for all sockets, instead of one each
 
     @property
     def address_groups(self) -> int:
         return len(self._address_limits)
 
     def arrive(self, peer: str) -> PendingSocket | None:
-        """A socket has come; None if it is to be closed without a word."""
+        """Count a new socket; return None if it is to be closed without an answer."""
         if self._rules.proxies.trusts(peer):
             return PendingSocket(peer, None)
         counted = self._address_limits.enter(address_group(peer))
@@ -67,7 +67,7 @@ class IngressPolicy:
         return PendingSocket(peer, counted)
 
     def leave(self, visit: PendingSocket) -> None:
-        """The socket is gone; more than once is as good as once."""
+        """Stop counting a closed socket. Further calls have no effect."""
         self._depart(visit.group)
         visit.group = None
 
@@ -92,7 +92,7 @@ class IngressPolicy:
         return WRONG_HOST
 
     def receive(self, visit: PendingSocket, headers: Mapping[bytes, bytes], *, secure: bool) -> Refusal | str:
-        """A socket that wants to be a WebSocket: where its client is, or why it may not."""
+        """Check a WebSocket handshake; return the client's address, or the refusal."""
         if refusal := self.misnamed(b"", headers):
             return refusal
         address, proxies = visit.peer, self._rules.proxies
@@ -109,7 +109,10 @@ class IngressPolicy:
         return self.crowded(visit) or address
 
     def _log_refusal(self, origin: bytes | None) -> None:
-        """An operator who forgot to list a page must find out; one who is attacked must not drown in it."""
+        """Log a refused origin at most every LOG_EVERY_S.
+
+        An operator who forgot to list an origin must find out. Under attack the log must stay small.
+        """
         if self._now() >= self._logged_at + LOG_EVERY_S:
             self._logged_at = self._now()
             shown = (origin or b"")[:200].decode("latin-1")

@@ -1,7 +1,8 @@
-"""Where a client really is: the peer of its socket, or whom a trusted proxy names.
+"""Client address, origin and host of a socket: pure checks.
 
-Anybody can write a header. What it says is believed as far as it was written by proxies of ours: from the right, each
-names whom it was spoken to by, and the first that is none of ours is the client.
+The client is the peer of the socket, or the address that a trusted proxy names. Any client can write a header, so only
+entries written by trusted proxies are believed. From the right, each entry names the sender that a proxy saw. The first
+one that is no trusted proxy is the client.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal
 
-REMEMBERED = 1_024  # addresses
+REMEMBERED = 1_024  # addresses in the cache of trusted proxies
 Header = Literal["x-forwarded-for", "forwarded"]
-_SUBNET = ip_network("::/64").netmask  # what one customer has of IPv6: who limits an address of it limits nobody
+_SUBNET = ip_network("::/64").netmask  # one customer's share of IPv6: a limit per single address would limit nobody
 _FOR = re.compile(rb'(?:^|;)\s*for\s*=\s*"?([^;"\s]*)', re.IGNORECASE)
 _PROTO = re.compile(rb'(?:^|;)\s*proto\s*=\s*"?([a-z]*)', re.IGNORECASE)
 _PORT = re.compile(r"(\[.*\]|[^:]*):\d+")
 
 
 class Proxies:
-    """`header` is the one they write. Only one is read: a client's own might pass through them in the other."""
+    """Trusted proxies. `header` is the one they write.
+
+    Only this header is read: the other might be a client's own, passed on unchanged.
+    """
 
     def __init__(self, trusted: Collection[str], header: Header = "x-forwarded-for") -> None:
         self._networks = [ip_network(network) for network in trusted]
@@ -36,19 +40,19 @@ class Proxies:
         return address is not None and any(address in network for network in self._networks)
 
     def client(self, peer: str, headers: Mapping[bytes, bytes]) -> str:
-        """The client of a peer that is trusted."""
+        """Return the address of the client behind a trusted peer."""
         client = peer
         for hop in reversed(headers.get(self._header, b"").split(b",")):
             address = _read(self._named(hop))
             if address is None:
-                break  # whoever wrote this is the last we know of
+                break  # the proxy that wrote this entry is the last known address
             client = str(address)
             if not self.trusts(client):
                 break
         return client
 
     def is_secure(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a trusted peer says that its client came by TLS."""
+        """Return whether a trusted peer states that its client uses TLS."""
         if self._header == b"forwarded":
             found = _PROTO.search(headers.get(b"forwarded", b"").rpartition(b",")[2])
             return found is not None and found[1].lower() == b"https"
@@ -62,8 +66,8 @@ class Proxies:
 
 
 def address_group(address: str) -> str:
-    """What is limited as one: an IPv4 address, a subnet of IPv6."""
-    if ":" not in address:  # as the kernel writes it, or we did
+    """Return the name under which an address is limited: an IPv4 address, or an IPv6 /64 subnet."""
+    if ":" not in address:  # IPv4 as the kernel or `_read` writes it
         return address
     read = _read(address)
     if isinstance(read, IPv6Address):
@@ -78,12 +82,12 @@ def _read(text: str) -> IPv4Address | IPv6Address | None:
         address = ip_address(text.removeprefix("[").removesuffix("]").partition("%")[0])
     except ValueError:
         return None
-    # A socket for both kinds shows IPv4 in the clothes of IPv6.
+    # A dual-stack socket shows IPv4 addresses in their IPv6-mapped form.
     return getattr(address, "ipv4_mapped", None) or address
 
 
 class AddressGroup:
-    """One address, or one subnet, while somebody is there."""
+    """Address or subnet that has sockets."""
 
     __slots__ = ("count", "name")
 
@@ -93,7 +97,10 @@ class AddressGroup:
 
 
 class AddressLimits:
-    """Those with sockets, and no others: there are never more of them than sockets. `most` 0 counts without a bound."""
+    """Address groups that have sockets, so never more than sockets.
+
+    With `most` 0, sockets are counted without a limit.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -103,7 +110,7 @@ class AddressLimits:
         return len(self._all)
 
     def enter(self, name: str) -> AddressGroup:
-        """One more is counted, also where it is one too many: each must `leave`."""
+        """Count a socket, also above the limit. Each call needs a `leave`."""
         found = self._all.get(name)
         if found is None:
             found = self._all[name] = AddressGroup(name)
@@ -119,7 +126,7 @@ class AddressLimits:
         return 0 < self._most < group.count
 
     def is_overrun(self, group: AddressGroup) -> bool:
-        """So many that they are not even told."""
+        """Return whether the group has more than twice the limit: its sockets are closed without an answer."""
         return 0 < 2 * self._most < group.count
 
 
@@ -128,14 +135,21 @@ _DEFAULT_PORTS = {b"https://": b":443", b"http://": b":80"}
 
 
 class Origins:
-    """Without a list, only pages that come from the host the socket goes to. Who is no browser says no origin."""
+    """Origins that may connect.
+
+    Without a list, only pages of the host that the socket connects to. Clients that are no browsers send no origin, and
+    are allowed.
+    """
 
     def __init__(self, allowed: Collection[str]) -> None:
         self._any = ANY in allowed
         self._allowed = frozenset(origin.encode() for origin in allowed)
 
     def allows(self, origin: bytes | None, host: bytes, *, secure: bool) -> bool:
-        """`secure` if the client is known to have come by TLS: then a page that did not is another's."""
+        """Return whether a page of `origin` may connect to `host`.
+
+        `secure` means the client is known to use TLS. Then a page without TLS counts as another host's page.
+        """
         if origin is None or self._any:
             return True
         if self._allowed:
@@ -148,7 +162,10 @@ class Origins:
 
 
 class Hosts:
-    """Names as they stand in a URL; one without a port holds for every port. Without a list, any name will do."""
+    """Host names that requests may use, as in a URL.
+
+    A name without a port allows every port. Without a list, every name is allowed.
+    """
 
     def __init__(self, allowed: Collection[str]) -> None:
         self._any = not allowed or ANY in allowed

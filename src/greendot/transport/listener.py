@@ -1,7 +1,7 @@
-"""One port for HTTP and WebSocket.
+"""Port that serves HTTP and WebSocket.
 
-Each socket begins in the `ProtocolSniffer`. A first packet that is a plain WebSocket handshake never sees an HTTP
-parser; anything else goes on to the `HttpProtocol`, which upgrades sockets too. Both admit WebSockets by `accept`.
+Each socket starts in the `ProtocolSniffer`. A first packet that is a plain WebSocket handshake skips the HTTP parser.
+Anything else goes on to the `HttpProtocol`, which upgrades sockets too. Both admit WebSockets through `accept`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, 
 from greendot.transport.websocket import Framing
 from greendot.transport.websocket_handshake import plain_upgrade
 
-UNDER_WAY_S = 2.0  # for requests that are being answered when the server is closed
-SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles it for what it needs itself
+UNDER_WAY_S = 2.0  # for requests being answered when the server closes
+SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles the number for its own overhead
 
 
 class ProtocolSniffer(asyncio.BufferedProtocol):
-    """A socket that has not sent anything yet."""
+    """Protocol of a socket that has not sent anything yet."""
 
     __slots__ = ("_deadline", "_sockets", "_transport", "_visit", "_web")
 
@@ -73,7 +73,7 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
         protocol.receive(data)
 
     def shutdown(self) -> None:
-        """The server is being closed."""
+        """Close the socket, because the server is closing."""
         self._transport.close()
 
     def _leave(self) -> None:
@@ -86,7 +86,7 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
 
 
 class Listener:
-    """Listens on one address until closed."""
+    """Server of one address, until closed."""
 
     def __init__(
         self,
@@ -98,7 +98,10 @@ class Listener:
         dashboard_socket: Callable[[], Framing] | None = None,
         clients: bool = True,
     ) -> None:
-        """`dashboard_socket` makes the sockets of the dashboard; without `clients` there are no others."""
+        """Create a listener that does not listen yet.
+
+        `dashboard_socket` makes the sockets of the dashboard. With `clients` False no other WebSockets are accepted.
+        """
         self._sockets = sockets
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
@@ -106,10 +109,10 @@ class Listener:
         self._web = PortState(app, headers, dashboard_socket, clients, set(), set(), *shared)
         self._acceptor: Acceptor | None = None
         self.port = 0
-        self.shared = False  # set before `start` where other processes listen on the same port
+        self.shared = False  # set before `start` where several processes listen on the port
 
     async def start(self, host: str, port: int) -> None:
-        """ConfigError when the address cannot be had."""
+        """Listen. Raise ConfigError if the address is not available."""
         listener = bind(host, port, shared=self.shared)
         self.port = listener.getsockname()[1]
         certificate = self._certificate
@@ -121,7 +124,7 @@ class Listener:
         )
 
     def reload(self) -> None:
-        """Read the certificate again, if there is one."""
+        """Read the certificate again, if the listener has one."""
         if self._certificate is not None:
             self._certificate.reload()
 
@@ -130,7 +133,7 @@ class Listener:
             self._acceptor.close()
 
     async def close(self) -> None:
-        """Let requests under way end, then close what is left."""
+        """Stop accepting, let requests under way end, then close the remaining sockets."""
         self.stop_accepting()
         for protocol in [*self._web.connections]:
             protocol.shutdown()
@@ -139,12 +142,13 @@ class Listener:
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket that has the address and does not listen yet. All that share a port must say so, as one user.
+    """Return a socket that is bound to the address and does not listen yet.
 
-    ConfigError when the address cannot be had.
+    Processes that share a port must all pass `shared` and run as the same user. Raise ConfigError if the address is not
+    available.
     """
     try:
-        # As bytes, an ASCII name or an address does not load the tables of international names.
+        # As bytes, an ASCII name or address does not load the tables of international domain names.
         name = host.encode() if host.isascii() else host
         family, kind, proto, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, proto)
@@ -153,7 +157,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     except UnicodeError:
         raise ConfigError(f"cannot listen on {host!r}: it is not a host name") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Inherited by each connection. The kernel would let megabytes wait for a client that does not read.
+    # Inherited by each connection. By default the kernel holds megabytes for a client that does not read.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     if shared:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -1,7 +1,7 @@
 """Loop time for HTTP parsing: a part of each turn of the loop, shared by all sockets of a port.
 
-16 KiB of header fields or chunks of one byte take milliseconds to parse, and hundreds of sockets can be readable in one
-turn. Sockets that were read when the time of a turn is used up are parsed in later turns, in the order of reading.
+16 KiB of header fields, or chunks of one byte, take milliseconds to parse, and hundreds of sockets can be readable in
+one turn. When the time of a turn is used up, the remaining sockets are parsed in later turns, in the order of reading.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PARSING_S = 0.003  # of each turn; the parse that exceeds it is completed
 
 
 class ParseBudget:
-    """One for each port."""
+    """Parse budget of one port."""
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self._now = now
@@ -45,7 +45,7 @@ class ParseBudget:
             self._spent_s += self._now() - began
 
     def _turn(self) -> None:
-        enter(None)  # the turn may have been scheduled in the course of a trace
+        enter(None)  # the trace in which this turn was scheduled ends here
         self._scheduled = False
         self._spent_s = 0.0
         try:

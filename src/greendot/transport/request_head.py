@@ -1,7 +1,7 @@
-"""The head of an HTTP/1 request, checked by RFC 9110 and RFC 9112.
+"""Head of an HTTP/1 request, checked by RFC 9110 and RFC 9112.
 
-httptools splits the bytes. This module decides about what it lets pass: the request target, the host, the version and
-the transfer coding.
+httptools splits the bytes. This module checks what httptools accepts: the request target, the host, the version and the
+transfer coding.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _ABSOLUTE_FORM = re.compile(rb"(?i:https?)://([^/?#]+)(%b)?(?:\?(%b))?" % (_PATH
 
 
 class Refusal(NamedTuple):
-    """An answer that ends the connection. It says nothing about what would have been allowed."""
+    """Response that ends the connection. It does not reveal what would have been allowed."""
 
     status: bytes
     word: bytes = b""
     retry_s: int | None = None
     headers: bytes = b""  # whole lines
-    counter: str = ""  # the metric that counts it, where the one who refuses does not
+    counter: str = ""  # the metric to add to, if the refusing code does not count by itself
 
 
 MALFORMED = "realtime_refused_malformed_total"
@@ -38,7 +38,7 @@ NO_TUNNEL = Refusal(b"501 Not Implemented", b"this is not a proxy\n", counter=MA
 
 
 class RequestRefused(Exception):
-    """A request that is answered with a refusal."""
+    """Request that is answered with a refusal."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.status.decode())
@@ -46,7 +46,7 @@ class RequestRefused(Exception):
 
 
 class Head(NamedTuple):
-    """A request's line and header fields."""
+    """Request line and header fields."""
 
     method: bytes
     version: str
@@ -61,7 +61,7 @@ class Head(NamedTuple):
 
 
 def read_head(method: bytes, version: str, target: bytes, fields: list[Field]) -> Head:
-    """Return the checked head. Refused if the request is not one this server may answer."""
+    """Return the checked head. Raise RequestRefused if the server may not answer the request."""
     if version not in ("1.1", "1.0"):
         raise RequestRefused(BAD_VERSION)
     if method == b"CONNECT":
@@ -69,7 +69,7 @@ def read_head(method: bytes, version: str, target: bytes, fields: list[Field]) -
     by_name = joined(fields)
     host = by_name.get(b"host")
     if (host is None and version == "1.1") or (host is not None and HOST.fullmatch(host) is None):
-        raise RequestRefused(BAD_HOST)  # a host that is there twice is a list, which is not valid either
+        raise RequestRefused(BAD_HOST)  # a repeated Host is joined to a list, which is not valid either
     authority, path, query = _split(method, target)
     if authority is not None:
         # RFC 9112, 3.2.2: the Host field is ignored and replaced.
@@ -95,7 +95,7 @@ def _split(method: bytes, target: bytes) -> tuple[bytes | None, bytes, bytes]:
 
 
 def joined(fields: Iterable[Field]) -> dict[bytes, bytes]:
-    """Return header fields by name. A field that is there twice becomes a list, which no host or origin is equal to."""
+    """Return header fields by name. A repeated field becomes a list, which equals no valid host or origin."""
     found: dict[bytes, bytes] = {}
     for name, value in fields:
         value = value.strip(b" \t")

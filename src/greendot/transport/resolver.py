@@ -1,9 +1,11 @@
-"""Host names of outbound calls, looked up in threads of their own.
+"""Resolver of host names for outbound calls, with threads of its own.
 
-The event loop's own look-ups share a few threads (libuv has four), and a name server that does not answer occupies one
-for half a minute: a look-up in a thread cannot be cancelled. Redis and PostgreSQL need those threads, so names of
-others are looked up here. Few at once, by share (a tenant) and by domain; one at a time for each name, however many
-ask; failures are remembered; the last good answer is used while a name server is silent.
+The event loop's own look-ups share a few threads (libuv has four). A name server that does not answer occupies a thread
+for half a minute, because a look-up in a thread cannot be cancelled. Redis and PostgreSQL need the loop's threads, so
+all other names are looked up here.
+
+Look-ups are limited in total, by share (a tenant) and by domain. Each name has at most one look-up at a time, whatever
+the number of callers. Failures are remembered. The last good answer is used while a name server is silent.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ from greendot.errors import GreendotError
 
 Value = TypeVar("Value")
 
-KEEP_S = 3_600.0  # how long the last good answer may stand in for one that does not come
-MOST_NAMES = 4_096  # whose answers or failures are remembered
-FINAL = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}  # there is no such name
+KEEP_S = 3_600.0  # lifetime of the last good answer, used while no new one comes
+MOST_NAMES = 4_096  # names whose answers or failures are remembered
+FINAL = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}  # the name does not exist
 
 
 class NotResolved(GreendotError):
-    """The name has no address, or none that could be learned in time."""
+    """Host name without an address, or without an answer in time."""
 
 
 class ResolverBusy(GreendotError):
-    """The name was not looked up: too many other look-ups are under way."""
+    """Host name that was not looked up, because too many other look-ups are under way."""
 
 
 class Bounds(Struct, frozen=True):
@@ -41,22 +43,22 @@ class Bounds(Struct, frozen=True):
     at_once: int = 64  # look-ups, each in a thread
     each_share: int = 64
     each_domain: int = 64
-    patience_s: float = 30.0  # for a turn, and for an answer
-    pause_s: float = 1.0  # before a name that failed is looked up again; doubles
+    patience_s: float = 30.0  # for a free thread, and for an answer
+    pause_s: float = 1.0  # before a failed name is looked up again; doubles with each failure
     longest_pause_s: float = 5.0
 
 
-# Names from the settings: each is looked up at most once at a time, and an outage is over soon after its end.
+# Names from the settings. Each is looked up at most once at a time, and works again soon after an outage ends.
 CONFIGURED = Bounds()
-# Names that users chose. A resolver whose first name server is down answers after 5 s: the patience is longer.
+# Names that users chose. A resolver whose first name server is down answers after 5 s, so the patience is longer.
 STRANGERS = Bounds(at_once=32, each_share=8, each_domain=2, patience_s=8.0, pause_s=15.0, longest_pause_s=900.0)
 
 
 class ResolverCounts(Struct):
-    """Look-ups since the start."""
+    """Counts of look-ups since the start."""
 
     failed: int = 0  # no answer in time, or no address
-    refused: int = 0  # no turn in time
+    refused: int = 0  # no free thread in time
 
 
 class _Outcome(NamedTuple):
@@ -64,11 +66,14 @@ class _Outcome(NamedTuple):
 
     addresses: Sequence[str] = ()
     reason: str = ""
-    is_final: bool = False  # the name server said so
+    is_final: bool = False  # the name server states that the name does not exist
 
 
 class _Lookup(Struct, eq=False):
-    """One that is under way. `outcome` is set when it ends, or earlier when it is given up; its thread goes on then."""
+    """Look-up that is under way.
+
+    `outcome` is set when the look-up ends, or earlier when it is given up. The thread continues in that case.
+    """
 
     share: str
     domain: str
@@ -76,15 +81,15 @@ class _Lookup(Struct, eq=False):
 
 
 class _Failure(NamedTuple):
-    """A name that is not looked up again before `until`."""
+    """Name that is not looked up again before `until`."""
 
     until: float
-    times: int  # in a row
+    times: int  # failures in a row
     reason: str
 
 
 class _Waiting(NamedTuple):
-    """A caller for whom there is no room yet."""
+    """Caller that waits for a free look-up."""
 
     host: str
     share: str
@@ -92,26 +97,27 @@ class _Waiting(NamedTuple):
 
 
 class Resolver:
-    """Looks names up for the event loop it is used in."""
+    """Cache and queue of look-ups, for one event loop."""
 
     def __init__(self, bounds: Bounds, now: Callable[[], float] = time.monotonic) -> None:
         self.counts = ResolverCounts()
         self._bounds = bounds
         self._now = now
         self._under_way: dict[str, _Lookup] = {}  # by host
-        self._waiting: dict[asyncio.Future[_Lookup | None], _Waiting] = {}  # in the order they came
+        self._waiting: dict[asyncio.Future[_Lookup | None], _Waiting] = {}  # in the order of arrival
         self._failed: dict[str, _Failure] = {}
-        self._known: dict[str, tuple[Sequence[str], float]] = {}  # last good answers, with when they came
+        self._known: dict[str, tuple[Sequence[str], float]] = {}  # last good answers, with the time of each
 
     @property
     def under_way(self) -> int:
-        """Threads that are occupied."""
+        """Return the number of occupied threads."""
         return len(self._under_way)
 
     async def addresses(self, host: str, share: str = "") -> Sequence[str]:
-        """Return all addresses of the host. `share`: on whose account it is looked up.
+        """Return all addresses of the host. `share` is the account that the look-up counts against, such as a tenant.
 
-        NotResolved if there are none, or the name server does not answer; ResolverBusy if there was no turn in time.
+        Raise NotResolved if there is no address or the name server does not answer, ResolverBusy if there was no free
+        look-up in time.
         """
         if literal := _literal(host):
             return literal
@@ -135,7 +141,7 @@ class Resolver:
         raise NotResolved(f"{host} could not be resolved: {found.reason}")
 
     def _lookup(self, wanted: _Waiting) -> _Lookup | _Failure | None:
-        """Return the look-up to wait for, or the failure that is still remembered; None: there is no room."""
+        """Return the look-up to wait for, or the failure that is still remembered; None if there is no room."""
         if (lookup := self._under_way.get(wanted.host)) is not None:
             return lookup
         if (failure := self._failed.get(wanted.host)) is not None and self._now() < failure.until:
@@ -157,14 +163,14 @@ class Resolver:
         )
 
     async def _turn(self, wanted: _Waiting) -> _Lookup | None:
-        """Wait until there may be room, or another caller looks the same name up, which is returned."""
+        """Wait until there may be room. Return the look-up if another caller started one for the name, else None."""
         turn: asyncio.Future[_Lookup | None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = wanted
         try:
             return await turn
         except asyncio.CancelledError:
             if self._waiting.pop(turn, None) is None:
-                self._wake_next()  # the turn was given, and is another's now
+                self._wake_next()  # the turn was given already: pass it on
             raise
 
     def _wake_next(self) -> None:
@@ -186,7 +192,7 @@ class Resolver:
 
         def work() -> None:
             outcome = _look_up(host)
-            with suppress(RuntimeError):  # the loop was closed meanwhile
+            with suppress(RuntimeError):  # raised if the loop was closed meanwhile
                 loop.call_soon_threadsafe(self._ended, host, lookup, timer, outcome)
 
         timer = loop.call_later(self._bounds.patience_s, self._give_up, host, lookup)
@@ -201,7 +207,7 @@ class Resolver:
         return lookup
 
     def _give_up(self, host: str, lookup: _Lookup) -> None:
-        """Answer those who wait. The thread stays occupied, and the name fails at once while it is."""
+        """Fail all callers that wait. The thread stays occupied, and the name fails at once until the thread ends."""
         reason = f"its name server did not answer within {self._bounds.patience_s:g} s"
         self._note(host, _Outcome(reason=reason))
         lookup.outcome.set_result(_Outcome(reason=reason))
@@ -213,7 +219,7 @@ class Resolver:
             self._note(host, outcome)
             lookup.outcome.set_result(outcome)
         elif outcome.addresses or outcome.is_final:
-            self._note(host, outcome)  # late, and good to know
+            self._note(host, outcome)  # too late for the callers, but useful for the next
         self._wake_next()
 
     def _note(self, host: str, outcome: _Outcome) -> None:
@@ -230,7 +236,7 @@ class Resolver:
 
 
 def _put(kept: dict[str, Value], host: str, value: Value) -> None:
-    """Keep the value at the end; the oldest is forgotten if there are too many."""
+    """Store the value as the newest; drop the oldest if there are too many."""
     kept.pop(host, None)
     if len(kept) >= MOST_NAMES:
         del kept[next(iter(kept))]
@@ -238,7 +244,7 @@ def _put(kept: dict[str, Value], host: str, value: Value) -> None:
 
 
 def _literal(host: str) -> list[str]:
-    """Return the address if the host is one, however it is written: no name server is asked."""
+    """Return the address if the host is one, in any notation, without asking a name server; else an empty list."""
     try:
         return _found(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
     except (OSError, UnicodeError):
@@ -260,5 +266,5 @@ def _found(entries: Sequence[tuple[object, object, object, str, tuple[object, ..
 
 
 def _domain(host: str) -> str:
-    """Return the part of the name that one party owns: whoever has a domain can make any number of names in it."""
+    """Return the part of the name that one party owns. The owner of a domain can make any number of names in it."""
     return ".".join(host.rstrip(".").split(".")[-2:])

@@ -1,8 +1,8 @@
-"""What waits for one connection while its socket does not keep up.
+"""Send buffer of one connection: frames that wait while its socket does not keep up.
 
-Two lanes. Records and replies wait in order, up to a number of bytes; beyond it the client is too slow and must
-reconnect and recover. Signals wait by key, the latest only, up to a number of keys and of bytes; beyond it they are
-dropped. Records go first. There is no outbox while the socket keeps up.
+The buffer has two lanes. Records and replies wait in order, up to a number of bytes; beyond it the client is too slow
+and must reconnect and recover. Signals wait by key, the latest only, up to a number of keys and of bytes; beyond it
+they are dropped. Records are sent first. There is no send buffer while the socket keeps up.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_SIGNAL_KEYS = 1_000
 MAX_SIGNAL_BYTES = 1024 * 1024
-PART_BYTES = 64 * 1024  # written at a time
+PART_BYTES = 64 * 1024  # bytes per write
 
 
 class BufferedFrame(NamedTuple):
-    """A frame that waits, or is taken out to be written."""
+    """Frame that waits, or was taken out to be written."""
 
     frame: bytes
     record: bool
@@ -26,7 +26,7 @@ class BufferedFrame(NamedTuple):
 
 
 class SendBuffer:
-    """The two lanes of one slow connection."""
+    """Two lanes of one slow connection."""
 
     __slots__ = ("_records", "_signals", "record_bytes", "signal_bytes", "warned")
 
@@ -35,26 +35,26 @@ class SendBuffer:
         self._signals: dict[object, bytes] = {}
         self.record_bytes = 0
         self.signal_bytes = 0
-        self.warned = False  # that it is half full; once is enough
+        self.warned = False  # the owner was notified once that the buffer is half full
 
     def offer_record(self, frame: bytes, key: object = None) -> bool:
-        """Queue a frame that must arrive, in order. False: the client is too slow, close it."""
-        # One frame may be larger than all that may wait: the answer to a large question.
+        """Queue a frame that must arrive, in order. Return False if the client is too slow and must be closed."""
+        # A single frame may be larger than the limit: the reply to a large request.
         if self._records and self.record_bytes + len(frame) > MAX_RECORD_BYTES:
             return False
         self.keep(frame, key)
         return True
 
     def keep(self, frame: bytes, key: object = None) -> None:
-        """Queue a frame that was let in before it was known that it has to wait."""
+        """Queue a frame that was accepted before it had to wait; no limit applies."""
         self._records.append((frame, key))
         self.record_bytes += len(frame)
 
     def offer_signal(self, frame: bytes, key: object = None) -> bool:
-        """Keep the latest frame of `key` (each frame its own where `key` is None). False: dropped."""
+        """Store the latest frame of `key`. Frames with `key` None never replace each other. Return False if dropped."""
         if key is None:
             key = object()
-        # The latest value takes the last place too: what it replaces must not make it jump the queue.
+        # The latest value goes to the end: it must not take the earlier place of the value it replaces.
         if (older := self._signals.pop(key, None)) is not None:
             self.signal_bytes -= len(older)
         if len(self._signals) >= MAX_SIGNAL_KEYS or self.signal_bytes + len(frame) > MAX_SIGNAL_BYTES:
@@ -64,18 +64,21 @@ class SendBuffer:
         return True
 
     def signal(self, key: object) -> bytes | None:
-        """Return the signal that waits under `key`, which the next one of that key replaces."""
+        """Return the waiting signal of `key`, which the next signal of `key` replaces."""
         return self._signals.get(key)
 
     def drop(self, of: Callable[[object], bool]) -> list[object]:
-        """Forget what waits with a key that is `of` something the client may not see any more; the keys, in order."""
+        """Drop waiting frames whose key matches `of`; return the keys in order.
+
+        The client may no longer see these frames.
+        """
         waiting = self.take(self.record_bytes + self.signal_bytes)
         self.put_back(item for item in waiting if not of(item.key))
         return [item.key for item in waiting if of(item.key)]
 
     @property
     def pressed(self) -> bool:
-        """Whether a lane is at least half full: worth a warning."""
+        """Return whether a lane is at least half full, which is worth a warning."""
         return (
             2 * self.record_bytes >= MAX_RECORD_BYTES
             or 2 * self.signal_bytes >= MAX_SIGNAL_BYTES
@@ -83,7 +86,7 @@ class SendBuffer:
         )
 
     def take(self, most: int = PART_BYTES) -> list[BufferedFrame]:
-        """Take out frames of about `most` bytes, records first; none when nothing waits."""
+        """Take out frames of about `most` bytes, records first; return an empty list if nothing waits."""
         taken: list[BufferedFrame] = []
         size = 0
         while self._records and size < most:
@@ -100,7 +103,7 @@ class SendBuffer:
         return taken
 
     def put_back(self, taken: Iterable[BufferedFrame]) -> None:
-        """What was taken out and not written is first again."""
+        """Put frames that were taken out and not written back to the front."""
         records: list[tuple[bytes, object]] = []
         signals: dict[object, bytes] = {}
         for frame, record, key in taken:

@@ -1,4 +1,4 @@
-"""TLS: the certificate this server shows, and how it is changed while everybody stays."""
+"""TLS certificate of this server, and its reload while clients stay connected."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from greendot.telemetry.log import log
 
 
 class Certificate:
-    """From its files; ConfigError if there is none in them. Sockets that are there keep the one they came in by."""
+    """Certificate and key from files; ConfigError if they cannot be used.
+
+    After a reload, connected sockets keep the certificate of their handshake.
+    """
 
     def __init__(self, cert: str, key: str) -> None:
         self._files = cert, key
-        self.context = _load(cert, key)  # for sockets that come now
+        self.context = _load(cert, key)  # for new sockets
 
     def reload(self) -> None:
-        """Show what is in the files now. If that is nothing one could show, it stays as it is."""
+        """Read the files again. If they cannot be used, keep the current certificate and log the reason."""
         try:
             self.context = _load(*self._files)
         except ConfigError as error:
@@ -35,7 +38,7 @@ class Certificate:
 def _load(cert: str, key: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION  # it costs us much and who asks for it little
+    context.options |= ssl.OP_NO_RENEGOTIATION  # expensive for the server, cheap for the peer
     context.set_alpn_protocols(["http/1.1"])
     for setting, name in (("tls.cert", cert), ("tls.key", key or cert)):
         try:
@@ -44,7 +47,7 @@ def _load(cert: str, key: str) -> ssl.SSLContext:
         except OSError as error:
             raise ConfigError(f"{setting}: cannot read {name}: {error.strerror}") from None
     try:
-        # Without a word of ours for it, OpenSSL would ask for a password on the terminal, and wait.
+        # Without a password callback OpenSSL would prompt on the terminal, and wait.
         context.load_cert_chain(cert, key or None, password=lambda: "")
     except ssl.SSLError as error:
         why = (error.reason or "").lower().replace("_", " ")
@@ -59,7 +62,7 @@ _DAY_S = 86_400
 
 
 def certificate_facts(path: str) -> CertificateFacts | None:
-    """Of the first in the file, which is the server's own; None if there is none to be read."""
+    """Return facts of the first certificate in the file, the server's own; None if none can be read."""
     try:
         found = x509.load_pem_x509_certificate(Path(path).read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The end of HTTP on a socket: it becomes a WebSocket, or is refused and closed."""
+"""End of HTTP on a socket: the socket becomes a WebSocket, or is refused and closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greendot.transport.request_head import Field, Refusal
 from greendot.transport.websocket import Framing, UpgradedProtocol
 from greendot.transport.websocket_handshake import PATH, HandshakeFields
 
-_HANDSHAKE = (  # as picows wants it; the key follows
+_HANDSHAKE = (  # as picows expects it; the key follows
     b"GET %b HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
     % PATH
 )
@@ -28,7 +28,7 @@ _REFUSED = (
 
 
 class Timers(Protocol):
-    """The timers of the node (`node.timers`)."""
+    """Timers of the node (`node.timers`)."""
 
     def now(self) -> float: ...
     def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Timer: ...
@@ -36,7 +36,7 @@ class Timers(Protocol):
 
 
 class SocketHost(Protocol):
-    """What the server needs of the node."""
+    """Node, as the server uses it."""
 
     ingress: IngressPolicy
 
@@ -50,33 +50,33 @@ class SocketHost(Protocol):
 
 
 class PortState(NamedTuple):
-    """What the sockets of one port have in common."""
+    """State that the sockets of one port share."""
 
     app: App
     default_headers: list[Field]
-    dashboard_socket: Callable[[], Framing] | None  # makes the dashboard's sockets; None: it is not served here
-    clients: bool  # False: a port for something else than clients
-    connections: set[Any]  # protocols that are told when the server is closed
-    tasks: set[asyncio.Task[None]]  # requests that are being answered
+    dashboard_socket: Callable[[], Framing] | None  # makes the dashboard's sockets; None: not served on this port
+    clients: bool  # False: a port without clients
+    connections: set[Any]  # protocols whose `shutdown` is called when the server closes
+    tasks: set[asyncio.Task[None]]  # requests being answered
     gate: RequestThrottle
     parsing: ParseBudget
-    buffer: memoryview  # for one read; shared, because what is read is parsed at once
+    buffer: memoryview  # for one read; shared, because the data is copied at once
 
 
 class WebSocketRequest(NamedTuple):
-    """A valid opening handshake."""
+    """Valid opening handshake."""
 
     key: bytes
     asked: HandshakeFields
     headers: Mapping[bytes, bytes]  # by name in lower case
-    dashboard_socket: Callable[[], Framing] | None = None  # makes the dashboard's socket; None: a client's
-    rest: bytes = b""  # bytes that arrived behind the handshake
+    dashboard_socket: Callable[[], Framing] | None = None  # makes the dashboard's socket; None: a client
+    rest: bytes = b""  # bytes received behind the handshake
 
 
 def accept(
     sockets: SocketHost, transport: asyncio.Transport, request: WebSocketRequest, visit: PendingSocket
 ) -> Refusal | None:
-    """Make a WebSocket of a socket, or return why not. This is the only place where one is let in."""
+    """Upgrade a socket to a WebSocket, or return the refusal. WebSockets are admitted nowhere else."""
     secure = transport.get_extra_info("sslcontext") is not None
     address = sockets.ingress.receive(visit, request.headers, secure=secure)
     if not isinstance(address, str):
@@ -84,7 +84,7 @@ def accept(
     if request.dashboard_socket is None and (wait_s := sockets.crowded_s()) is not None:
         return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
     asked = request.asked
-    group, visit.group = visit.group, None  # counted on with the WebSocket
+    group, visit.group = visit.group, None  # the WebSocket's `depart` ends the count
     if (make := request.dashboard_socket) is not None:
         protocol = UpgradedProtocol(lambda request: make(), sockets.ingress.depart, group)
     else:
@@ -95,7 +95,7 @@ def accept(
             by_name=asked.by_name,
         )
     protocol.connection_made(transport)
-    transport.set_protocol(protocol)  # before the 101 is written: the flow of what follows is the WebSocket's affair
+    transport.set_protocol(protocol)  # before the 101 is written: from here on the WebSocket handles the flow control
     protocol.feed(b"%b%b\r\n\r\n" % (_HANDSHAKE, request.key))
     if request.rest and not transport.is_closing():
         protocol.feed(request.rest)
@@ -110,7 +110,7 @@ def refuse(transport: asyncio.Transport, refusal: Refusal) -> None:
 
 
 def refusal_bytes(refusal: Refusal) -> bytes:
-    """Return the response that says so."""
+    """Return the HTTP response of a refusal."""
     headers = refusal.headers if b"connection:" in refusal.headers else refusal.headers + _CLOSE
     if refusal.retry_s is not None:
         headers += b"retry-after: %d\r\n" % refusal.retry_s

@@ -1,4 +1,4 @@
-"""RFC 6455 as far as picows leaves it to us, and the seam by which a socket is handed over to picows.
+"""RFC 6455 rules that picows does not implement, and the handover of a socket to picows.
 
 picows checks masks, opcodes, control frames, close codes and the size of a frame. This module adds reserved bits, the
 order of fragments, the size of a whole message and UTF-8, and turns frames into whole text messages. It also decides
@@ -23,17 +23,17 @@ from greendot.telemetry.log import log
 from greendot.transport.websocket_handshake import PATH, SUBPROTOCOL
 
 MOST_BYTES = 256 * 1024  # then reading stops: a flood costs nothing more
-_SINK = memoryview(bytearray(64 * 1024))  # shared: nobody looks at it
+_SINK = memoryview(bytearray(64 * 1024))  # shared: its content is never read
 
 
 class ClosingSocket(asyncio.BufferedProtocol):
-    """Protocol of a socket whose last bytes were written. It ends when the peer ends its side."""
+    """Protocol of a socket whose last bytes were written. The socket ends when the peer ends its side."""
 
     __slots__ = ("_left", "_protocol", "_socket")
 
     def __init__(self, socket: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:
         self._socket = socket
-        self._protocol = protocol  # told when the connection is lost
+        self._protocol = protocol  # receives connection_lost
         self._left = MOST_BYTES
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -48,34 +48,34 @@ class ClosingSocket(asyncio.BufferedProtocol):
         self._protocol.connection_lost(exc)
 
 
-READ = 4096  # bytes read at a time: picows hands over every frame of a read, and the shortest has 6 bytes
-IGNORED = 64  # frames a peer may send after a close frame before they are not looked at any more
-# Reasons not to read from a socket.
+READ = 4096  # bytes per read: picows hands over every frame of a read, and the shortest has 6 bytes
+IGNORED = 64  # frames a peer may send after a close frame before frames are no longer parsed
+# Reasons to pause reading from a socket.
 BACKLOG, FLOOD, VIOLATION = 1, 2, 4
 
 _TEXT, _CONTINUATION, _BINARY = WSMsgType.TEXT, WSMsgType.CONTINUATION, WSMsgType.BINARY
 _PING, _CLOSE = WSMsgType.PING, WSMsgType.CLOSE
-_INTERNAL = 1011  # how picows closes after an exception in a callback
-_OF_CLOSE = "Received CLOSE"  # how picows begins what it says about a close frame
+_INTERNAL = 1011  # close code of picows after an exception in a callback
+_OF_CLOSE = "Received CLOSE"  # start of each reason that picows gives about a close frame
 
 
 def _may_be_sent(code: int) -> bool:
-    """Whether a close frame may carry this code, of those that picows lets pass."""
+    """Return whether a close frame may carry this code. picows checks the other codes."""
     return code not in (0, 1006) and code < 5000
 
 
 class Framing(WSListener):
-    """One WebSocket that reports whole messages. Subclasses say what to do with them."""
+    """WebSocket that reports whole messages. Subclasses handle them."""
 
     __slots__ = ("_fragments", "_ignored", "_paused", "closing", "deaf", "socket", "transport")
 
     transport: WSTransport
-    socket: asyncio.Transport  # below it
+    socket: asyncio.Transport  # below the WebSocket transport
     closing: bool  # a close frame was sent or received: nothing more is sent
-    deaf: bool  # no frame is looked at any more: of a connection that is closing, or about to be closed
-    _fragments: bytearray | None  # of a message that is not complete
-    _ignored: int  # frames since a close frame
-    _paused: int  # reasons not to read
+    deaf: bool  # frames are ignored: the connection is closing, or is about to be closed
+    _fragments: bytearray | None  # of an incomplete message
+    _ignored: int  # frames received since a close frame
+    _paused: int  # reasons to pause reading, as bits
 
     def __init__(self) -> None:
         self.closing = self.deaf = False
@@ -86,20 +86,20 @@ class Framing(WSListener):
         """Receive a whole text message."""
 
     def on_counted(self) -> bool:
-        """Count a control frame or a fragment; False if the peer sends too many."""
+        """Count a control frame or a fragment; return False if the peer sends too many."""
         return True
 
     def on_ping(self, payload: bytes) -> None:
         """Answer a ping with a pong of the same payload."""
 
     def on_received(self) -> None:
-        """Note that the peer has sent a frame, of any kind."""
+        """Record that the peer has sent a frame, of any kind."""
 
     def on_client_close(self, code: int) -> None:
-        """Receive the peer's close frame; `code` is 0 where it named none."""
+        """Receive the peer's close frame; `code` is 0 if the frame has none."""
 
     def on_eof(self) -> None:
-        """Note that the peer has ended its side without a close frame; the socket is closed once its output is out."""
+        """Record that the peer ended its side without a close frame. The socket closes when its output is written."""
 
     def on_violation(self, code: int, reason: str) -> None:
         """Close the connection, because the peer broke the protocol."""
@@ -144,7 +144,7 @@ class Framing(WSListener):
         if len(self._fragments) > MAX_FRAME:
             self._fail(Close.TOO_BIG, "a message must not exceed 64 KiB")
         elif not frame.fin:
-            self.on_counted()  # the last one counts as the message
+            self.on_counted()  # the last fragment counts as the message
         else:
             whole, self._fragments = self._fragments, None
             try:
@@ -164,7 +164,7 @@ class Framing(WSListener):
         self.on_client_close(code)
 
     def _ignore(self, kind: WSMsgType) -> None:
-        if not self.closing:  # about to be: reading is paused, and this is the rest of what was read before
+        if not self.closing:  # about to close: reading is paused, and this frame is from an earlier read
             return
         if kind == _CLOSE:
             self.socket.close()
@@ -176,12 +176,15 @@ class Framing(WSListener):
     # --- violations ---
 
     def refuse(self, code: int, reason: str) -> None:
-        """Close after the frame that picows has parsed already and hands over next; called by picows in between."""
+        """Close the connection for a violation that picows found.
+
+        picows calls this before it hands over a frame that it has already parsed, so the close comes after that frame.
+        """
         if code == _INTERNAL:
             self.deaf = True
             self.close(code, reason)
             return
-        self.pause_reading(VIOLATION)  # the parser is in no state to go on
+        self.pause_reading(VIOLATION)  # the parser cannot continue after the violation
         asyncio.get_running_loop().call_soon(self._fail_parsed, code, reason)
 
     def _fail_parsed(self, code: int, reason: str) -> None:
@@ -191,7 +194,10 @@ class Framing(WSListener):
                 self._end_after_close()
 
     def _end_after_close(self) -> None:
-        """End TCP at once: the peer has sent a close frame, and has ours unless messages wait to be handled first."""
+        """End TCP at once after the peer's close frame.
+
+        The peer has this side's close frame, unless messages wait to be handled first.
+        """
         if self.closing:
             self.socket.close()
 
@@ -205,15 +211,15 @@ class Framing(WSListener):
     def attach(self, transport: WSTransport) -> None:
         """Take over the socket from the handshake."""
         self.transport = transport
-        outlet: Any = transport.underlying_transport  # ours: an Outlet
+        outlet: Any = transport.underlying_transport  # a PicowsTransport
         self.socket = outlet.socket
         outlet.listener = self
         forget_handshake(transport)
 
     def detach(self) -> None:
-        """Let go of the socket, which is closed."""
+        """Release the socket, which is closed."""
         outlet: Any = self.transport.underlying_transport
-        outlet.listener = None  # or the two would keep each other
+        outlet.listener = None  # breaks the reference cycle
 
     def pause_reading(self, reason: int = BACKLOG) -> None:
         if not self._paused and not self.socket.is_closing():
@@ -221,19 +227,21 @@ class Framing(WSListener):
         self._paused |= reason
 
     def resume_reading(self, reason: int = BACKLOG) -> None:
-        """Read on, unless there is another reason not to; also while closing, to receive the peer's close frame."""
+        """Resume reading, unless another reason remains. Works while closing too, to receive the peer's close frame."""
         if self._paused & reason:
             self._paused &= ~reason
             if not self._paused and not self.socket.is_closing():
                 self.socket.resume_reading()
 
     def linger(self) -> None:
-        """End our side and read no more frames: unread bytes would make the kernel reset the connection, and the peer
-        lose the close frame. The caller limits how long this takes."""
+        """End this side and discard further input. The caller limits how long that takes.
+
+        Unread bytes would make the kernel reset the connection, and the peer would lose the close frame.
+        """
         socket = self.socket
         if socket.is_closing():
             return
-        if not socket.can_write_eof():  # TLS ends with a message of its own, and would decrypt a flood to get there
+        if not socket.can_write_eof():  # TLS ends with a message of its own, and would decrypt a flood before it
             if self._ignored < IGNORED:
                 socket.close()
             else:
@@ -247,8 +255,10 @@ class Framing(WSListener):
 
 
 class PicowsTransport:
-    """The transport as picows sees it. Once the WebSocket is open, picows only writes to close it by itself: that is
-    reported to the listener instead, because other output may be waiting and a frame before the bad one is undelivered.
+    """Transport as picows sees it.
+
+    Once the WebSocket is open, picows writes only to close it by itself. Such a write is reported to the listener
+    instead, because other output may be waiting and a frame before the violation is not delivered yet.
     """
 
     __slots__ = ("listener", "socket")
@@ -261,7 +271,7 @@ class PicowsTransport:
         return self.socket.get_extra_info(name, default)
 
     def get_write_buffer_size(self) -> int:
-        return 1  # or picows writes to the descriptor without asking us
+        return 1  # otherwise picows writes to the descriptor directly
 
     def write(self, data: bytes) -> None:
         if self.listener is None:
@@ -280,9 +290,9 @@ class PicowsTransport:
 
 
 class _Silent:
-    """A logger for picows. It makes one of its own per connection otherwise, and logs each as it comes and goes.
+    """Logger for picows that passes on only exceptions in callbacks, which are faults of this server.
 
-    Only what is our own fault, an exception in a callback, is passed on.
+    By default picows makes a logger for each connection, and logs each connect and disconnect.
     """
 
     def isEnabledFor(self, level: int) -> bool:
@@ -298,7 +308,7 @@ class _Silent:
 
 
 _SILENT = _Silent()
-# One answer serves every upgrade: picows only sets the accept key in it before it is sent.
+# One response serves every upgrade: picows only sets the accept key in it before it is sent.
 _UPGRADED = WSUpgradeResponse.create_101_response()
 _UPGRADED_BY_NAME = WSUpgradeResponse.create_101_response({"Sec-WebSocket-Protocol": SUBPROTOCOL.decode()})
 _NO_AUTO_PING = (False, 0, 0, 1)
@@ -306,7 +316,7 @@ _get_buffer: Callable[[Any, int], memoryview] = WSProtocol.get_buffer
 
 
 class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
-    """picows' protocol for a socket whose HTTP request has been read already."""
+    """picows protocol of a socket whose HTTP request has been read already."""
 
     __slots__ = ("_depart", "_group")
 
@@ -318,7 +328,10 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         *,
         by_name: bool = False,
     ) -> None:
-        """`depart` is called with `group` when the socket is closed. `by_name` names our subprotocol in the 101."""
+        """Create the protocol.
+
+        `depart` is called with `group` when the socket is closed. `by_name` names the subprotocol in the 101 response.
+        """
         self._depart = depart
         self._group = group
 
@@ -334,7 +347,7 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         super().connection_made(PicowsTransport(transport))
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Limit what is read at a time. picows doubles its buffer whenever a read has filled it, without end."""
+        """Limit the size of a read. picows doubles its buffer without bound whenever a read has filled it."""
         buffer = _get_buffer(self, size_hint)
         return buffer if len(buffer) <= READ else buffer[:READ]
 
@@ -343,14 +356,14 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
             self.listener.on_eof()
         return False
 
-    data_received = None  # or the transport would keep that of the protocol before, and the protocol with it
+    data_received = None  # else the transport keeps the bound method of the previous protocol, and that protocol
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._depart(self._group)
 
     def feed(self, data: bytes) -> None:
-        """Hand over the request that was read."""
+        """Pass bytes that were read before the handover to picows."""
         while data:
             buffer = self.get_buffer(-1)
             size = min(len(buffer), len(data))
@@ -360,7 +373,7 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
 
 
 def forget_handshake(transport: WSTransport) -> None:
-    """Let go of the request, which picows would keep as long as the connection."""
+    """Release the request, which picows would keep as long as the connection."""
     request = transport.request
     request.method, request.path, request.version = b"GET", PATH, b"HTTP/1.1"
     request.headers = _UPGRADED.headers

@@ -1,7 +1,7 @@
-"""The opening handshake of a WebSocket (RFC 6455, section 4.2.1).
+"""Opening handshake of a WebSocket (RFC 6455, section 4.2.1).
 
-`plain_upgrade` recognises the request as practically every client makes it, without a general HTTP parser. Everything
-else, be it unusual, incomplete or wrong, is left to the HTTP parser, and then to `check_handshake`.
+`plain_upgrade` recognises the request that nearly every client sends, without a general HTTP parser. Any other request,
+unusual, incomplete or wrong, goes to the HTTP parser, and then to `check_handshake`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIVE = b"/admin/live"  # for the dashboard, where it is on
 SUBPROTOCOL = b"greendot.v1"
 _BEARER = b"bearer."
 
-# One complete head and nothing behind it: visible characters, no lines that are continued, no names with odd signs.
+# One complete head and nothing behind it: visible characters, no continued lines, no unusual header names.
 _HEAD = re.compile(rb"GET %b(?:\?[!-\"$-~]*)? HTTP/1\.1\r\n(?:[A-Za-z0-9-]+:[ -~]*\r\n)+\r\n" % PATH)
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # 16 bytes
 _VERSION = b"sec-websocket-version: 13\r\n"
@@ -33,34 +33,37 @@ WRONG_VERSION = Refusal(
     headers=b"upgrade: websocket\r\nconnection: upgrade, close\r\n" + _VERSION,
     counter=MALFORMED,
 )
-_BODY = (b"content-length", b"transfer-encoding", b"expect")  # a request that has one of these is not a plain one
+_BODY = (b"content-length", b"transfer-encoding", b"expect")  # a plain request has none of these
 
 
 class HandshakeFields(NamedTuple):
-    """What else a request for a WebSocket says."""
+    """Other fields of a WebSocket request."""
 
     agent: str | None
     token: str = ""
-    by_name: bool = False  # it asks for our subprotocol, and waits for the answer to name it
+    by_name: bool = False  # the client asks for the subprotocol and expects it in the response
 
 
 class Upgrade(NamedTuple):
-    """A request that asks for nothing unusual."""
+    """Plain WebSocket request."""
 
     key: bytes
     asked: HandshakeFields
-    headers: Mapping[bytes, bytes]  # by their names in lower case
+    headers: Mapping[bytes, bytes]  # names in lower case
 
 
 def handshake_fields(headers: Mapping[bytes, bytes], query: bytes = b"") -> HandshakeFields:
-    """What the headers say, by their names in lower case. `query` is empty where tokens are not taken from there."""
+    """Return the fields of a handshake from headers with lower-case names.
+
+    `query` is empty where tokens are not taken from the query.
+    """
     agent = headers.get(b"user-agent")
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() != b"bearer":
         token = b""
     named = [name.strip() for name in headers.get(b"sec-websocket-protocol", b"").split(b",")]
     if not token:
-        # All a page can send with its request: new WebSocket(url, ["greendot.v1", "bearer." + token]).
+        # The only place where a page can put a token: new WebSocket(url, ["greendot.v1", "bearer." + token]).
         token = next((name[len(_BEARER) :] for name in named if name.startswith(_BEARER)), b"")
     offered = _text(token).strip()
     if not offered and query:
@@ -73,7 +76,7 @@ def _text(value: bytes) -> str:
 
 
 def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | None:
-    """The request, if `data` is exactly one and there is nothing unusual in it."""
+    """Return the request if `data` is exactly one request without anything unusual; else None."""
     if _HEAD.fullmatch(data) is None:
         return None
     lines = data[:-4].split(b"\r\n")
@@ -81,13 +84,13 @@ def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | Non
     for line in lines[1:]:
         name, _, value = line.partition(b":")
         headers[name.lower()] = value.strip()
-    if len(headers) != len(lines) - 1:  # one is there twice
+    if len(headers) != len(lines) - 1:  # a header is repeated
         return None
     if not headers.keys().isdisjoint(_BODY) or headers.get(b"upgrade", b"").lower() != b"websocket":
         return None
     if (host := headers.get(b"host")) is None or HOST.fullmatch(host) is None:
         return None
-    # Firefox asks for `keep-alive, Upgrade`.
+    # Firefox sends `keep-alive, Upgrade`.
     options = headers.get(b"connection", b"").lower().replace(b" ", b"").split(b",")
     key = headers.get(b"sec-websocket-key", b"")
     if b"upgrade" not in options or headers.get(b"sec-websocket-version") != b"13" or not _KEY.fullmatch(key):
@@ -96,12 +99,12 @@ def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | Non
 
 
 def wants_websocket(head: Head) -> bool:
-    """Whether a request with an upgrade asks for a WebSocket. An upgrade in HTTP/1.0 is ignored (RFC 9110, 7.8)."""
+    """Return whether a request with an upgrade asks for a WebSocket. HTTP/1.0 upgrades are ignored (RFC 9110, 7.8)."""
     return head.version == "1.1" and head.method == b"GET" and b"websocket" in tokens(head.by_name.get(b"upgrade", b""))
 
 
 def check_handshake(head: Head, path: bytes) -> Refusal | None:
-    """Return why the request is not a valid handshake for `path`, or None."""
+    """Return the refusal if the request is not a valid handshake for `path`, or None."""
     if head.has_body:
         return NO_BODY
     if head.path != path:

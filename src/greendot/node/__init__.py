@@ -1,1 +1,1 @@
-"""What all services of a node share: registry, hub, subscriptions, timers, tasks, calls to other nodes."""
+"""State and tools that all services of a node share: registry, hub, subscriptions, timers, tasks, cluster RPC."""

@@ -1,9 +1,11 @@
-"""Reads that are asked for one by one and made together.
+"""Batched reads: callers ask for single keys, and many keys are read together.
 
-While a read is under way those who come wait for the next one. A single one does not wait for anybody. Of a crowd, as
-after a node has ended, each is held up by those before and they ask in a trickle: then the next read waits, twice as
-long each time, so that a crowd of any size is a few reads and nobody waits longer than the crowd has been there. Where
-nobody comes any more, because all of them wait already, it waits no longer.
+While a read is under way, new keys wait for the next read. A single key does not wait.
+
+In a surge, such as after the end of a node, keys arrive in a trickle, because each caller is delayed by the callers
+before it. Then the next read is delayed, twice as long each time. A surge of any size takes a few reads, and no caller
+waits longer than the surge has lasted. The delay ends early when no further key arrives, because all callers wait
+already.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from greendot.node.context import NodeContext
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-MOST = 1_000  # keys in one read; so many do not wait for more
-FIRST_S, LONGEST_S = 0.1, 0.8  # from the beginning of one read to the next, in a crowd
-PAUSE_S = 0.004  # nobody asked for so long: those who wait are all there are
+MOST = 1_000  # keys in one read; so many keys do not wait for more
+FIRST_S, LONGEST_S = 0.1, 0.8  # seconds between the starts of two reads in a surge
+PAUSE_S = 0.004  # no new key for so long ends the delay
 
 
 class BatchedReads(Generic[K, V]):
-    """`read` answers many keys at once; one that it leaves out is `absent`."""
+    """Batches of reads. `read` returns values of many keys; a key that is missing in its result gets `absent`."""
 
     def __init__(
         self, context: NodeContext, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V
@@ -31,13 +33,13 @@ class BatchedReads(Generic[K, V]):
         self._surge = context.surge
         self._read = read
         self._absent = absent
-        self._asked: dict[K, asyncio.Future[V]] = {}  # for the next read
+        self._asked: dict[K, asyncio.Future[V]] = {}  # keys of the next read
         self._running = False
-        self._began = float("-inf")  # the last read, by the time of the event loop
-        self._apart_s = 0.0  # from there to the next
+        self._began = float("-inf")  # start of the last read, in loop time
+        self._apart_s = 0.0  # seconds from the last start to the next
 
     def ask(self, key: K) -> asyncio.Future[V]:
-        """The answer to come, which others may wait for too: to be awaited behind a shield, or not at all."""
+        """Return the future of the key's value. Callers share it, so await it behind a shield, or not at all."""
         future = self._asked.get(key)
         if future is None:
             future = self._asked[key] = asyncio.get_running_loop().create_future()
@@ -50,7 +52,7 @@ class BatchedReads(Generic[K, V]):
         return await asyncio.shield(self.ask(key))
 
     async def _gather(self) -> None:
-        """In a crowd, let those come who are on their way."""
+        """Delay the next read in a surge, so that keys on their way join it."""
         if self._surge.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
             end, before = self._began + self._apart_s, 0
@@ -71,7 +73,7 @@ class BatchedReads(Generic[K, V]):
             except Exception as error:
                 for future in asked.values():
                     future.set_exception(error)
-                    future.exception()  # each asker raises it; none of them may have stayed
+                    future.exception()  # marks the exception as retrieved: no caller may be waiting
             else:
                 for key, future in asked.items():
                     future.set_result(found.get(key, self._absent))

@@ -1,4 +1,4 @@
-"""Messages from the bus: every capability's table of handlers, merged, and their dispatch."""
+"""Dispatch of bus messages by one table, merged from the tables of all capabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BusTable = Mapping[type, BusHandler]
 
 
 class BusDispatcher:
-    """Gives each message to the one handler of its type."""
+    """Dispatcher that passes each message to the one handler of its type."""
 
     def __init__(self, metrics: Metrics, *tables: BusTable) -> None:
         self._metrics = metrics
@@ -39,7 +39,7 @@ class BusDispatcher:
 
 @contextmanager
 def traced(topic: Topic, traceparent: str, seq: int | None) -> Iterator[None]:
-    """Continue the trace that a record was published in."""
+    """Continue the trace in which a record was published."""
     with span("bus.receive", read(traceparent), kind=topic.kind):
         log(log_events.RECORD_RECEIVED, seq=seq, tenant=topic.tenant, channel=topic.name)
         yield

@@ -1,4 +1,4 @@
-"""The local listeners of one topic, and what is on its way to them."""
+"""Local listeners of one topic, and the frames that wait for them."""
 
 from __future__ import annotations
 
@@ -14,49 +14,52 @@ _NEVER = 1 << 62
 
 
 class RoomKey(NamedTuple):
-    """The key of a room's signal or record. It names the room, so that what waits can be taken back from a member."""
+    """Key of a room's signal or record.
+
+    It names the room, so that waiting frames can be withdrawn from a removed member.
+    """
 
     room: str
-    what: object  # equal for signals that replace each other; never a text, so that it equals no other topic's key
+    what: object  # equal for signals that replace each other; never a str, so that it equals no other topic's key
 
 
 class ReplyKey(NamedTuple):
-    """What a reply with something of a room in it is of: the command that asked for it."""
+    """Key of a reply that contains data of a room: the id of its command."""
 
     id: str | int
 
 
-MISSED = object()  # what a message is of that a client had missed when it came
+MISSED = object()  # key `what` of messages that a client missed and gets at its return
 
 
 class Pending(NamedTuple):
-    """A frame for a topic's listeners, waiting to be written."""
+    """Frame that waits to be written to a topic's listeners."""
 
     frame: bytes
     record: bool
     key: object
-    skip: Collection[Connection]  # listeners that must not get it
-    joins: int  # of listeners, when it was offered: it is not for those that came later
+    skip: Collection[Connection]  # listeners that must not get the frame
+    joins: int  # number of joins when offered: listeners that joined later do not get the frame
 
 
 class Channel:
-    """See the module. `queued` while it is written some listeners at a time, or waits for its turn."""
+    """Topic with its listeners. `queued` is True while the channel waits for, or is in, a write in slices."""
 
     __slots__ = ("listeners", "pending", "queued", "run", "topic")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self.listeners: dict[Connection, int] = {}  # with the number of their arrival, in that order
+        self.listeners: dict[Connection, int] = {}  # with the number of their join, in this order
         self.pending: list[Pending] = []
         self.queued = False
-        self.run: ChannelWrite | None = None  # under way
+        self.run: ChannelWrite | None = None  # the write under way
 
     def take(self) -> list[Pending]:
         pending, self.pending = self.pending, []
         return pending
 
     def merge(self) -> list[bytes]:
-        """Keep only the latest of signals with one key. Returns the frames that were replaced."""
+        """Drop signals that a later signal of the same key replaces; return the dropped frames."""
         kept: dict[object, Pending] = {}
         replaced: list[bytes] = []
         for number, item in enumerate(self.pending):
@@ -68,7 +71,7 @@ class Channel:
         return replaced
 
     def unwritten(self, connection: Connection) -> list[Pending]:
-        """What was offered while it listened and has not been written to it."""
+        """Return the frames that were offered while the connection listened and are not written to it yet."""
         arrival = self.listeners.get(connection, _NEVER)
         run = self.run
         under_way = run.pending if run is not None and connection in run.todo[run.at :] else []
@@ -76,13 +79,13 @@ class Channel:
 
     @property
     def waiting(self) -> int:
-        """Writes to be made."""
+        """Return the number of writes still to make."""
         under_way = max(0, len(self.run.todo) - self.run.at) if self.run is not None else 0
         return under_way + (len(self.listeners) if self.pending else 0)
 
 
 class ChannelWrite:
-    """One write to all listeners of a channel: the frames, joined, and who gets only some of them."""
+    """Write of joined frames to all listeners of a channel. `special` connections get only some of the frames."""
 
     __slots__ = ("_listeners", "at", "data", "pending", "special", "todo")
 
@@ -92,14 +95,14 @@ class ChannelWrite:
         self.data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
         self.special = {connection for item in pending for connection in item.skip}
         self.todo: list[Connection] = []
-        self.at = 0  # those before have been written
-        for connection in reversed(channel.listeners):  # latest first: hardly ever is there one that came in between
+        self.at = 0  # index in `todo`: connections before it are written
+        for connection in reversed(channel.listeners):  # latest first: a join after the offer is rare
             if channel.listeners[connection] <= pending[0].joins:
                 break
             self.special.add(connection)
 
     def is_for(self, connection: Connection) -> bool:
-        """Whether it listens still, and did when the last of it was offered."""
+        """Return whether the connection still listens, and joined before the last frame was offered."""
         return self._listeners.get(connection, _NEVER) <= self.pending[-1].joins
 
     def offer_each(self, connection: Connection) -> None:

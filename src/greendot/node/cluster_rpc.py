@@ -9,17 +9,17 @@ from greendot.engine.messages import Acknowledged, ClusterAnswer, ClusterQuestio
 from greendot.engine.port import Bus
 from greendot.errors import EngineUnavailable
 
-WITHIN_S = 2.0  # every node has to acknowledge a command
+WITHIN_S = 2.0  # time for all nodes to acknowledge a command
 
 
 class _Pending:
-    """A call, until all nodes have answered."""
+    """Call that waits for the answers of nodes."""
 
     __slots__ = ("answers", "count", "done", "silent")
 
     def __init__(self, nodes: Collection[str]) -> None:
         self.silent = {*nodes}
-        self.count = 0  # of changes made, by nodes that have acknowledged
+        self.count = 0  # changes made by the nodes that have acknowledged
         self.answers: dict[str, bytes] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -30,7 +30,7 @@ class _Pending:
 
 
 class ClusterRpc:
-    """One for each node, which is called `name()`. A message carries that name and a number to answer under."""
+    """Calls of one node, whose name is `name()`. Each message carries this name and a number for the answer."""
 
     def __init__(self, bus: Bus, name: Callable[[], str]) -> None:
         self.name = name
@@ -39,9 +39,10 @@ class ClusterRpc:
         self._pending: dict[int, _Pending] = {}
 
     async def call(self, nodes: Collection[str], make: Callable[[str, int], Message]) -> int:
-        """Return the number of changes that all nodes have made together.
+        """Send a command; return the number of changes that all nodes made together.
 
-        EngineUnavailable unless every node acknowledges in time; those that did have made theirs.
+        Raise EngineUnavailable unless every node acknowledges in time. Nodes that did acknowledge have made their
+        changes.
         """
         pending = await self._sent(nodes, make, WITHIN_S)
         if pending.silent:
@@ -50,7 +51,7 @@ class ClusterRpc:
         return pending.count
 
     async def query(self, nodes: Collection[str], question: bytes, within_s: float) -> dict[str, bytes]:
-        """Return the answers of the nodes that answered in time, by node."""
+        """Send a query; return the answers that came in time, by node."""
         pending = await self._sent(nodes, lambda name, number: ClusterQuestion(question, name, number), within_s)
         return pending.answers
 
@@ -73,14 +74,14 @@ class ClusterRpc:
         return pending
 
     def acknowledged(self, topic: Topic, message: Acknowledged) -> None:
-        """A node has done what it was called for."""
+        """Handle a node's acknowledgement of a command."""
         pending = self._pending.get(message.number)
         if pending is not None and message.node in pending.silent:
             pending.count += message.count
             pending.answered(message.node)
 
     def answered(self, topic: Topic, message: ClusterAnswer) -> None:
-        """A node has answered a query."""
+        """Handle a node's answer to a query."""
         pending = self._pending.get(message.number)
         if pending is not None and message.node in pending.silent:
             pending.answers[message.node] = message.answer

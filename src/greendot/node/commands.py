@@ -1,4 +1,4 @@
-"""Handlers of client commands: their type, and the merge of every capability's table into one."""
+"""Handlers of client commands: their type, and the merge of all capabilities' tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from greendot.protocol.replies import Reply
 
 Outcome = Reply | Raw | None  # Raw: the data of a large reply, encoded in slices
 Result = Outcome | Awaitable[Outcome]
-# The connection is the one the command arrived on. By the time it runs, the session may have another.
+# The connection is the one that the command arrived on. By the time the handler runs, the session may have another.
 Handler = Callable[[Connection, Session, Any], Result]
 CommandTable = Mapping[type[Command], Handler]
 
 
 def merge_commands(*tables: CommandTable) -> dict[type[Command], Handler]:
-    """Return one table. A command that two capabilities handle is a mistake of the program."""
+    """Return one table of all commands. Two handlers for one command are a programming error."""
     merged: dict[type[Command], Handler] = {}
     for table in tables:
         twice = merged.keys() & table.keys()
@@ -31,6 +31,6 @@ def merge_commands(*tables: CommandTable) -> dict[type[Command], Handler]:
 
 
 def check_may_send(session: Session) -> None:
-    """Raise Refused if the session's token only listens."""
+    """Raise Refused if the session's token allows only listening."""
     if not session.grants.send:
         raise Refused(Err.FORBIDDEN, "this token may listen but not send")

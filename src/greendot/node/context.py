@@ -1,4 +1,4 @@
-"""What the parts of a node have in common."""
+"""Context of a node: the parts that its services share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greendot.node.timers import Timers
 
 
 class NodeContext(Struct, frozen=True):
-    """One of each per node."""
+    """Shared parts of a node, one of each."""
 
     clock: Clock
     timers: Timers

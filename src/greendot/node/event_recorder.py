@@ -1,4 +1,7 @@
-"""Tells the tail what happens on this node. Nearly always nobody looks, and each of these does nothing."""
+"""Recorder of this node's events for the dashboard's live tail.
+
+The tail is nearly always closed, and every method then returns at once.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ from greendot.store.rooms import Record
 
 
 class EventRecorder:
-    """One for each node."""
+    """Event recorder of one node."""
 
     def __init__(self, tail: EventTail, clock: Clock) -> None:
         self.tail = tail
         self._clock = clock
 
     def loaded(self, level: Level) -> None:
-        """How much this node has to do has changed: what is only looked at goes first."""
+        """Set whether events are shed, from the new overload level: the tail is the first thing to be shed."""
         self.tail.shedding = level >= Level.SHEDDING
 
     def _record(self, event: RecordedEvent, body: bytes = b"") -> None:
-        self.tail.expire(self._clock.monotonic())  # whoever looked may have gone without a word
+        self.tail.expire(self._clock.monotonic())  # a reader may have gone without closing its tail
         self.tail.record(event, body)
 
     # --- sessions ---
@@ -37,7 +40,7 @@ class EventRecorder:
             self._session(session, "resumed" if resumed else "connected", detail=session.device)
 
     def ended(self, session: Session | None, code: int) -> None:
-        """Its socket is gone; a session may go on for a while."""
+        """Record the end of a connection. Its session may linger."""
         if self.tail.open and session is not None:
             self._session(session, "disconnected", number=code)
 
@@ -97,10 +100,10 @@ class EventRecorder:
             what = "typing" if on else "stopped typing"
             self._record(RecordedEvent(self._clock.now_ms(), "typing", what, *session.key, room, session.id))
 
-    # --- what was not done ---
+    # --- errors ---
 
     def refused(self, session: Session | None, command: Command | None, code: str) -> None:
-        """A command was answered with an error, or what was no command."""
+        """Record a refused command. `command` is None if the frame was no command."""
         if self.tail.open and session is not None:
             what = "no command" if command is None else str(command.__struct_config__.tag)
             room = getattr(command, "room", None)

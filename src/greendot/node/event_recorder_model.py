@@ -1,8 +1,8 @@
-"""What happens, for those who look at it live: collected only while somebody does, and never more than a little.
+"""Tail of a node's events for live readers: filled only while there is a reader, and bounded.
 
-An event names ids; what somebody wrote is in it only where the node allows it (`bodies`). Each of those who look has a
-line of their own, which is taken every second or so. A line that is full, or a node with too much to do, drops what
-comes and counts it: the tail is the first thing to be shed.
+An event names ids. Content that users wrote is in an event only if the node allows it (`bodies`). Each reader has its
+own queue, taken about every second. A full queue, or an overloaded node, drops new events and counts them: the tail is
+the first thing to be shed.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from msgspec import Struct, structs
 
 EventKind = Literal["connects", "presence", "rooms", "typing", "notifications", "errors"]
 KINDS: tuple[EventKind, ...] = ("connects", "presence", "rooms", "typing", "notifications", "errors")
-MOST = 100  # events in a line, until it is taken
-HOLD_S = 5.0  # a line that nobody asks for ends
-BODY = 400  # characters of a body
-ALL = ""  # in the place of a tenant: every tenant's
+MOST = 100  # events in a queue until it is taken
+HOLD_S = 5.0  # a queue that is not taken for so long ends
+BODY = 400  # characters of a body that are kept
+ALL = ""  # as tenant: events of all tenants
 
 
 class RecordedEvent(Struct, frozen=True, omit_defaults=True):
-    """Something that happened on one node."""
+    """Event on one node."""
 
     at: int  # milliseconds UTC
     kind: EventKind
-    what: str  # in a word or two
+    what: str  # one or two words
     tenant: str
     user: str | None = None
     room: str | None = None
     session: str | None = None
-    number: int | None = None  # of a record, or a close code
-    detail: str | None = None  # a word of ours: a state, a device, a kind
+    number: int | None = None  # number of a record, or a close code
+    detail: str | None = None  # a word of the server: a state, a device, a kind
     body: str | None = None  # in dev mode only
 
 
 class TailKey(NamedTuple):
-    """Whose line it is."""
+    """Reader of a tail."""
 
     asker: str  # the node that asks
-    tenant: str  # whose events; ALL for everybody's
+    tenant: str  # whose events; ALL for all tenants
 
 
 class EventFilter(Struct, frozen=True):
-    """Which events are wanted, of the kinds that are: those of a user, of a room, or both."""
+    """Filter of events by user, by room, or both. None matches all."""
 
     user: str | None = None
     room: str | None = None
@@ -57,14 +57,14 @@ EVERYTHING = EventFilter()
 
 
 class Taken(NamedTuple):
-    """What was collected, and how much was not."""
+    """Collected events, and the number of dropped ones."""
 
     events: list[RecordedEvent]
     skipped: int
 
 
 class _Line:
-    """What waits for one of those who look."""
+    """Queue of one reader."""
 
     __slots__ = ("ends_at", "events", "kinds", "only", "skipped")
 
@@ -77,16 +77,22 @@ class _Line:
 
 
 class EventTail:
-    """One for each node. Whoever has something to tell asks `open` first: it is False nearly always."""
+    """Queues of all readers of a node.
+
+    Callers check `open` before they make an event: it is False nearly always.
+    """
 
     def __init__(self, *, bodies: bool = False) -> None:
         self.open = False
-        self.shedding = False  # while the node has too much to do
+        self.shedding = False  # while the node is overloaded
         self._bodies = bodies
         self._lines: dict[TailKey, _Line] = {}
 
     def take(self, name: TailKey, kinds: Collection[str], now: float, only: EventFilter = EVERYTHING) -> Taken:
-        """What was collected since the last time; from now on, events of these kinds are, if they fit `only`."""
+        """Return the events since the last call; from now on, collect events of `kinds` that fit `only`.
+
+        Without kinds, the reader's queue ends.
+        """
         self.expire(now)
         if not kinds:
             self._lines.pop(name, None)
@@ -101,13 +107,13 @@ class EventTail:
         return taken
 
     def expire(self, now: float) -> None:
-        """Forget lines that nobody asked for."""
+        """Drop queues that were not taken in time."""
         for name in [name for name, line in self._lines.items() if line.ends_at <= now]:
             del self._lines[name]
         self.open = bool(self._lines)
 
     def record(self, event: RecordedEvent, body: bytes = b"") -> None:
-        """It happened."""
+        """Add the event to every queue that wants it."""
         if body and self._bodies and event.kind in ("rooms", "notifications"):
             text = body.decode(errors="replace")
             event = structs.replace(event, body=text if len(text) <= BODY else text[: BODY - 1] + "…")

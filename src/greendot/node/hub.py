@@ -1,11 +1,11 @@
 """Fan-out on this node: from a topic to its local listeners, joined and written once per tick.
 
-The fast path is `_broadcast`: the frames of one topic are joined once, and the same bytes are written straight to
-each listener's socket. There is no task, queue or copy per listener, and no await in the loop.
+The fast path is `_broadcast`: the frames of one topic are joined once, and the same bytes are written directly to each
+listener's socket. There is no task, queue or copy per listener, and no await in the loop.
 
-What takes longer than a slice of loop time goes on in the next turn, so that sockets are read and other rooms written
-in between: large rooms in turn, some listeners each. What is said in such a room meanwhile waits and is joined into its
-next write, signals of one key merged.
+Writes that take longer than a slice of loop time continue in the next turn, so that sockets are read and other rooms
+written in between. Large rooms take turns, some listeners each. Frames for a room that is being written wait, and are
+joined into its next write, signals of one key merged.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from greendot.node.hub_model import HotTopics, WriteThrottle
 from greendot.node.session import Connection
 from greendot.telemetry.metrics import Metrics
 
-SLICE_S = 0.005  # of loop time, then others have their turn
-LARGE = 1_000  # listeners: above, a write to all of them is cut
-STEP = 200  # writes between two looks at the clock
-MOST_WAITING = 1_000  # frames of a room under way; beyond it signals are merged and then dropped
+SLICE_S = 0.005  # of loop time per flush
+LARGE = 1_000  # listeners of a channel; above this number a write is cut into slices
+STEP = 200  # writes between two checks of the clock
+MOST_WAITING = 1_000  # frames that wait for a queued channel; beyond it signals are merged, then dropped
 
 _write = os.write
 
 
 class Hub:
-    """Channels and this tick's output. `throttle` bounds the writes per second, if it is given."""
+    """Channels of a node and their output. `throttle`, if given, bounds the writes per second."""
 
     def __init__(
         self, metrics: Metrics, throttle: WriteThrottle | None = None, now: Callable[[], float] = monotonic
@@ -40,18 +40,18 @@ class Hub:
         self._throttle = throttle
         self._now = now
         self._channels: dict[Topic, Channel] = {}
-        self._busy: deque[Channel] = deque()  # with pending frames
-        self._queue: deque[Channel] = deque()  # too large, or too much in all: written some listeners at a time
-        self._talking: list[Connection] = []  # with collected frames of their own
-        self._joins = 0  # of listeners, ever: what was offered before one came is not for it
+        self._busy: deque[Channel] = deque()  # channels with pending frames
+        self._queue: deque[Channel] = deque()  # channels written in slices: large ones, and all while throttled
+        self._talking: list[Connection] = []  # connections with collected frames of their own
+        self._joins = 0  # joins of listeners since the start; a listener gets no frame that was offered before its join
         self._flush_set = False
-        self.shedding = False  # while this node has too much to do: signals of low priority are dropped
-        self._hot_topics: HotTopics[Topic] | None = None  # while somebody looks at what is written to most
+        self.shedding = False  # while the node is overloaded: signals of low priority are dropped
+        self._hot_topics: HotTopics[Topic] | None = None  # while the hottest topics are being read
 
     # --- channels ---
 
     def channel(self, topic: Topic) -> Channel:
-        """The topic's channel, made if there is none."""
+        """Return the topic's channel, creating it on first use."""
         channel = self._channels.get(topic)
         if channel is None:
             channel = self._channels[topic] = Channel(topic)
@@ -64,8 +64,8 @@ class Hub:
         self._channels.pop(channel.topic, None)
 
     def attach(self, channel: Channel, connection: Connection) -> None:
-        """Listen from now on: what waits to be written was said before, and the newcomer's snapshot contains it."""
-        for item in channel.unwritten(connection):  # one that listened already is still owed it
+        """Add a listener. Frames that already wait are not for it, because its snapshot contains them."""
+        for item in channel.unwritten(connection):  # a repeated attach: it is still owed these
             connection.send(item.frame, record=item.record, key=item.key)
         channel.listeners.pop(connection, None)
         self._joins += 1
@@ -75,7 +75,7 @@ class Hub:
         channel.listeners.pop(connection, None)
 
     def kinds(self) -> Counter[str]:
-        """How many topics of each kind have listeners here."""
+        """Return the number of topics with listeners on this node, by kind."""
         return Counter(topic.kind for topic in self._channels)
 
     @property
@@ -84,11 +84,11 @@ class Hub:
 
     @property
     def backlog(self) -> int:
-        """How many writes wait because there was no time for them."""
+        """Return the number of writes that wait for loop time."""
         return len(self._talking) + sum(channel.waiting for channel in (*self._busy, *self._queue))
 
     def hot(self, now: float) -> dict[Topic, float]:
-        """Writes a second, by topic. They are counted from the first question on, until a while after the last."""
+        """Return writes per second, by topic. Counting starts with the first call, and ends a while after the last."""
         if self._hot_topics is None:
             self._hot_topics = HotTopics(now)
         return self._hot_topics.per_s(now)
@@ -110,7 +110,10 @@ class Hub:
         skip: Collection[Connection] = (),
         low: bool = False,
     ) -> None:
-        """A frame for every listener but `skip`, to be written at the end of this tick. `low` may be shed."""
+        """Queue a frame for every listener except `skip`, to be written at the end of this tick.
+
+        `low` marks a signal that is dropped under overload.
+        """
         if not channel.listeners:
             return
         if low and self.shedding:
@@ -132,17 +135,17 @@ class Hub:
         return len(channel.pending) < MOST_WAITING
 
     def send_each(self, connections: Iterable[Connection], frame: bytes, *, key: object = None) -> None:
-        """A signal for some connections only."""
+        """Send a signal to some connections only."""
         for connection in connections:
             connection.send(frame, record=False, key=key)
 
     def has_output(self, connection: Connection) -> None:
-        """The connection has collected frames: flush them with the rest."""
+        """Flush the connection, which has collected frames, at the end of this tick."""
         self._talking.append(connection)
         self._set_flush()
 
     def flush(self) -> None:
-        """Write what there is; what takes more than a slice of time goes on in the next turn."""
+        """Write pending output; continue in the next turn after a slice of time."""
         self._flush_set = False
         end = perf_counter() + SLICE_S
         wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
@@ -153,7 +156,7 @@ class Hub:
             if wait_s or len(channel.listeners) > LARGE:
                 channel.queued = True
                 self._queue.append(channel)
-            else:  # a listener of two busy topics is written once: everybody collects first
+            else:  # all collect first, so that a listener of two busy topics is written once
                 self._collect(channel)
             if perf_counter() > end:
                 break
@@ -179,11 +182,11 @@ class Hub:
             self._warm(self._hot_topics, channel)
         pending = channel.take()
         if pending:
-            # A copy, because a listener that turns out to be too slow leaves the channel while this runs.
+            # A copy, because a listener that turns out to be too slow leaves the channel during the writes.
             self._write_all([*channel.listeners], ChannelWrite(channel, pending))
 
     def _go_on(self, channel: Channel) -> None:
-        """Write to some listeners of a channel, and queue it again if there are more."""
+        """Write to the next listeners of a channel, and queue the channel again if there are more."""
         if channel.run is None:
             if self._hot_topics is not None:
                 self._warm(self._hot_topics, channel)
@@ -230,7 +233,7 @@ class Hub:
             if connection.behind or connection in run.special:
                 run.offer_each(connection)
             else:
-                connection.send(run.data, key=run.pending[0].key)  # they are all of one topic
+                connection.send(run.data, key=run.pending[0].key)  # all frames are of one topic
 
     def _write_collected(self, end: float) -> None:
         talking, self._talking = self._talking, []

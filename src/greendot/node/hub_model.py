@@ -1,26 +1,26 @@
-"""Which topics are written to most: counted only while somebody looks, and forgotten soon after."""
+"""Rates of the hub's writes: the hottest topics, counted only while read, and the write throttle."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-PERIOD_S = 0.8  # counts are of at least so long: several who look at one node see the same
-HOLD_S = 5.0  # nobody has looked for so long: it ends
-MOST = 20_000  # topics counted in one period; those beyond are left out
+PERIOD_S = 0.8  # shortest period of counting: several readers of one node get the same counts
+HOLD_S = 5.0  # counting ends when it is not read for so long
+MOST = 20_000  # topics counted in one period; further topics are left out
 
 K = TypeVar("K", bound=Hashable)
 
 
 class HotTopics(Generic[K]):
-    """Counts of the period under way, and those of the one before, which are shown."""
+    """Counts of the current period, and of the last one, which is reported."""
 
     def __init__(self, now: float) -> None:
         self.ends_at = now + HOLD_S
         self._began = now
         self._counts: dict[K, int] = {}
         self._before: dict[K, int] = {}
-        self._lasted_s = 1.0  # the period before
+        self._lasted_s = 1.0  # length of the last period
 
     def add(self, key: K, count: int) -> None:
         counts = self._counts
@@ -30,7 +30,7 @@ class HotTopics(Generic[K]):
             counts[key] = count
 
     def per_s(self, now: float) -> dict[K, float]:
-        """How much there was a second, of each that had any."""
+        """Return the rate per second of each topic in the last period, and start a new one if it is time."""
         self.ends_at = now + HOLD_S
         if now - self._began >= PERIOD_S:
             self._before, self._lasted_s = self._counts, now - self._began
@@ -38,11 +38,11 @@ class HotTopics(Generic[K]):
         return {key: count / self._lasted_s for key, count in self._before.items()}
 
 
-BURST_S = 0.05  # what was not used lately may be used at once
+BURST_S = 0.05  # unused writes of so long may be used at once
 
 
 class WriteThrottle:
-    """What was taken is paid for by waiting afterwards, so that a large piece need not be cut."""
+    """Bound on writes per second. A write is paid for by waiting afterwards, so that a large one need not be cut."""
 
     __slots__ = ("_level", "_per_s", "_updated")
 
@@ -55,7 +55,7 @@ class WriteThrottle:
         self._level -= count
 
     def wait_s(self, now: float) -> float:
-        """How long nothing more may be taken; 0.0 if something may."""
+        """Return the seconds until writes are allowed again; 0.0 if they are now."""
         self._level = min(self._per_s * BURST_S, self._level + (now - self._updated) * self._per_s)
         self._updated = now
         return 0.0 if self._level > 0 else (1.0 - self._level) / self._per_s

@@ -1,4 +1,4 @@
-"""Who is connected to this node: by connection, session and user. Rooms and watch topics are in the hub."""
+"""Connections and sessions of this node, by id and by user. Rooms and watch topics are in the hub."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """Sockets live only here; nothing of it is shared with other nodes."""
+    """Registry of local connections and sessions. It is not shared with other nodes."""
 
     def __init__(self) -> None:
         self.connections: dict[str, Connection] = {}  # by connection id, from upgrade to the end of the socket
         self.sessions: dict[str, Session] = {}  # by session id, lingering ones included
         self.usage = UsageByTenant()
-        self.resumed = 0  # sessions that were gone on with on another connection
+        self.resumed = 0  # sessions that continued on another connection
         self.closes: dict[int, int] = {}  # sockets that ended, by close code
-        self.sizes: dict[int, int] = {}  # how many users have so many sessions
-        self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most have one, and there are many
+        self.sizes: dict[int, int] = {}  # number of users by their number of sessions
+        self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most users have one session
 
     def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:
-        """It is known whose connection it is; its socket may be closed already."""
+        """Count a connection for its tenant after hello. The socket may be closed already."""
         self.resumed += resumed
         if connection.id in self.connections:
             connection.tally = self.usage.of(session.tenant)
@@ -33,14 +33,14 @@ class Registry:
             connection.tally.resumed += resumed
 
     def ended(self, connection: Connection, code: int) -> None:
-        """Nothing more is said on it."""
+        """Count the close code of a connection on which nothing more is sent."""
         self.closes[code] = self.closes.get(code, 0) + 1
         if connection.tally is not None:
             closes = connection.tally.closes
             closes[code] = closes.get(code, 0) + 1
 
     def gone(self, connection: Connection) -> None:
-        """Its socket is closed."""
+        """Remove a connection whose socket is closed."""
         self.connections.pop(connection.id, None)
         if connection.tally is not None:
             connection.tally.connections -= 1
@@ -67,7 +67,7 @@ class Registry:
             self.usage.of(session.tenant).users -= 1
 
     def _resize(self, before: int, after: int) -> None:
-        """A user has `after` sessions now."""
+        """Count a user's change from `before` to `after` sessions."""
         sizes = self.sizes
         if before:
             sizes[before] -= 1
@@ -79,21 +79,21 @@ class Registry:
 
     @property
     def tenants(self) -> set[str]:
-        """Those with sessions here."""
+        """Return the tenants with sessions on this node."""
         return {tenant for tenant, _ in self._users}
 
     def users_of(self, tenant: str) -> list[str]:
-        """The users of a tenant with sessions here."""
+        """Return the tenant's users with sessions on this node."""
         return [user for its, user in self._users if its == tenant]
 
     def connections_of(self, tenant: str, user: str) -> Iterator[Connection]:
-        """The open sockets of a user's devices."""
+        """Yield the open connections of a user's sessions."""
         for session in self._users.get((tenant, user), ()):
             if session.connection is not None:
                 yield session.connection
 
     def connections_in(self, channel: Channel, user: str) -> list[Connection]:
-        """A user's connections among the channel's listeners."""
+        """Return the user's connections among the channel's listeners."""
         connections = self.connections_of(channel.topic.tenant, user)
         return [connection for connection in connections if connection in channel.listeners]
 

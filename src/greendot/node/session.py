@@ -1,4 +1,4 @@
-"""Sessions and their connections, as this node needs them. What others may know of a session is in the engine.
+"""Sessions and their connections, as this node needs them. State that other nodes read is in the engine.
 
 A session is one device of one user, from hello until it no longer counts. It outlives its connection by the linger.
 """
@@ -19,26 +19,26 @@ from greendot.transport.connection import Owner, SocketConnection, Violation
 
 
 class Disconnection(NamedTuple):
-    """How a session's connection went."""
+    """End of a session's connection."""
 
     at: float  # monotonic seconds
     grace_ms: int
-    silent_ms: int  # how long the client had been silent by then
+    silent_ms: int  # silence of the client before the end
 
     def since(self, now: float) -> tuple[int, int]:
-        """What is left of the grace, and how long the client has been silent."""
+        """Return the rest of the grace and the client's silence until `now`, in milliseconds."""
         passed = round((now - self.at) * 1000)
         return max(0, self.grace_ms - passed), self.silent_ms + passed
 
     def with_least(self, now: float, least_ms: int) -> Disconnection:
-        """Return a grace that lasts `least_ms` from now, or as long as it lasted at first if that was less."""
+        """Return a disconnection whose grace lasts at least `least_ms` from now, or its original length if shorter."""
         left_ms, silent_ms = self.since(now)
         least_ms = min(least_ms, self.grace_ms)
         return self if left_ms >= least_ms else Disconnection(now, least_ms, silent_ms)
 
 
 class Session:
-    """Who is on a connection."""
+    """Session of a user's device on this node."""
 
     __slots__ = (
         "active_at",
@@ -70,22 +70,22 @@ class Session:
         self.key = (grants.tenant, grants.user)
         self.device = device
         self.client = client
-        self.connection: Connection | None = None  # None while it lingers
-        self.ref = SessionEpoch(session_id, "", 0)  # the session's current life
-        self.confirmed = False  # whether the engine has answered that it knows this life
+        self.connection: Connection | None = None  # None while the session lingers
+        self.ref = SessionEpoch(session_id, "", 0)  # current epoch of the session
+        self.confirmed = False  # whether the engine has confirmed this epoch
         self.idle = False
         self.active_at = 0.0  # monotonic seconds of the last activity
         self.connected_at = 0  # milliseconds UTC of the latest connection
-        self.last_heard = 0  # milliseconds UTC, once the connection is gone
+        self.last_heard = 0  # milliseconds UTC of the last frame, once the connection is gone
         self.ip_hash: str | None = None
-        self.leave_timer: Timer | None = None  # set while it lingers
-        self.leaving: Disconnection | None = None  # the same
-        self.moved = False  # it went on on another node
-        self.removals = 0  # how often its user was removed from a room, or it lost one
-        self.revoked = False  # for good: nothing more is done for it
-        self.rooms: set[str] | None = None  # it is in, also while it lingers; made on first use
-        self.rules = NO_RULES  # how much it may do; those of its tenant, from the greeting on
-        self.state_at = 0.0  # monotonic seconds, since when it is idle, or not
+        self.leave_timer: Timer | None = None  # set while the session lingers
+        self.leaving: Disconnection | None = None  # set while the session lingers
+        self.moved = False  # the session continued on another node
+        self.removals = 0  # removals of its user from rooms, and rooms that the session lost
+        self.revoked = False  # for good: no more work is done for the session
+        self.rooms: set[str] | None = None  # rooms of the session, also while it lingers; made on first use
+        self.rules = NO_RULES  # rate limits; those of its tenant, from hello on
+        self.state_at = 0.0  # monotonic seconds of the last change between idle and active
 
     @property
     def tenant(self) -> str:
@@ -97,7 +97,7 @@ class Session:
 
 
 class Connection(SocketConnection):
-    """A client's connection, with what the services of the node keep of it."""
+    """Connection of a client, with the state that the node's services keep for it."""
 
     __slots__ = (
         "agent_hash",
@@ -121,22 +121,22 @@ class Connection(SocketConnection):
         self.id = number
         self.agent_hash: str | None = None
         self.ip_hash: str | None = None
-        self.counted: str | None = None  # the tenant whose connections it is one of, where these are limited
-        self.token = token  # that came with the request for a WebSocket, until hello
+        self.counted: str | None = None  # tenant that the connection counts for, where connections are limited
+        self.token = token  # token of the handshake, until hello
         self.session: Session | None = None  # set by hello, for good
-        self.tally: TenantUsage | None = None  # of its tenant, from welcome to the end of the socket
-        self.bad_frames: tuple[float, ...] = ()  # when the last ones came
-        self.waiting: deque[str | Violation] | None = None  # behind a command under way; None while there is none
-        # Interest lasts as long as the connection. Sets are made on first use: most stay without one of them.
+        self.tally: TenantUsage | None = None  # usage of the tenant, from welcome to the end of the socket
+        self.bad_frames: tuple[float, ...] = ()  # times of the last ones
+        self.waiting: deque[str | Violation] | None = None  # frames behind a command under way; None without one
+        # Subscriptions last as long as the connection. Sets are made on first use: most connections lack one of them.
         self.rooms: set[str] | None = None
         self.watches: set[str] | None = None
-        self.typed: set[str] | None = None  # rooms in which it typed since it joined them
-        self.gets_inbox = False  # whether it is sent what is new in its user's inbox
-        self.ended_by: tuple[EndCause, int] | None = None  # kept while a command is still under way
+        self.typed: set[str] | None = None  # rooms in which the client typed since it joined them
+        self.gets_inbox = False  # whether new entries of the user's inbox are sent
+        self.ended_by: tuple[EndCause, int] | None = None  # kept while a command is under way
 
 
 def log_fields(session: Session | None) -> dict[str, str | None]:
-    """Whose it is, as fields of a line in the log."""
+    """Return the session's id, user and tenant as fields of a log line."""
     if session is None:
         return {"session": None}
     tenant, user = session.key

@@ -1,8 +1,8 @@
 """Numbered streams with subscribers on this node: messages of a room, notifications of an inbox.
 
-The node forwards only the next number. An entry that comes early is held. If the entry before it does not come within a
-moment, or only a hint of it came, the gap is read from the store, once for all subscribers. Heads are compared with the
-store now and then, so that an entry whose signal was lost is found although no other entry follows.
+The node forwards only the next number. An entry that comes early is held. If the entry before it does not come within
+GAP_S, or only a hint of it came, the gap is read from the store, once for all subscribers. Heads are compared with the
+store periodically, so that an entry whose signal was lost is found although no other entry follows.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from greendot.node.timer_model import Timer
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-GAP_S = 0.05  # how long a missing entry may take before it is read from the store
-AGAIN_S = 1.0  # at most, after the store could not be read
+GAP_S = 0.05  # wait for a missing entry before it is read from the store
+AGAIN_S = 1.0  # longest wait after a failed read of the store
 AT_ONCE = 1_000  # heads compared in one read
-RECOVER = 300  # entries; a client further behind has to fetch them
-RECOVER_BYTES = 4 * 1024 * 1024  # the same in bytes; they wait in memory for a client that returns and does not read
+RECOVER = 300  # entries sent at a return; a client further behind has to fetch them
+RECOVER_BYTES = 4 * 1024 * 1024  # bytes likewise; they wait in memory while a returned client does not read
 
 T = TypeVar("T")
 
 
 class LocalStream(Sequencer[T]):
-    """A stream as far as it was forwarded to the subscribers on this node, and the state of its gap."""
+    """Stream as far as it was forwarded to the subscribers on this node, and the state of its gap."""
 
     __slots__ = ("closed", "gap_timer", "hinted", "reading")
 
     def __init__(self) -> None:
         super().__init__()
-        self.hinted = 0  # the newest number announced without its content
+        self.hinted = 0  # newest number announced without its content
         self.gap_timer: Timer | None = None  # set while a read of the gap is scheduled
-        self.reading: asyncio.Future[None] | None = None  # while the gap is read; done when it was
+        self.reading: asyncio.Future[None] | None = None  # done when the read of the gap has ended
         self.closed = False  # the last subscriber has left
 
     def hint(self, seq: int) -> None:
-        """Note that the store has an entry whose content does not come by the bus."""
+        """Record that the store has an entry whose content does not come by the bus."""
         self.hinted = max(self.hinted, seq)
 
     @property
@@ -51,7 +51,7 @@ class LocalStream(Sequencer[T]):
 
 
 class LocalOwner(Protocol):
-    """A local room or inbox."""
+    """Local room or inbox."""
 
     stream: LocalStream[Any]
 
@@ -60,12 +60,12 @@ L = TypeVar("L", bound=LocalOwner)
 
 
 class StreamFollower(ABC, Generic[L]):
-    """All local streams of one kind. Subclasses know how they are read and forwarded."""
+    """All local streams of one kind. Subclasses implement reads and forwarding."""
 
     def __init__(self, context: NodeContext, kind: str, compare_s: float) -> None:
         self._context = context
-        self._kind = kind  # in the plural, for the log
-        self._compare_s = compare_s  # between two comparisons of all heads
+        self._kind = kind  # plural, for the log
+        self._compare_s = compare_s  # seconds between two comparisons of all heads
         self._compare_timer: Timer | None = None
 
     @abstractmethod
@@ -74,27 +74,28 @@ class StreamFollower(ABC, Generic[L]):
 
     @abstractmethod
     def _next_read_s(self, stream: LocalStream[Any], *, done: bool, moved: bool, hinted: bool) -> float | None:
-        """Return the time until the next gap read; None if nothing is missing.
+        """Return the seconds until the next gap read; None if nothing is missing.
 
-        Of the last one: whether it was `done`, the cursor has `moved`, a hint came that it may not have seen.
+        `done`, `moved` and `hinted` describe the last read: whether it succeeded, whether the cursor moved, and whether
+        a hint came that the read may not contain.
         """
 
     @abstractmethod
     def _followed(self) -> Collection[L]:
-        """Return the streams to be compared with the store."""
+        """Return the streams to compare with the store."""
 
     @abstractmethod
     async def _compare_heads(self, some: Sequence[L]) -> None:
-        """Read the heads of some streams together; where the store is ahead, have the gap read."""
+        """Read the heads of some streams together; schedule a gap read where the store is ahead."""
 
     @abstractmethod
     def _log_gap(self, local: L, error: StoreUnavailable) -> None:
-        """Log that a gap is read later."""
+        """Log that a gap will be read later."""
 
     # --- gaps ---
 
     def _schedule_if_behind(self, local: L) -> None:
-        """Schedule a gap read: at once for a hint or where too much is held, else if the gap stays for a moment."""
+        """Schedule a gap read: at once for a hint or if too many entries are held, else after GAP_S."""
         stream = local.stream
         if stream.is_behind:
             self._schedule(local, 0.0 if stream.hinted > stream.cursor or stream.overflown else GAP_S)
@@ -111,7 +112,7 @@ class StreamFollower(ABC, Generic[L]):
             self._context.tasks.spawn(self.fill_quietly(local))
 
     async def fill_quietly(self, local: L) -> None:
-        """Read the gap, unless a read is under way. A failure is logged, and tried again later."""
+        """Read the gap, unless a read is under way. A failure is logged, and retried later."""
         if local.stream.reading is not None:
             return
         try:
@@ -120,7 +121,7 @@ class StreamFollower(ABC, Generic[L]):
             self._log_gap(local, error)
 
     async def _fill(self, local: L) -> None:
-        """Read the gap, or wait for the read under way. Entries that arrive meanwhile are put in order by number."""
+        """Read the gap, or wait for the read under way. Entries that arrive meanwhile are sorted by number."""
         stream = local.stream
         if stream.reading is not None:
             await asyncio.shield(stream.reading)
@@ -138,14 +139,14 @@ class StreamFollower(ABC, Generic[L]):
                 self._schedule(local, wait_s)
 
     def drop(self, local: L) -> None:
-        """Follow the stream no longer: its last subscriber has left."""
+        """Stop following the stream, because its last subscriber has left."""
         local.stream.closed = True
         self._context.timers.cancel(local.stream.gap_timer)
 
     # --- heads ---
 
     def _set_compare_timer(self) -> None:
-        """Compare heads from time to time, as long as there are streams."""
+        """Schedule the next comparison of heads, if none is scheduled."""
         if self._compare_timer is None:
             wait_s = self._compare_s * random.uniform(0.8, 1.0)
             self._compare_timer = self._context.timers.set(wait_s, self._on_compare_timer)
@@ -163,11 +164,11 @@ class StreamFollower(ABC, Generic[L]):
             log(log_events.WORK_LATER, work=f"comparing {self._kind}", reason=error)
 
     async def _compare(self, streams: Sequence[L]) -> None:
-        """Compare streams with the store."""
+        """Compare the heads of streams with the store, AT_ONCE at a time."""
         for at in range(0, len(streams), AT_ONCE):
             await self._compare_heads(streams[at : at + AT_ONCE])
 
 
 def retry_s() -> float:
-    """Return the time until a failed read is tried again, different for each stream."""
+    """Return the seconds until a failed read is retried, different for each stream."""
     return AGAIN_S * random.uniform(0.5, 1)

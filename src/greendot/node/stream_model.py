@@ -1,8 +1,8 @@
-"""The order of one stream of records: whatever way they come, they go out as 1, 2, 3 …, each once.
+"""Order of one stream of records: out as 1, 2, 3 …, each once, however the records arrive.
 
-Records are numbered when they are committed, but two nodes may publish in another order, the bus may lose one or bring
-it twice. What is next goes through, what was there is dropped, what is early is held. A gap that stays is read from the
-store by the owner of the line, once for all listeners.
+Records are numbered when they are committed. But two nodes may publish in another order, and the bus may lose or repeat
+a record. The next record passes, a known record is dropped, an early record is held. A gap that stays is read from the
+store by the owner of the stream, once for all listeners.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-MOST_HELD = 300  # records held back; beyond it the gap is read at once and what was held is read with it
+MOST_HELD = 300  # early records held; beyond it the gap is read at once, and the held records with it
 
 
 class Sequencer(Generic[T]):
-    """One stream at one place. `cursor` is the number of the last record let through."""
+    """Sequencer of one stream on one node. `cursor` is the number of the last record that passed."""
 
     __slots__ = ("_held", "cursor")
 
     def __init__(self, cursor: int = 0) -> None:
         self.cursor = cursor
         self._held: dict[int, T] | None = (
-            None  # made on first use: there is a line for every user, and few miss anything
+            None  # made on first use: there is a sequencer for every user, and few have a gap
         )
 
     def offer(self, seq: int, record: T) -> list[T]:
-        """What may go out now that this record is here, in order; empty if it is early or was there already."""
+        """Return the records that may pass with this one, in order; empty if it is early or known already."""
         if seq != self.cursor + 1:
             if seq > self.cursor and not self.overflown:
                 if self._held is None:
@@ -34,7 +34,7 @@ class Sequencer(Generic[T]):
             return []
         through = [record]
         self.cursor = seq
-        # Most of the time nothing is held, and this is all there is to do.
+        # Usually nothing is held, and the loop does not run.
         while self._held and (early := self._held.pop(self.cursor + 1, None)) is not None:
             through.append(early)
             self.cursor += 1
@@ -42,7 +42,7 @@ class Sequencer(Generic[T]):
 
     @property
     def gap(self) -> bool:
-        """Whether something is missing before what is held."""
+        """Return whether a record is missing before the held ones."""
         return bool(self._held)
 
     @property
@@ -50,7 +50,7 @@ class Sequencer(Generic[T]):
         return self._held is not None and len(self._held) >= MOST_HELD
 
     def skip_to(self, head: int) -> list[T]:
-        """Give up everything up to `head`; what was held beyond it may go out."""
+        """Skip all records up to `head`; return the held records that may pass after it."""
         if head <= self.cursor:
             return []
         self.cursor = head

@@ -1,8 +1,8 @@
-"""The topics a node hears, each from its first local listener until a while after its last.
+"""Subscriptions of a node to topics, each from its first local listener until a while after its last.
 
-The first listener subscribes, and only once that is confirmed is the topic's state read. A topic that is given up stays
-known as such until it is unsubscribed: who wants it meanwhile waits, so that an unsubscription under way can never
-silence a newer subscription.
+The first listener subscribes. The topic's state is read only after the subscription is confirmed. A topic that is given
+up is marked as leaving until it is unsubscribed, and new listeners wait meanwhile. So an unsubscription under way can
+never end a newer subscription.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from greendot.node.session import Connection
 from greendot.node.timer_model import Timer
 
 MOST_LEAVING = 1_000  # topics in one unsubscription
-UNHEARD_S = 5.0  # how long a topic without listeners stays subscribed
+UNHEARD_S = 5.0  # time that a topic without listeners stays subscribed
 
 
 class TopicSubscription:
-    """A topic with local listeners. Subclasses keep its state."""
+    """Subscription to one topic. Subclasses keep the topic's state."""
 
     __slots__ = ("channel", "opening", "timer")
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.opening: asyncio.Future[None] | None = None  # done once it is subscribed and read
-        self.timer: Timer | None = None  # set while nobody listens
+        self.opening: asyncio.Future[None] | None = None  # done when the topic is subscribed and read
+        self.timer: Timer | None = None  # set while the topic has no listeners
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody here listens to it, or would."""
+        """Return whether the topic has local listeners, or may get some."""
         return bool(self.channel.listeners)
 
 
@@ -43,7 +43,7 @@ F = TypeVar("F", bound=TopicSubscription)
 
 
 class Subscriptions(Generic[F]):
-    """All followed topics of one kind. `read` fills the state of new ones, `dropped` is told of those given up."""
+    """All subscriptions of one kind. `read` fills the state of new ones, `dropped` is called for those given up."""
 
     def __init__(
         self,
@@ -65,15 +65,18 @@ class Subscriptions(Generic[F]):
         return self._all.get(topic)
 
     def within(self, part: Part) -> list[F]:
-        """Those that are followed and whose state is known."""
+        """Return the subscriptions in `part` whose state is known."""
         return [f for t, f in self._all.items() if f.opening is None and part.covers(t.tenant, t.name)]
 
     def names(self, tenant: str) -> set[str]:
-        """Return the names of the tenant's topics that are followed and whose state is known."""
+        """Return the names of the tenant's subscribed topics whose state is known."""
         return {topic.name for topic, of in self._all.items() if topic.tenant == tenant and of.opening is None}
 
     async def open(self, topics: Sequence[Topic]) -> None:
-        """Make sure the topics are followed and their state is known. Attach in the same turn of the loop."""
+        """Subscribe to the topics and read their state, unless known.
+
+        The caller attaches in the same turn of the loop.
+        """
         while leaving := [self._leaving[topic] for topic in topics if topic in self._leaving]:
             await asyncio.wait(leaving)
         known = [followed for topic in topics if (followed := self._all.get(topic)) is not None]
@@ -82,11 +85,11 @@ class Subscriptions(Generic[F]):
             await self._load(fresh)
         for opening in waiting:
             await asyncio.shield(opening)
-        if not all(topic in self._all for topic in topics):  # some were given up while others were read
+        if not all(topic in self._all for topic in topics):  # some were given up during the read of others
             await self.open(topics)
 
     def follows(self, topics: Iterable[Topic]) -> bool:
-        """Whether all topics are followed and their state is known."""
+        """Return whether all topics are subscribed and their state is known."""
         return all((of := self._all.get(topic)) is not None and of.opening is None for topic in topics)
 
     def attach(self, followed: F, connection: Connection) -> None:
@@ -94,7 +97,7 @@ class Subscriptions(Generic[F]):
         self._context.hub.attach(followed.channel, connection)
 
     def keep(self, followed: F) -> None:
-        """It is wanted, though perhaps not listened to."""
+        """Keep the subscription, which is wanted, though perhaps without a listener."""
         self._context.timers.cancel(followed.timer)
         followed.timer = None
 
@@ -110,7 +113,7 @@ class Subscriptions(Generic[F]):
         return followed
 
     async def _load(self, topics: Sequence[Topic]) -> None:
-        # One future for all: thousands of users may be waited for by many connections.
+        # One future for all: many connections may wait for thousands of users.
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fresh = [self._begin(topic, loaded) for topic in topics]
         try:
@@ -120,7 +123,7 @@ class Subscriptions(Generic[F]):
             for followed in fresh:
                 self._drop(followed)
             loaded.set_exception(error)
-            loaded.exception()  # whoever waits raises it; perhaps nobody does
+            loaded.exception()  # marks the exception as retrieved: nothing may be waiting
             raise
         for followed in fresh:
             followed.opening = None
@@ -146,7 +149,7 @@ class Subscriptions(Generic[F]):
         self._leaving[topic] = asyncio.get_running_loop().create_future()
 
     async def _unsubscribe(self) -> None:
-        """Unsubscribe what was given up in this tick together, up to a bound."""
+        """Unsubscribe the topics given up in this tick together, up to MOST_LEAVING."""
         leaving = dict(islice(self._leaving.items(), MOST_LEAVING))
         try:
             await self._bus.unsubscribe(leaving)

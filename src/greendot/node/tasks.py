@@ -1,4 +1,4 @@
-"""The owner of every task a node starts."""
+"""Owner of every task that a node starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """Starts tasks, keeps them, logs those that fail, ends those that are left."""
+    """Running tasks. Failures are logged; `cancel` ends the remaining tasks."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -24,7 +24,7 @@ class Tasks:
         self.begin(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """The same, for who wants to know what comes of it."""
+        """Like `spawn`, but return the task."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)
@@ -34,7 +34,7 @@ class Tasks:
         return len(self._running)
 
     async def finish(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait until no task runs."""
         while self._running:
             await asyncio.wait(self._running)
 
@@ -49,11 +49,11 @@ class Tasks:
             log(log_events.WORK_FAILED, error, work="a task")
 
 
-LOG_S = 1.0  # for the line that says so
+LOG_S = 1.0  # for writing the log line
 
 
 async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
-    """Side by side. What fails is logged, and keeps nothing else from ending."""
+    """Run all coroutines concurrently. An exception is logged, and does not stop the others."""
     for failure in await asyncio.gather(*endings, return_exceptions=True):
         if isinstance(failure, Exception):
             log(log_events.WORK_FAILED, failure, work="ending something")
@@ -62,14 +62,14 @@ async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
 
 
 def end_by(within_s: float) -> None:
-    """See to it that this process ends by then, even if its loop is stuck: with code 1, and a line that says so."""
+    """End this process with code 1 and a log line after `within_s` seconds, even if its loop is stuck."""
 
     def end() -> None:
-        # Whoever reads the log may be what it is stuck at: then it ends without the line.
+        # The reader of the log may be the reason that the process is stuck. Then it ends without the line.
         threading.Timer(LOG_S, os._exit, (1,)).start()
         log(log_events.NODE_STUCK, after_s=within_s)
         os._exit(1)
 
     timer = threading.Timer(within_s, end)
-    timer.daemon = True  # a process that ends by itself does not wait for it
+    timer.daemon = True  # a process that ends by itself does not wait for the timer
     timer.start()

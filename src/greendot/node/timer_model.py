@@ -1,7 +1,7 @@
-"""One timing wheel per process, for every timer there is.
+"""Timing wheel: one per process, for every timer.
 
-Timers are kept in slots of equal width, so setting and ending one costs the same with ten of them as with a
-million. Due times are exact: a slot that is only partly over gives up only what is due.
+Timers are kept in slots of equal width, so setting and cancelling one costs the same with ten timers as with a million.
+Due times are exact: a slot that is only partly over returns only the timers that are due.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-# A sum of floats may miss the moment it means by less than this; a timer must not wait a whole turn for that.
+# A sum of floats may differ from the exact time by less than this. A timer must not wait a whole turn for that.
 _SLACK = 1e-6
 
 
 def has_come(date: float, now: float) -> bool:
-    """Whether a date a timer was set for has come: as exactly as timers are, or a timer that fired for it would find
-    it still ahead and be set again, for no time at all."""
+    """Return whether `date`, for which a timer was set, has come.
+
+    The tolerance covers that of the timers. Otherwise the timer that fired for `date` would find it still ahead, and be
+    set again with no delay.
+    """
     return date <= now + 2 * _SLACK
 
 
 class Timer:
-    """Something to do once. Ended by `Wheel.cancel`; after it has fired it is spent."""
+    """Call to make once, unless cancelled by `Wheel.cancel`."""
 
     __slots__ = ("argument", "call", "due")
 
@@ -31,7 +34,7 @@ class Timer:
         self.argument = argument
 
     def fire(self) -> None:
-        argument, self.argument = self.argument, None  # who keeps a timer that is over keeps nothing else with it
+        argument, self.argument = self.argument, None  # a spent timer that is kept somewhere must not keep its argument
         self.call(argument)
 
 
@@ -40,14 +43,14 @@ def _nothing(argument: Any) -> None:
 
 
 class Wheel:
-    """`set` and `cancel` timers; `advance` returns those that are due, earliest first."""
+    """Timers in slots. `advance` takes out the due ones, earliest first."""
 
     __slots__ = ("_numbers", "_slots", "_width")
 
     def __init__(self, width_s: float = 0.05) -> None:
         self._width = width_s
         self._slots: dict[int, dict[Timer, None]] = {}
-        self._numbers: list[int] = []  # heap of the slots in use; may name a slot already emptied
+        self._numbers: list[int] = []  # heap of slots in use; may contain emptied slots
 
     def set(self, due: float, call: Callable[[Any], None], argument: Any = None) -> Timer:
         timer = Timer(due, call, argument)
@@ -60,21 +63,21 @@ class Wheel:
         return timer
 
     def cancel(self, timer: Timer | None) -> None:
-        """End a timer. Harmless for one that has fired or was ended before."""
+        """Cancel a timer. No effect on None, or on a timer that has fired or was cancelled."""
         if timer is None:
             return
-        timer.call = _nothing  # `advance` may have given it out already, to be fired after the one that ends it
-        timer.argument = None  # which often refers to the timer: such a pair waits for the garbage collector
+        timer.call = _nothing  # `advance` may have returned the timer already, behind the one whose call cancels it
+        timer.argument = None  # the argument often refers to the timer: a cycle that waits for the garbage collector
         number = int(timer.due / self._width)
         slot = self._slots.get(number)
         if slot is not None and slot.pop(timer, timer) is None and not slot:
             del self._slots[number]
-            if len(self._numbers) > 2 * len(self._slots) + 64:  # mostly slots that were emptied: forget those
+            if len(self._numbers) > 2 * len(self._slots) + 64:  # mostly emptied slots: drop them
                 self._numbers = [*self._slots]
                 heapq.heapify(self._numbers)
 
     def next_due(self) -> float | None:
-        """When the earliest timer is due, None if there is none."""
+        """Return the due time of the earliest timer; None if there is none."""
         while self._numbers:
             slot = self._slots.get(self._numbers[0])
             if slot:
@@ -83,7 +86,7 @@ class Wheel:
         return None
 
     def advance(self, now: float) -> list[Timer]:
-        """Take out and return every timer due at `now`, in the order they are due."""
+        """Take out and return every timer due at `now`, in the order of due times."""
         due: list[Timer] = []
         now += _SLACK
         last = int(now / self._width)

@@ -1,4 +1,4 @@
-"""The node's timing wheel, driven by one timer of the event loop."""
+"""Timing wheel of the node, driven by one timer of the event loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from greendot.telemetry.log import log
 from greendot.telemetry.traceparent import enter
 
 SLICE_S = 0.005  # of each turn of the loop, however many timers are due
-_SHORTEST_S = 0.01  # timers due within so much of each other share one wake-up
-_STALL_S, _CATCH_UP_S = 2.0, 0.5  # a wake-up so late found the process stopped: what came meanwhile is read first
+_SHORTEST_S = 0.01  # timers due within this time of each other share one wake-up
+_STALL_S, _CATCH_UP_S = 2.0, 0.5  # a wake-up so late: the process was stopped, and pending input is read first
 
 
 def _end(over: asyncio.Future[None]) -> None:
@@ -25,7 +25,7 @@ def _end(over: asyncio.Future[None]) -> None:
 
 
 class Timers:
-    """Set and end timers. With `driven` False nothing fires by itself: a test moves the clock and calls `tick`."""
+    """Timers of the node. With `driven` False nothing fires by itself: a test moves the clock and calls `tick`."""
 
     def __init__(self, clock: Clock, *, driven: bool = True) -> None:
         self._clock = clock
@@ -43,15 +43,18 @@ class Timers:
         return timer
 
     def set_next(self, every_s: float, call: Callable[[Any], None]) -> Timer:
-        """For the next whole multiple of `every_s`: what is done for all tenants together is done at moments that do
-        not depend on which of them asked for it first, and so tells none of another."""
+        """Set a timer for the next whole multiple of `every_s`.
+
+        Work for all tenants together happens at times that do not depend on the tenant that asked first. So a tenant
+        learns nothing of another from the time.
+        """
         return self.set(every_s - self.now() % every_s, call)
 
     def cancel(self, timer: Timer | None) -> None:
         self._wheel.cancel(timer)
 
     async def sleep(self, delay_s: float) -> None:
-        """Return when the time has passed on the node's own clock."""
+        """Wait until the time has passed on the node's clock."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = self.set(delay_s, _end, over)
         try:
@@ -63,24 +66,28 @@ class Timers:
         return self._wheel.next_due()
 
     def tick(self) -> None:
-        """Fire what is due, in the course of nobody's trace, whoever set the first of them."""
+        """Fire due timers, outside of any trace.
+
+        The loop calls with the context of the code that set the first timer.
+        """
         enter(None)
         late = self.now() - self._wake_at
         self._wake_at = float("inf")
         if self._driven and late > _STALL_S:
-            # Clients were silent because nobody read what they said. They must not be taken for dead before it is.
+            # Clients seemed silent because the process read nothing. Their frames must be read before any is taken for
+            # dead.
             self._sleep_until(self.now() + _CATCH_UP_S)
             return
         self._due.extend(self._wheel.advance(self.now()))
         self._fire()
 
     def _fire(self) -> None:
-        """Fire what was due; what takes longer than a slice goes on in the next turn, unless a test moves the clock."""
+        """Fire due timers; continue in the next turn after a slice of time, unless a test moves the clock."""
         ends = perf_counter() + SLICE_S if self._driven else float("inf")
         while self._due:
             try:
                 self._due.popleft().fire()
-            except Exception as error:  # one broken timer must not stop the others
+            except Exception as error:  # one failing timer must not stop the others
                 log(log_events.WORK_FAILED, error, work="a timer")
             if perf_counter() > ends:
                 break

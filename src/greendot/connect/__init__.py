@@ -1,1 +1,1 @@
-"""Connections from hello to drain: hello with its admission, command dispatch, recovery after a loss, disconnect."""
+"""Life of a client connection: hello with its admission, command dispatch, recovery after a loss, disconnect, drain."""

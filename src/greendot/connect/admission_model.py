@@ -1,8 +1,8 @@
-"""Who may say hello now, who waits a moment, and when the rest should come back.
+"""Admission of hellos: which are admitted now, which wait a moment, and when the rest should return.
 
-So many per second, so many at once. A few wait; those beyond are given a turn each: the turns follow one another at the
-rate at which hellos are taken, so a crowd that is sent away returns evenly and not as the crowd it was. Whoever comes
-back to a session goes before those who are new: others may still see them as being there.
+The queue limits hellos per second and hellos under way. A few wait. Each hello beyond them gets a turn of its own.
+Turns follow one another at the rate of admission, so clients that were sent away together return evenly. Returning
+clients are admitted before new ones: watchers may still see their sessions as online.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
-SHARE = 0.8  # of the rate is given away in turns; the rest is for those who were not sent away before
+SHARE = 0.8  # part of the rate that is given away in turns; the rest is for clients that were not sent away before
 
 
 class HelloQueue(Generic[T]):
-    """Times are monotonic seconds. `rate` None: no limit but `at_once`, and nobody is sent away."""
+    """Queue of hellos.
+
+    Times are monotonic seconds. With `rate` None, only `at_once` limits hellos, and none is sent away.
+    """
 
     def __init__(self, rate: float | None, at_once: int, waiting: int) -> None:
         self.under_way = 0  # admitted, and not ended yet
         self._rate = rate
         self._at_once = at_once
-        self._most = waiting  # of those who return, and as many who are new
+        self._most = waiting  # of returning clients, and as many new ones
         self._level = rate or 0.0  # a second's worth may come together
         self._updated = -inf
         self._returning: dict[T, None] = {}
         self._new: dict[T, None] = {}
-        self._given = [-inf, -inf]  # when the last turn is that was given to somebody new, and who returns
+        self._given = [-inf, -inf]  # time of the last turn given to a new client, and to a returning one
 
     @property
     def waiting(self) -> int:
         return len(self._returning) + len(self._new)
 
     def ask(self, who: T, now: float, *, returning: bool) -> float:
-        """0 if it may wait for `admit` to name it, else the seconds after which to come back."""
+        """Queue a hello for `admit` and return 0, or return the seconds after which the client should return."""
         queue = self._returning if returning else self._new
         if self._rate is not None and len(queue) >= self._most:
             return self.turn(now, returning=returning)
@@ -43,7 +46,7 @@ class HelloQueue(Generic[T]):
         return 0.0
 
     def turn(self, now: float, *, returning: bool) -> float:
-        """How long one who cannot wait here should stay away; no two are given the same."""
+        """Return the seconds that a client should stay away if it cannot wait here. No two clients get the same."""
         rate = self._rate or float(self._at_once)
         free = now + self.waiting / rate
         first = max(free, self._given[True]) if returning else max(free, *self._given)
@@ -51,7 +54,7 @@ class HelloQueue(Generic[T]):
         return self._given[returning] - now
 
     def admit(self, now: float) -> list[T]:
-        """Those who may come in now. Each is under way until `ended`."""
+        """Take out and return the hellos to admit now. Each is under way until `ended`."""
         self._refill(now)
         admitted: list[T] = []
         while self.waiting and self.under_way < self._at_once and (self._rate is None or self._level >= 1.0):
@@ -64,18 +67,21 @@ class HelloQueue(Generic[T]):
         return admitted
 
     def ended(self) -> None:
-        """One that was admitted is done."""
+        """Count the end of an admitted hello."""
         self.under_way -= 1
 
     def forget(self, who: T) -> bool:
-        """It does not wait any more; whether it did."""
+        """Remove a waiting hello; return whether it was waiting."""
         if who in self._returning:
             del self._returning[who]
             return True
         return self._new.pop(who, 0) is None
 
     def next_in(self) -> float | None:
-        """Seconds until the rate lets another in, as of the last `admit`; None if that is not what keeps them."""
+        """Return the seconds until the rate admits another hello, as of the last `admit`.
+
+        None if no hello waits, or if the rate is not the reason for the wait.
+        """
         if self._rate is None or not self.waiting or self.under_way >= self._at_once:
             return None
         return max(0.0, (1.0 - self._level) / self._rate)

@@ -22,7 +22,7 @@ from greendot.rooms.service import RoomService
 
 
 class ConnectionCommands:
-    """Handlers. `hello` is not among them: `connect.hello` takes it, because no session exists before it."""
+    """Handlers of connection commands. `connect.hello` handles `hello`, because no session exists before it."""
 
     def __init__(
         self,
@@ -66,12 +66,15 @@ class ConnectionCommands:
         return RefreshReply(grants.expires_at)
 
     async def _replace(self, connection: Connection, session: Session, grants: Grants) -> None:
-        """From now on `grants` count. StoreUnavailable: nothing has changed, and the old token holds until its end."""
+        """Apply `grants` from now on.
+
+        On StoreUnavailable nothing has changed, and the old token stays valid until its end.
+        """
         lost = await self._lost(connection, session, grants)
         await self._watching.keep_granted(connection, session, grants)
         if connection.closing or session.connection is not connection:
             return
-        # No await below: nothing is to be heard, or said, by one token and then by the other.
+        # No await below: nothing may be delivered or sent partly by one token and partly by the other.
         session.grants = grants
         self._sessions.rearm(session)
         if not grants.send:
@@ -79,7 +82,7 @@ class ConnectionCommands:
         self._rooms.removal.lose(connection, lost, "the new token does not open it")
 
     async def _lost(self, connection: Connection, session: Session, grants: Grants) -> list[str]:
-        """The rooms only the old token opened. Who is a member stays one."""
+        """Return the rooms that only the old token opened. Members of a room keep it."""
         opened = [room for room in connection.rooms or () if session.grants.may_join(room)]
         doubtful = [room for room in opened if not grants.may_join(room)]
         stays = await asyncio.gather(*(self._rooms.membership.admits(grants, room) for room in doubtful))

@@ -30,14 +30,14 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy
 
-LONGEST_S = 4.0  # until a client that cannot read an event is told to fetch; at least half of it
+LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half of it
 
 
 class ConnectionOptions(Struct, frozen=True):
-    """From the settings."""
+    """Options of client connections, from the settings."""
 
     hash_key: bytes  # for addresses and user agents
-    most_strangers: int  # sockets that have not said hello
+    most_strangers: int  # sockets without a hello
     token_in_query: bool
 
 
@@ -84,9 +84,9 @@ class ClientConnections:
         self._connection_limits = connection_limits
         self._options = options
         self._numbers = 0
-        self._unread: dict[Connection, set[str]] = {}  # types of events that no version a client reads can show
+        self._unread: dict[Connection, set[str]] = {}  # types of events that have no version the client reads
 
-    # --- sockets come ---
+    # --- new sockets ---
 
     def crowded_s(self) -> float | None:
         """Return the seconds to stay away while too many sockets have not said hello; else None."""
@@ -96,7 +96,7 @@ class ClientConnections:
         return self._hello.turn_s()
 
     def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
-        """Make the connection for a socket that is being upgraded. `token` came with its request."""
+        """Return the connection for a socket that is being upgraded. `token` came with its request."""
         self._numbers += 1
         connection = Connection(self, f"{self._sessions.incarnation}/{self._numbers}", token)
         key = self._options.hash_key
@@ -113,7 +113,7 @@ class ClientConnections:
         if self._drainer.begun:
             self._drainer.turn_away(connection)
 
-    # --- sockets end ---
+    # --- ended sockets ---
 
     def ended(self, connection: Connection, cause: EndCause, code: int) -> None:
         if code == Close.TOO_SLOW:
@@ -124,7 +124,7 @@ class ClientConnections:
         self._registry.ended(connection, shown_code(cause, code))
         if self._hello.forget(connection):
             connection.waiting = None
-        # While a command is under way, its registrations must be undone after it, not before.
+        # While a command is under way, cleanup waits: it must also undo what the command registers.
         if connection.waiting is None:
             self._cleanup.add(connection)
 
@@ -136,11 +136,11 @@ class ClientConnections:
         self._drainer.gone()
 
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
-        """Close a tenant's session on any node. False if there is no such session or node."""
+        """Close a tenant's session on any node. Return False if there is no such session or node."""
         is_elsewhere = incarnation_of(session_id) != self._sessions.incarnation
         if session_id in self._registry.sessions or not is_elsewhere:
             return self._disconnect(session_id, code, reason, tenant)
-        # A node that was taken for dead goes on under another name, its sessions under the ids they have.
+        # A node that was taken for dead continues under another name. Its sessions keep their ids.
         return await self._engine.reach(incarnation_of(session_id), Disconnect(session_id, code, reason, tenant))
 
     def _disconnect_received(self, topic: Any, message: Disconnect) -> None:
@@ -158,7 +158,10 @@ class ClientConnections:
         return True
 
     def cut(self, session_id: str) -> bool:
-        """Abort a session's socket, as a broken network does. False if it has none here."""
+        """Abort a session's socket, as a broken network does.
+
+        Return False if the session has no socket on this node.
+        """
         session = self._registry.sessions.get(session_id)
         if session is None or session.connection is None:
             return False
@@ -168,8 +171,10 @@ class ClientConnections:
     # --- old versions ---
 
     def unread(self, connection: Connection, types: Iterable[str]) -> None:
-        """Tell a client to fetch events of types it cannot read: once, after a random moment, so that a room full of
-        old clients does not fetch at once."""
+        """Send `refresh` for event types that the client cannot read: once, after a random wait.
+
+        The wait keeps a room full of old clients from fetching at the same time.
+        """
         unread = self._unread.get(connection)
         if unread is None:
             unread = self._unread[connection] = set()
@@ -181,7 +186,7 @@ class ClientConnections:
         for of in sorted(self._unread.pop(connection)):
             connection.send(encode_event(Refresh(of), now))
 
-    # --- counted ---
+    # --- metrics ---
 
     def count_dropped(self, frame: bytes) -> None:
         self._metrics.drop(frame, "slow")

@@ -1,7 +1,7 @@
 """Cleanup after connections have ended, a few milliseconds at a time.
 
-When a cable is pulled, thousands of sockets end in one turn of the loop. Each is cheap to clean up, all together are
-not, and the clients that are still connected must not wait for it.
+When a cable is pulled, thousands of sockets end in one turn of the loop. Each is cheap to clean up. All together are
+not, and connected clients must not wait for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ SLICE_S = 0.005  # of each turn of the loop
 
 
 class DisconnectCleanup:
-    """Ends watches, rooms and the session's connection of each ended socket: at once while there are few."""
+    """Queue of ended connections.
+
+    The cleanup ends watches, rooms and the session's connection, at once while few end.
+    """
 
     def __init__(
         self, sessions: SessionService, watching: WatchService, rooms: RoomService, recorder: EventRecorder
@@ -33,17 +36,17 @@ class DisconnectCleanup:
         self._rooms = rooms
         self._recorder = recorder
         self._waiting: deque[Connection] = deque()
-        self._spent = 0.0  # in this turn
+        self._spent = 0.0  # seconds in this turn
         self._turn_set = self._working = False
 
     def add(self, connection: Connection) -> None:
-        """Clean up soon."""
+        """Clean up in this turn, or in a later one if many connections have ended."""
         self._waiting.append(connection)
         if not self._working:
             self._work()
 
     def leave(self, connection: Connection) -> None:
-        """Clean up now, if the connection has ended. Nothing happens the second time."""
+        """Clean up now, if the connection has ended. A second call has no effect."""
         if connection.ended_by is None:
             return
         cause, code = connection.ended_by

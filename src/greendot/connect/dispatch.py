@@ -1,7 +1,7 @@
-"""Commands on their way in: decoded, limited, carried out in order, answered.
+"""Dispatch of client commands: decoded, limited, run in order, answered.
 
-Commands of one connection are carried out one after the other. Most are done at once; one that has to wait for the
-engine or the store holds back those behind it, in `Connection.waiting`, which exists only as long as that.
+Commands of one connection run one after the other. Most finish at once. A command that awaits the engine or the store
+delays the commands behind it. These wait in `Connection.waiting`, which exists only meanwhile.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from greendot.telemetry.traceparent import enter
 from greendot.transport.connection import Violation
 from greendot.transport.flow_control import SHARE, FlowControl
 
-MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
-LARGE_FRAME = 8 * 1024  # bytes: above, a frame is decoded when there is loop time for it
-BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
+MOST_WAITING = 100  # commands behind one that awaits; beyond it the socket is not read
+LARGE_FRAME = 8 * 1024  # bytes; a longer frame is decoded when there is loop time for it
+BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so many seconds close the connection
 
 _NOTHING = Reply()
-# What may be lost at any time is dropped first when there is too much to do.
+# Signals, which may be lost at any time: dropped first under overload.
 _LOW = frozenset({wire.TypingStart, wire.TypingStop, wire.SignalSend})
-# Done however much there is to do: it is cheap, or leaves less to do.
+# Handled at any overload level: cheap commands, and commands that reduce the load.
 _ALWAYS = frozenset(
     {wire.Heartbeat, wire.Activity, wire.Unwatch, wire.RoomLeave, wire.TokenRefresh, wire.Bye, *wire.MARKS}
 )
-_OF_ROOMS = (wire.RoomJoin, wire.RoomHistory, wire.RoomPresent)  # their replies tell what only members may know
-_QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
-# Cheap, and not to be denied to anybody because others of the tenant are busy.
+_OF_ROOMS = (wire.RoomJoin, wire.RoomHistory, wire.RoomPresent)  # their replies contain data that only members may see
+_QUIET = (wire.TypingStart, wire.TypingStop)  # dropped without an error above the limit
+# Cheap, and never refused because other users of the tenant are busy.
 _UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})
 
 
 class Dispatcher:
-    """Decodes, limits and runs the commands of all connections. See the module."""
+    """Dispatcher that decodes, limits and runs the commands of all connections."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class Dispatcher:
         self._turns = FlowControl(self._next, context.clock.monotonic, metrics)
 
     def loaded(self, level: Level) -> None:
-        """How much this node has to do has changed."""
+        """Set the node's overload level."""
         self._level = level
 
-    # --- the way in ---
+    # --- received frames ---
 
     def received(self, connection: Connection, text: str) -> None:
-        """A text message from the client."""
+        """Handle a text message from the client, now or after the messages before it."""
         if connection.waiting is None:
             has_turn = self._turns.count(connection)
             if has_turn and len(text) <= LARGE_FRAME:
@@ -101,14 +101,14 @@ class Dispatcher:
                 self._turns.wait(connection)
         connection.waiting.append(text)
         if len(connection.waiting) == MOST_WAITING:
-            connection.pause_reading()  # what follows waits with the client, which is in nobody's way
+            connection.pause_reading()  # further frames stay unread in the socket
 
     def bye_waits(self, connection: Connection) -> bool:
-        """Whether the client has said bye behind a command that is under way: a close frame does not wait its turn."""
+        """Return whether `bye` waits behind a command under way: a close frame does not wait its turn."""
         return any(_is_bye(message) for message in connection.waiting or ())
 
     def counted(self, connection: Connection) -> bool:
-        """Count a control frame or a fragment like a command; False if it is over the connection's limit."""
+        """Count a control frame or a fragment like a command; return False if it is over the connection's limit."""
         self._turns.count(connection)
         limit = connection.limit
         if limit is None or not limit.admit(connection.received_at):
@@ -122,14 +122,17 @@ class Dispatcher:
         return False
 
     def violated(self, connection: Connection, code: int, reason: str) -> None:
-        """Close a connection that broke the protocol, once the messages it sent before are handled."""
+        """Close a connection that broke the protocol, after the messages received before are handled."""
         if connection.waiting is None or connection.session is None:
             connection.close(code, reason)
         else:
             connection.waiting.append(Violation(code, reason))
 
     async def _wait_for_slice(self, connection: Connection) -> None:
-        """Go on when there is loop time: to decode a large frame takes milliseconds, and many may come in one turn."""
+        """Continue when there is loop time.
+
+        Decoding a large frame takes milliseconds, and many may arrive in one turn.
+        """
         await self._slices.turn()
         self._next(connection)
 
@@ -143,7 +146,7 @@ class Dispatcher:
             metrics.realtime_commands_refused_total += 1
             self._bad(connection, bad)
             return
-        # A busy client must not be taken for a dead one: heartbeats pass, unless they are the flood.
+        # A busy client must not be taken for dead: heartbeats pass, unless they are the flood.
         if wait_s and (type(command) is not wire.Heartbeat or self._is_flooding(connection)):
             self._over_limit(connection, command, wait_s)
             return
@@ -194,17 +197,20 @@ class Dispatcher:
             self._refuse(connection, command, Refused(Err.INTERNAL, "this failed on the server; it was logged"))
             raise
         finally:
-            enter(None)  # what waited behind it is not in the course of its trace
+            enter(None)  # waiting commands do not belong to this command's trace
             self._next(connection)
 
     @staticmethod
     def _reply(connection: Connection, command: wire.Command, number: str | int, outcome: Outcome) -> None:
-        """What it tells of a room can be taken back from somebody who is removed before it was written."""
+        """Send the reply.
+
+        A reply with data of a room has the room's key, so it can be withdrawn from a removed member.
+        """
         key = RoomKey(command.room, ReplyKey(number)) if isinstance(command, _OF_ROOMS) else None
         connection.send(encode_reply(number, outcome or _NOTHING), key=key)
 
     def _next(self, connection: Connection) -> None:
-        """Go on with what waited, until something has to wait again."""
+        """Handle waiting messages until one has to wait again."""
         waiting, connection.waiting = connection.waiting, None
         done = 0
         while waiting and not connection.closing:
@@ -238,14 +244,14 @@ class Dispatcher:
             connection.close(Close.PROTOCOL_ERROR, "hello was said already")
         elif isinstance(command, wire.Hello):
             connection.waiting = deque()
-            offered, connection.token = connection.token, ""  # it is not kept any longer than it is needed
+            offered, connection.token = connection.token, ""  # kept no longer than needed
             if offered and not command.token:
                 command = structs.replace(command, token=offered)
             self._hello.received(connection, command, self._next)
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
 
-    # --- what is not granted ---
+    # --- refusals ---
 
     def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
         self._metrics.realtime_commands_refused_total += 1
@@ -256,7 +262,10 @@ class Dispatcher:
             connection.send(encode_error(refused, command.id))
 
     def _turned_down(self, connection: Connection, command: wire.Command) -> bool:
-        """Whether there is no time for it: signals are shed first, other work is refused. What ends work is done."""
+        """Return whether overload prevents the command: signals are shed first, other work is refused.
+
+        Commands that reduce the load are always handled.
+        """
         kind = type(command)
         if self._level is Level.REFUSING and kind not in _ALWAYS and kind not in _QUIET:
             self._metrics.realtime_overload_refused_total += 1
@@ -301,7 +310,7 @@ class Dispatcher:
 
 
 def _enter(session: Session, command: wire.Command) -> Course | None:
-    """The trace it is carried out in the course of, mostly none."""
+    """Enter the command's trace; return None if the command has none, which is usual."""
     trace = began(command.traceparent)
     if trace is None:
         return None

@@ -1,8 +1,8 @@
-"""Sending all clients of a node away, when it is to stop.
+"""Drain: sending all clients of a stopping node to other nodes.
 
-They are sent one after the other, no faster than another node takes hellos, so that nobody is without a connection for
-longer than it takes to find another one. Each is told when to come, at a time of its own. Their sessions linger and are
-gone on with elsewhere: nobody sees them go.
+Clients are sent away one after the other, no faster than another node admits hellos. So no client is without a
+connection for longer than it takes to find a new node. Each gets its own time to return. The sessions linger and
+continue on other nodes, so no watcher sees them go.
 """
 
 from __future__ import annotations
@@ -22,29 +22,32 @@ from greendot.protocol.events import Drain
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-SOONEST_MS = 500  # by then a proxy has noticed that nobody listens here any more
-SPREAD_MS = 500  # at least: a few clients are not to come as one, either
-STEP_S = 0.02  # between two looks at who is to go
-AT_ONCE = 200  # in one turn of the loop
+SOONEST_MS = 500  # by then a proxy has noticed that the node no longer listens
+SPREAD_MS = 500  # at least: even a few clients must not return at the same moment
+STEP_S = 0.02  # between two checks for clients to send away
+AT_ONCE = 200  # clients in one turn of the loop
 FAREWELL_S = 1.0  # for the answers to the last close frames
 WHY = "the server is stopping: reconnect"
 
 
 def drain_frame(over_s: float, grace_s: float, now_ms: int) -> bytes:
-    """`drain`, with another time for each, so that all come evenly; and before their sessions have run out."""
+    """Return a `drain` event with a random time to return.
+
+    Times are spread evenly over `over_s`, but end before the sessions' graces do.
+    """
     spread_ms = max(SPREAD_MS, min(round(over_s * 1000), round(grace_s * 500)))
     return encode_event(Drain(SOONEST_MS + random.randint(0, spread_ms)), now_ms)
 
 
 class DrainPace(NamedTuple):
-    """From the settings."""
+    """Pace of a drain, from the settings."""
 
     hellos_per_s: int
     grace_s: float
 
 
 class Drainer:
-    """Of one node. From `run` on, whoever opens a socket here is sent away by `turn_away`."""
+    """Drain of one node. After `run` has begun, new sockets are sent away by `turn_away`."""
 
     def __init__(self, connections: Mapping[str, Connection], clock: Clock, tasks: Tasks, pace: DrainPace) -> None:
         self.begun = False
@@ -52,14 +55,14 @@ class Drainer:
         self._clock = clock
         self._tasks = tasks
         self._pace = pace
-        self._rest_s = 0.0  # over so much more than the time they are sent away in they come back
-        self._gone: asyncio.Future[None] | None = None  # done when the next socket has gone
+        self._rest_s = 0.0  # seconds by which the returns are spread beyond the time of sending away
+        self._gone: asyncio.Future[None] | None = None  # done when the next socket has closed
 
     async def run(self, within_s: float) -> None:
-        """Send everybody away and see them gone; who has not by then is cut off."""
+        """Send all clients away and wait until their sockets are closed; abort the remaining ones after `within_s`."""
         loop = asyncio.get_running_loop()
         self.begun, began, many = True, loop.time(), len(self._connections)
-        # Half of the time at most: the other half is for commands under way and last words.
+        # Half of the time at most: the other half is for commands under way and close frames.
         span_s = min(many / self._pace.hellos_per_s, within_s / 2)
         self._rest_s = many / self._pace.hellos_per_s - span_s
         if many:
@@ -74,9 +77,9 @@ class Drainer:
             log(log_events.NODE_DRAINED, clients=many, took_s=loop.time() - began, cut_off=len(left), waiting=busy)
 
     async def _send_away(self, span_s: float, end: float) -> int:
-        """One after the other, evenly; those who wait for an answer when it has come, but not later than `end`.
+        """Close connections evenly over `span_s`; busy ones after their replies, but not later than `end`.
 
-        How many of them did not get it.
+        Return the number of connections that were closed before a reply.
         """
         loop = asyncio.get_running_loop()
         waiting, began = deque(self._connections.values()), loop.time()
@@ -98,15 +101,15 @@ class Drainer:
         return len(busy)
 
     def _unless_busy(self, connection: Connection, busy: deque[Connection]) -> None:
-        # A hello is no different: its session has perhaps just gone on from another node, under an id that only the
-        # welcome tells.
+        # Hellos are no exception: the session may have moved here from another node, under an id that only the welcome
+        # carries.
         if connection.waiting is None:
             self.turn_away(connection)
         elif not connection.closing:
             busy.append(connection)
 
     def turn_away(self, connection: Connection) -> None:
-        """Close it with a word when to come back."""
+        """Close the connection with a `drain` event that states when to return."""
         connection.close(Close.DRAINING, WHY, drain_frame(self._rest_s, self._pace.grace_s, self._clock.now_ms()))
 
     async def _see_gone(self, end: float) -> None:
@@ -119,7 +122,7 @@ class Drainer:
             pass
 
     def gone(self) -> None:
-        """A socket is closed."""
+        """Wake the drain, because a socket has closed."""
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 

@@ -1,11 +1,11 @@
-"""Hello: from an unknown socket to a session that others can see.
+"""Hello: from an unknown socket to a session that watchers can see.
 
 A hello is admitted at once, waits for a moment, or is sent away with a time to return (`received`). Once admitted, its
 token is verified, its session opened or resumed, its rooms and inbox attached, and the welcome sent (`_answer`).
 
-The number of hellos under way together bounds the lag of the loop when everybody returns at once; the rate leaves time
-for the clients that are connected. No user goes offline by being sent away: the session counts for as long as its
-client was told to wait, and a grace more.
+The limit of hellos under way bounds the lag of the loop when all clients return at once. The rate leaves time for
+connected clients. No user goes offline by being sent away: the session counts as long as its client has to wait, and a
+grace more.
 """
 
 from __future__ import annotations
@@ -55,20 +55,22 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-AT_ONCE = 50  # rooms
+AT_ONCE = 50  # rooms rejoined together
 CROWDED_MS = 30_000  # longest time to stay away from a user or tenant that has too many connections
-RETRY_MS = 5_000  # when to try again what the engine or the store could not do
-LONGEST_S = 10.0  # no hello waits for longer
-SOON_S = 5.0  # a client that returns so long after its time is still in time
-TOGETHER_S = 0.05  # hellos that wait are admitted together, so often: they read the store together
+RETRY_MS = 5_000  # time until a retry after the engine or the store was unavailable
+LONGEST_S = 10.0  # longest wait of a hello
+SOON_S = 5.0  # a client that returns so long after its turn is still in time
+TOGETHER_S = 0.05  # waiting hellos are admitted in groups, so often: they read the store together
 REFUSING_S = 2.0  # shortest time to stay away while the node refuses new work
 
 Answered = Callable[[Connection], None]
 
 
 class HelloService:
-    """Admits, verifies and welcomes clients. Nothing is registered before the token is verified; the user id comes from
-    the token only."""
+    """Admission, verification and welcome of clients.
+
+    Nothing is registered before the token is verified. The user id comes from the token only.
+    """
 
     def __init__(
         self,
@@ -106,14 +108,14 @@ class HelloService:
         self._heartbeat_s = heartbeat_s
         self._dialects = Dialects()
         self._waiting: dict[Connection, tuple[Hello, Answered]] = {}
-        self._received_at: dict[Connection, float] = {}  # of hellos that have not been answered
+        self._received_at: dict[Connection, float] = {}  # times of hellos that have not been answered
         self._timer_set = False
-        self._refusing = False  # the node takes no new work
+        self._refusing = False  # the node refuses new work
 
     # --- admission ---
 
     def received(self, connection: Connection, hello: Hello, answered: Answered) -> None:
-        """Admit a hello now or soon, or send it away. `answered` is called when an admitted one is done."""
+        """Admit a hello now or soon, or send it away. `answered` is called when an admitted hello is done."""
         now, returning = self._timers.now(), _returns(hello)
         self._received_at[connection] = now
         if self._refusing:
@@ -124,7 +126,7 @@ class HelloService:
             self._waiting[connection] = hello, answered
             self._admit()
             if connection in self._waiting:
-                self._timers.cancel(connection.timer)  # of sockets that do not say hello
+                self._timers.cancel(connection.timer)  # the timer for sockets without a hello
                 connection.timer = self._timers.set(LONGEST_S, self._waited_too_long, connection)
                 self._hold_session(hello, LONGEST_S)
 
@@ -142,7 +144,7 @@ class HelloService:
         self._timer_set = False
         self._admit()
 
-    # --- the way to the welcome ---
+    # --- from the token to the welcome ---
 
     async def _answer(self, connection: Connection, hello: Hello, answered: Answered) -> None:
         """Welcome the client, or close the connection with the reason."""
@@ -160,7 +162,7 @@ class HelloService:
             answered(connection)
 
     async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
-        """Return the token's grants; None if the connection was closed meanwhile, here or by others."""
+        """Return the token's grants; None if the connection was closed, by this method or meanwhile."""
         try:
             grants = await self._tokens.verify(hello.token, self._clock.now_ms())
             await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
@@ -177,17 +179,17 @@ class HelloService:
         return None if connection.closing else grants
 
     async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> bool:
-        """Open or resume the session and send the welcome; False if the connection is closed with the reason."""
+        """Open or resume the session and send the welcome. Return False if the connection was closed with a reason."""
         connection.hold()
         try:
             await self._tenants.admit(grants.tenant)
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
-            self._revocation_service.check(grants, session.id)  # from here on it is found when something is revoked
+            self._revocation_service.check(grants, session.id)  # from here on a revocation finds the session
             self._registry.greeted(connection, session, opened.resumed)
             self._rate_limits.greeted(connection, session)
-            inbox = self._inboxes.ask(session)  # it is read while the rest is under way
+            inbox = self._inboxes.ask(session)  # read while the rest is under way
             await self._sessions.show(opened, connection)
             joined = await self._rejoin(connection, session, hello)
             self._rooms.returned(connection, session)
@@ -200,7 +202,7 @@ class HelloService:
             self._close_for_now(connection, RETRY_MS)
             return False
         except TooManyConnections as error:
-            # Another connection may end meanwhile; the clients that wait for that must not return all at once.
+            # Another connection may end meanwhile. The clients that wait for it must not return all at once.
             self._close_for_now(connection, random.randint(CROWDED_MS // 2, CROWDED_MS), str(error))
             return False
         except Exception:
@@ -213,14 +215,14 @@ class HelloService:
         return True
 
     async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
-        """Back into the rooms the client was in, each authorised again; one it lost is left out."""
+        """Rejoin the client's rooms, each authorised again; a room that is no longer allowed is left out."""
         joined: list[JoinReply] = []
         if hello.resume is None:
             return joined
-        most = RECOVER_BYTES  # for all rooms together
-        # Nobody was in more than the limit: names beyond it would be looked up for nothing.
+        most = RECOVER_BYTES  # bytes of missed messages, for all rooms together
+        # A session is never in more rooms than the limit, so further names need no look-up.
         named = [*hello.resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
-        # Many at a time, so that what is read for one of them is read for all.
+        # Many at a time, so that their reads are batched.
         for at in range(0, len(named), AT_ONCE):
             if connection.closing:
                 break
@@ -237,7 +239,10 @@ class HelloService:
     def _welcome(
         self, session: Session, resumed: bool, joined: list[JoinReply], arrival: InboxCatchUp
     ) -> list[tuple[bytes, object]]:
-        """The welcome, then what the client missed. What is of a room can be taken back as long as it waits."""
+        """Return the welcome, then the missed events, with their keys.
+
+        Events of a room have the room's key, so they can be withdrawn while they wait.
+        """
         now = self._clock.now_ms()
         welcome = Welcome(
             session=session.id,
@@ -263,7 +268,7 @@ class HelloService:
         return frames + [(encode_event(event, now), None) for event in arrival.events]
 
     def _time(self, connection: Connection, hello: Hello) -> None:
-        """Observe how long a welcome took, unless the connection has ended meanwhile."""
+        """Observe the duration of a welcome, unless the connection has ended meanwhile."""
         if (received_at := self._received_at.get(connection)) is not None:
             took_s = self._timers.now() - received_at
             self._metrics.hello.observe(took_s)
@@ -301,7 +306,7 @@ class HelloService:
     # --- sessions of clients that wait ---
 
     def _hold_session(self, hello: Hello, wait_s: float) -> None:
-        """Keep the session to resume from running out while its client waits, if the token is of the session's user."""
+        """Keep the session from ending while its client waits, if the token belongs to the session's user."""
         wanted = hello.resume.session if hello.resume else None
         if wanted is None:
             return
@@ -314,7 +319,7 @@ class HelloService:
             self._bus.publish(node, HoldSession(wanted, *key, round(wait_s * 1000)))
 
     def _hold_received(self, topic: Topic, message: HoldSession) -> None:
-        """Keep a session that another node sent its client away from."""
+        """Keep a session whose client another node has sent away."""
         session = self._registry.sessions.get(message.session)
         wait_s = message.wait_ms / 1000
         if session is None or session.key != (message.tenant, message.user):
@@ -331,7 +336,7 @@ class HelloService:
             return None
         return grants.tenant, grants.user
 
-    # --- from the node ---
+    # --- called by other services of the node ---
 
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended; return whether its hello was waiting."""
@@ -345,7 +350,7 @@ class HelloService:
         return self._queue.turn(self._timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:
-        """Take note of the node's overload level."""
+        """Set whether hellos are refused, from the node's overload level."""
         self._refusing = level is Level.REFUSING
 
     @property
@@ -358,5 +363,5 @@ def _returns(hello: Hello) -> bool:
 
 
 def _truncated(reply: JoinReply) -> JoinReply:
-    """Without what was missed: the client fetches it."""
+    """Return the reply without the missed messages, which the client then fetches."""
     return structs.replace(reply, messages=[], recovered=False, truncated=True)

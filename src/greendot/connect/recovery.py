@@ -1,7 +1,7 @@
-"""What a node does when the engine was away, has forgotten something, or took the node for dead.
+"""Recovery of a node after the engine was away, lost data, or took the node for dead.
 
-Always the same: tell it the sessions as they are now, in batches and with jitter so that many nodes do not come at
-once; then read again what is followed and tell the differences.
+The steps are always the same. The node restores its sessions in the engine, in batches and with jitter, so that many
+nodes do not write at once. Then it reads followed topics again and delivers the differences.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from greendot.telemetry.metrics import Metrics
 PAUSE_S = 0.1  # between two batches
 JITTER_S = 0.5  # before the first
 AGAIN_S = 2.0  # before another attempt
-HOLD_S = 600.0  # what was lost is shown as before for so long at most; it ends when all nodes have restored theirs
+HOLD_S = 600.0  # longest time that lost state is shown as before; it ends when all nodes have restored their sessions
 
 T = TypeVar("T")
 
 
 class RecoveryPace(Struct, frozen=True):
-    """From the settings."""
+    """Pace of a recovery, from the settings."""
 
     batch: int = 500  # sessions restored together
     stale_after_s: float = 30.0
-    hold_s: float = 7.0  # how long a user stays as shown who is restored before this node knows of a loss
+    hold_s: float = 7.0  # how long the shown state of a user is kept who is restored before this node knows of a loss
 
 
 class RecoveryServices(Struct, frozen=True):
-    """What it works on."""
+    """Services that a recovery restores or reads again."""
 
     sessions: SessionService
     session_rooms: SessionRooms
@@ -56,7 +56,7 @@ class RecoveryServices(Struct, frozen=True):
 
 
 class _Except(Part):
-    """A part without the users and rooms of others."""
+    """Part without the users and rooms of other parts."""
 
     def __init__(self, part: Part, others: Sequence[Part]) -> None:
         self._part = part
@@ -67,7 +67,7 @@ class _Except(Part):
 
 
 class _Users(Part):
-    """Those of a part that have sessions on this node, or all others."""
+    """Users of a part that have sessions on this node, or the users that have none."""
 
     def __init__(self, part: Part, registry: Registry, *, here: bool) -> None:
         self._part = part
@@ -79,28 +79,28 @@ class _Users(Part):
 
 
 class Recovery:
-    """One for each node."""
+    """Recovery of one node."""
 
     def __init__(
         self, engine: Engine, parts: RecoveryServices, context: NodeContext, pace: RecoveryPace, metrics: Metrics
     ) -> None:
-        self.restored = 0  # sessions told to the engine again
-        self.resyncs = 0  # times everything of a part was read again
-        self.ended = 0  # sessions the engine had of this node that it did not hold
+        self.restored = 0  # sessions written to the engine again
+        self.resyncs = 0  # times all topics of a part were read again
+        self.ended = 0  # sessions that the engine had for this node and the node did not have
         self._engine = engine
         self._parts = parts
         self._context = context
         self._pace = pace
         self._metrics = metrics
         self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
-        self._lost: list[Part] = []  # what is being restored; the latest loss last
-        self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
-        self._is_healing = False  # from something that was told of, so that its end is told of too
-        self._deaths = 0  # of other nodes, since the rooms were looked through
+        self._lost: list[Part] = []  # parts being restored; the latest loss last
+        self._unhealed: list[Part] = []  # lost parts that went away again before they were restored
+        self._is_healing = False  # an outage or loss was logged, so the recovery from it is logged too
+        self._deaths = 0  # deaths of other nodes since the last check of rooms
         self.bus: BusTable = {Audit: lambda topic, message: self.audit()}
 
     def lost(self, part: Part) -> None:
-        """The engine went away. Watchers are told if it stays away."""
+        """Start the timer after which watchers get `stale`, because the engine is away."""
         self._is_healing = True
         self._context.timers.set(self._pace.stale_after_s, self._stale, part)
 
@@ -110,7 +110,7 @@ class Recovery:
             self._context.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
-        """It is there again, or was found to have forgotten."""
+        """Recover a part that the engine has again. With `intact` False the engine lost data."""
         unhealed, self._unhealed = self._unhealed, []
         for lost in unhealed:
             if intact or not lost.within(part):
@@ -129,30 +129,34 @@ class Recovery:
         self._parts.rooms.hold(part, seconds)
 
     def reborn(self, incarnation: str) -> None:
-        """Every session is told again, under the new name."""
+        """Restore every session under the new incarnation."""
         self._is_healing = True
         self._parts.sessions.incarnation = incarnation
         self._begin(Part(), intact=True)
 
     def died(self) -> None:
-        """Another node's sessions count no longer: who was in a room by them has left it."""
+        """Check the occupancy of rooms, because the sessions of a dead node no longer count."""
         self._deaths += 1
         if self._deaths == 1:
             self._context.tasks.spawn(self._check_rooms())
 
     def audit(self) -> None:
-        """Compare what the engine has of this node with what it holds."""
+        """Compare the engine's sessions of this node with the node's own."""
         self._context.tasks.spawn(self._audit_quietly())
 
     async def _recover(self, part: Part, intact: bool) -> None:
-        """Restore, read again, compare. When the engine goes away meanwhile, all of it waits for its return."""
-        started, is_healing = self._context.timers.now(), self._is_healing  # else it is what is done every hour
+        """Restore sessions, read topics again, compare.
+
+        If the engine goes away meanwhile, all steps wait for its return.
+        """
+        started, is_healing = self._context.timers.now(), self._is_healing  # False: the hourly refresh
         try:
             await self._context.timers.sleep(random.uniform(0, JITTER_S))
             state = self._engine.records_state(part)
             sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
             if intact:
-                # Whose sessions are here may have lapsed for others, who see them return: here nothing happened.
+                # Users with sessions here may have lapsed on other nodes, whose watchers see a return. Here nothing
+                # happened.
                 here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
                 await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
                 await self._parts.watching.resync(here, intact=True)
@@ -161,7 +165,7 @@ class Recovery:
             else:
                 await self._restore(sessions, part)
                 await self._compare_inboxes(part)
-                await self._audit()  # sessions whose end was lost are found while what is shown is held
+                await self._audit()  # sessions whose end was lost are found while the shown state is held
                 await self._engine.restored(part, state)
                 await self._resync_held(part)
             if is_healing:
@@ -174,7 +178,7 @@ class Recovery:
             await self._failed(part, intact)
 
     def _log_end(self, started: float, sessions: int) -> None:
-        """Not of what is done every hour."""
+        """Log completion, except for the hourly refresh."""
         if self._is_healing:
             self._is_healing = False
             log(log_events.NODE_RECOVERED, took_s=round(self._context.timers.now() - started, 3), sessions=sessions)
@@ -185,10 +189,10 @@ class Recovery:
             self._begin(part, intact=intact)
         elif not intact:
             self._unhealed = [lost for lost in self._unhealed if not lost.within(part)]
-            self._unhealed.append(part)  # its return will not say that something had been lost before
+            self._unhealed.append(part)  # the report of its return will not mention the earlier loss
 
     async def _restore(self, sessions: list[Session], part: Part) -> None:
-        """Sessions, and the rooms of the part that they and others are in."""
+        """Restore sessions, and the rooms of the part that these and other sessions are in."""
         await self._in_batches(sessions, self._restore_session)
         await self._in_batches(self._parts.session_rooms.in_part(part), self._parts.session_rooms.restore)
 
@@ -221,7 +225,7 @@ class Recovery:
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._slowly)
 
     async def _slowly(self, commands: int) -> None:
-        """No more at a time than sessions are restored: after a loss all nodes do this at once."""
+        """Wait for a turn, as slow as the restore of sessions: after a loss all nodes audit at once."""
         async with self._turn:
             await self._context.timers.sleep(PAUSE_S * commands / self._pace.batch)
 
@@ -231,14 +235,17 @@ class Recovery:
         await self._parts.rooms.resync(part)
 
     async def _resync_held(self, part: Part) -> None:
-        """All nodes have restored it: read it, without what was lost again since. That has a recovery of its own."""
+        """Read a part again after all nodes have restored it.
+
+        Parts that were lost again since are left out: they have a recovery of their own.
+        """
         rest = _Except(part, self._lost[self._lost.index(part) + 1 :])
         self._hold(rest, 0.0)
         await self._resync(rest, rest, intact=False)
         self._lost.remove(part)
 
     async def _compare_inboxes(self, part: Part) -> None:
-        # After the sessions were restored: only then does what is told to a user come here.
+        # After the sessions are restored: only then does this node receive the messages for its users.
         await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
 
     async def _audit_quietly(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 FLOOD_FACTOR = 10  # times the limit …
-FLOOD_SECONDS = 10  # … for so many seconds on end closes the connection
-READ_FACTOR = 2 * FLOOD_FACTOR  # times the limit: a flood is read no faster, and fast enough to be told from less
+FLOOD_SECONDS = 10  # … for so many consecutive seconds closes the connection
+READ_FACTOR = 2 * FLOOD_FACTOR  # times the limit: a flood is read no faster, but fast enough to be recognised as one
 LONGEST_PAUSE_S = 1.0
 
 
 class CommandLimit:
-    """A token bucket, and a watch on those who keep ignoring it.
+    """Token bucket of one connection, and detection of a client that keeps ignoring it.
 
     `admit` is called for every frame. It costs two comparisons while a client stays within its rate.
     """
@@ -32,25 +32,25 @@ class CommandLimit:
         self._burst = burst
         self._level = burst
         self._updated = now
-        self._next_second = int(now) + 1  # when the current one is over
+        self._next_second = int(now) + 1  # end of the current second
         self._seen = 0.0  # frames in the current second
-        self._refused = 0  # those of them over the limit, since reading was last paused
-        self._flooded = 0  # whole seconds on end with FLOOD_FACTOR times the rate
-        self._unjudged = 0  # seconds after those in which frames may have waited unread
-        self._missing = 0.0  # frames that make a flood of the unjudged seconds, too
+        self._refused = 0  # frames over the limit in the current second, since the last pause of reading
+        self._flooded = 0  # consecutive whole seconds with FLOOD_FACTOR times the rate
+        self._unjudged = 0  # seconds after the flooded ones in which frames may have waited unread
+        self._missing = 0.0  # further frames that would make the unjudged seconds a flood too
 
     @property
     def rate(self) -> float:
         return self._rate
 
     def change(self, rate: float, burst: float) -> None:
-        """Apply another rate and burst; tokens that were used stay used."""
+        """Apply another rate and burst; used tokens stay used."""
         self._level += burst - self._burst
         self._rate = rate
         self._burst = burst
 
     def admit(self, now: float) -> float:
-        """Return 0.0 if the frame is within the limit, else the seconds to wait before the next would be."""
+        """Return 0.0 if the frame is within the limit, else the seconds until the next one is."""
         if now >= self._next_second:
             self._turn(int(now))
         self._seen += 1
@@ -67,27 +67,27 @@ class CommandLimit:
 
     @property
     def flooding(self) -> bool:
-        """Whether the client has sent ten times its rate for ten seconds on end."""
+        """Return whether the client has sent FLOOD_FACTOR times its rate for FLOOD_SECONDS consecutive seconds."""
         return self._flooded >= FLOOD_SECONDS and not self._unjudged
 
     # --- pauses ---
 
     def pause_s(self) -> float:
-        """Return how long not to read from the client, for the frames over the limit since the pause before."""
+        """Return how long not to read from the client, for the frames over the limit since the last pause."""
         refused, self._refused = self._refused, 0
         return min(refused / (self._rate * READ_FACTOR), LONGEST_PAUSE_S)
 
     def paused(self, for_s: float) -> None:
-        """Count a pause as flooded: the client sent more than was read, however late the pause has ended."""
+        """Count a pause as flooded, however late it ended: the client sent more than was read."""
         self._seen += for_s * self._rate * FLOOD_FACTOR
 
     # --- seconds ---
 
     def _turn(self, second: int) -> None:
-        """Judge the seconds before this one, of which frames were read in the first only.
+        """Judge the seconds before `second`; frames were read only in the first of them.
 
-        A gap is no proof of silence: where the loop is late, the frames of the gap are read behind it. So a gap is
-        judged together with the seconds after it, once.
+        A gap is no proof of silence: when the loop is late, the frames of the gap are read after it. So a gap is judged
+        once, together with the seconds after it.
         """
         flood = self._rate * FLOOD_FACTOR
         passed = second - self._next_second + 1

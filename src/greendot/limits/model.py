@@ -1,7 +1,7 @@
-"""Token buckets by key: how much users, rooms and tenants may ask for.
+"""Token buckets by key: rate limits of users, rooms and tenants.
 
-A bucket is kept as one number, the time at which it will be full again. A full bucket is the same as none: so a key
-that asks for nothing costs nothing, and no timer is needed to fill or to forget.
+A bucket is stored as one number, the time at which it will be full again. A full bucket is the same as none. So a key
+without requests costs nothing, and no timer is needed to fill or delete buckets.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-ROOMY = 1_000  # up to so many buckets nobody looks for full ones
-LOOKED_AT = 2  # old buckets, for each new one: what is forgotten keeps up with what comes
-TINY_S = 1e-6  # sums of floats must not cost a token
+ROOMY = 1_000  # up to so many buckets, full ones are not searched
+LOOKED_AT = 2  # old buckets checked for each new one: deletions keep up with additions
+TINY_S = 1e-6  # rounding of float sums must not cost a token
 
 
 class Buckets(dict[Hashable, float]):
-    """When each bucket of one limit is full again, by its key."""
+    """Times at which the buckets of one limit are full again, by key."""
 
     __slots__ = ("_in_turn",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._in_turn: deque[Hashable] = deque()  # every key once, the one not looked at for longest first
+        self._in_turn: deque[Hashable] = deque()  # every key once, the one checked longest ago first
 
     def begin(self, key: Hashable, full_at: float, now: float) -> None:
-        """A key that has no bucket gets one, and some that are full lose theirs."""
+        """Create the bucket of a new key, and delete some buckets that are full."""
         self[key] = full_at
         self._in_turn.append(key)
         if len(self) > ROOMY:
@@ -39,28 +39,29 @@ class Buckets(dict[Hashable, float]):
                     self._in_turn.append(oldest)
 
 
-# One limit: where its key is among those asked for, its buckets, in how many seconds a token comes back, and in how
-# many an empty bucket is full. A plain tuple, and no other: it is unpacked for every command.
+# One limit: the index of its key among the keys of a request, its buckets, seconds until a token returns, and seconds
+# until an empty bucket is full. A plain tuple, because it is unpacked for every command.
 BucketRule = tuple[int, Buckets, float, float]
 
 
 class Excess(NamedTuple):
-    """Why something is not let through: the limit that has it wait longest."""
+    """Exceeded limit with the longest wait."""
 
-    at: int  # of the rule
-    rate: int  # tokens a second
+    at: int  # key index of the rule
+    rate: int  # tokens per second
     wait_s: float
 
 
 def make_rule(at: int, buckets: Buckets, rate: float, burst_s: float) -> BucketRule:
-    """`rate` tokens a second, and as many as come in `burst_s` at once, but at least one."""
+    """Return a rule of `rate` tokens per second, with a burst of `burst_s` seconds' worth, but at least one token."""
     return at, buckets, 1 / rate, max(burst_s, 1 / rate) + TINY_S
 
 
 def ask(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now: float) -> Excess | None:
-    """Take `amount` tokens from the bucket of every rule, or from none and say why.
+    """Take `amount` tokens from the bucket of every rule, or from none and return the exceeded limit.
 
-    More than a bucket can hold is let through when it is full. It then owes the rest, and the next one waits.
+    More tokens than a bucket can hold are granted when it is full. The bucket then owes the rest, and the next request
+    waits.
     """
     for at, buckets, gap_s, span_s in rules:
         key = keys[at]
@@ -78,8 +79,10 @@ def ask(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now:
 
 
 def owe(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now: float) -> None:
-    """Take `amount` tokens though there may be fewer: what was done costs more than was asked for, and who asks next
-    waits until it is paid."""
+    """Take `amount` tokens even if there are fewer.
+
+    The work cost more than was asked for. The next request waits until the debt is paid.
+    """
     for at, buckets, gap_s, _ in rules:
         key = keys[at]
         full_at = buckets.get(key)
@@ -90,7 +93,7 @@ def owe(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now:
 
 
 def _give_back(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, until: Buckets) -> None:
-    """Nobody pays for what one refused: those asked before it get their tokens back."""
+    """Return the tokens taken before the bucket `until` refused: a refused request costs nothing."""
     for at, buckets, gap_s, _ in rules:
         if buckets is until:
             return
@@ -109,18 +112,18 @@ LimitScope = Literal["connection", "user", "room", "tenant", "key"]
 LimitedActivity = Literal["commands", "typing", "signals", "sends", "watches", "requests"]
 SCOPES: tuple[LimitScope, ...] = ("connection", "user", "room", "tenant", "key")
 ACTIVITIES: tuple[LimitedActivity, ...] = ("commands", "typing", "signals", "sends", "watches", "requests")
-CONNECTION, USER, ROOM, TENANT, KEY = range(5)  # where each has its key when rules are asked
+CONNECTION, USER, ROOM, TENANT, KEY = range(5)  # index of each scope's key in a request
 
 AllBuckets = Mapping[tuple[LimitScope, LimitedActivity], Buckets]
 
 
 class Quota(Struct, frozen=True):
-    """From the settings."""
+    """Quota of a tenant, or of all tenants, from the settings."""
 
-    enabled: bool  # the rates; counts always hold
-    commands: tuple[int, int]  # of a connection, a second and at once
-    burst_s: float  # what comes in so long at a rate below may come at once
-    rates: Mapping[tuple[LimitScope, LimitedActivity], int]  # a second; 0: no limit
+    enabled: bool  # applies to the rates; counts always hold
+    commands: tuple[int, int]  # of a connection, per second and at once
+    burst_s: float  # a burst may have so many seconds' worth of the rates below
+    rates: Mapping[tuple[LimitScope, LimitedActivity], int]  # per second; 0: no limit
     watches: int  # per connection
     rooms: int  # per connection
     connections: tuple[int, int] = (0, 0)  # of a user and of the tenant; 0: no limit
@@ -129,13 +132,13 @@ class Quota(Struct, frozen=True):
         return self.rates.get((scope, activity), 0) if self.enabled else 0
 
     def least(self, activity: LimitedActivity) -> int:
-        """What one client may do of it a second, 0 if there is no limit."""
+        """Return the rate at which one client may do the activity per second; 0 without a limit."""
         rates = self.rate("connection", activity), self.rate("user", activity)
         return min((rate for rate in rates if rate), default=0)
 
 
 class TenantRules:
-    """The limits of a tenant, by what they are asked for."""
+    """Rules of a tenant, by activity."""
 
     __slots__ = (
         "app_messages",
@@ -159,13 +162,13 @@ class TenantRules:
                 make_rule(at, buckets[scope, activity], rate, quota.burst_s) for at, scope, rate in rates if rate
             )
 
-        self.commands = rules("commands", USER, TENANT)  # a connection counts its own
+        self.commands = rules("commands", USER, TENANT)  # each connection has its own limit besides
         self.typing = rules("typing", CONNECTION, USER, ROOM, TENANT)
         self.signals = rules("signals", CONNECTION, USER, ROOM, TENANT)
         self.signals_to_users = rules("signals", CONNECTION, USER, TENANT)
         self.sends = rules("sends", CONNECTION, USER, ROOM, TENANT)
         self.watches = rules("watches", CONNECTION, USER, TENANT)
-        # An app that speaks by HTTP is none of its users.
+        # Requests of the app by HTTP are not charged to a user.
         self.app_messages = rules("sends", ROOM, TENANT)
         self.app_notifications = rules("sends", TENANT)
         self.app_signals = rules("signals", ROOM, TENANT)
@@ -175,7 +178,7 @@ class TenantRules:
 
 
 def all_buckets() -> AllBuckets:
-    """Those of a node, for all tenants: their keys tell them apart."""
+    """Return the buckets of a node. All tenants share them: keys contain the tenant."""
     return {(scope, activity): Buckets() for scope in SCOPES for activity in ACTIVITIES}
 
 

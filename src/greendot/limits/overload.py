@@ -1,4 +1,4 @@
-"""Overload of a node: measured all the time, and acted upon by its services.
+"""Overload of a node: measured continuously, and acted upon by its services.
 
 Measured are the lag of the loop, the writes that wait, and the time from publishing to receiving on the bus.
 `limits.overload_model` decides the level. Hub, admission, dispatch and the engine (which publishes it to other nodes)
@@ -22,12 +22,12 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
 EVERY_S = 0.05  # between two measurements
-WORST_S = 15.0  # the worst lag of so long, or up to twice that, is shown
-BUSY_MS = (1_000, 3_000)  # when to try again what was refused: anywhere in between
+WORST_S = 15.0  # the worst lag of the last 15 to 30 s is reported
+BUSY_MS = (1_000, 3_000)  # range of the random time until a retry of refused work
 
 
 class OverloadMonitor:
-    """One for each node. `start` begins measuring; a test tells it measurements with `measure` instead."""
+    """Overload monitor of one node. `start` begins measuring; a test calls `measure` instead."""
 
     def __init__(self, levels: OverloadLevels, engine: Engine, hub: Hub, metrics: Metrics) -> None:
         self.listeners: list[Callable[[Level], None]] = []  # called with the level when it changes
@@ -36,12 +36,12 @@ class OverloadMonitor:
         self._hub = hub
         self._metrics = metrics
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0  # when the next measurement should be made
-        self._worked = 0.0  # by the loop's thread, ever
+        self._due = 0.0  # time of the next measurement
+        self._worked = 0.0  # CPU seconds of the loop's thread, since the start
         self._load = Load()
-        self._worst = [0.0, 0.0]  # lag, in this period and in the one before
+        self._worst = [0.0, 0.0]  # lag in this period and in the one before
         self._period_ends = 0.0
-        self._passed = (0, 0)  # writes to sockets and messages heard, by the end of the last period
+        self._passed = (0, 0)  # socket writes and bus messages up to the end of the last period
         self._multiplier = 0.0
 
     @property
@@ -50,16 +50,16 @@ class OverloadMonitor:
 
     @property
     def trouble(self) -> str | None:
-        """Why new work is refused; None while it is not."""
+        """Return the reason why new work is refused; None while it is not."""
         return f"overloaded: {self._levels.reason}" if self.level is Level.REFUSING else None
 
     def check(self) -> None:
-        """Refused while this node takes no new work."""
+        """Raise Refused while this node refuses new work."""
         if self.level is Level.REFUSING:
             raise self.refusal("this node has too much to do; try again later")
 
     def refusal(self, why: str) -> Refused:
-        """With a time to wait, another one for each: they must not all come back at once."""
+        """Return a refusal with a random time to wait, so that clients do not return at the same moment."""
         self._metrics.realtime_overload_refused_total += 1
         return Refused(Err.UNAVAILABLE, why, retry_in_ms=random.randint(*BUSY_MS))
 
@@ -83,7 +83,7 @@ class OverloadMonitor:
         self._arm()
 
     def measure(self, load: Load, now: float) -> None:
-        """Take a measurement into account."""
+        """Update the level and the metrics from a measurement."""
         self._load = load
         self._metrics.loop_lag.observe(load.lag_s)
         if now >= self._period_ends:
@@ -96,7 +96,7 @@ class OverloadMonitor:
             self._changed(before, level)
 
     def _multiply(self) -> None:
-        """How many writes came of each message, in the period that is over."""
+        """Compute the number of socket writes per bus message in the last period."""
         now = self._metrics.realtime_socket_send_total, self._metrics.realtime_pubsub_received_total
         sent, heard = (after - before for after, before in zip(now, self._passed, strict=True))
         self._passed, self._multiplier = now, sent / heard if heard else 0.0

@@ -1,10 +1,10 @@
-"""How much a node can still take on: a state machine fed with measurements.
+"""Overload levels of a node: a state machine fed with measurements.
 
-    NORMAL ──too much for a moment─────► SHEDDING ──far too much, still──► REFUSING
-       ◄───────well for a while──────────            ◄──better for a while──
+    NORMAL ──overloaded for a moment───► SHEDDING ──still far overloaded──► REFUSING
+       ◄───────calm for a while──────────            ◄──calmer for a while──
 
-Shedding drops what is worth least; only if that does not help is new work refused. A level is left when things have
-been well for a while, and for longer each time it had to be taken again soon after: what was shed would only come back.
+Shedding drops signals of low priority. Only if that does not help is new work refused. A level is left after a time of
+calm. The time grows with each level that is entered again soon after it was left: the shed load would only come back.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ from enum import IntEnum
 from math import inf
 from typing import NamedTuple
 
-RISE_S = 0.3  # of too much, until the next level
-STEP_S = 0.2  # what one measurement counts for, unless the node worked for longer: being stopped is not a flood
-CALM = 0.5  # of what is too much is well
-LONGEST = 3.0  # times the hold, for a level that is taken again and again
-RELAPSE_S = 10.0  # a level taken within so long after it was left is taken again
+RISE_S = 0.3  # of overload until the next level
+STEP_S = 0.2  # most that one measurement counts for, unless the node worked longer: a stopped process is no overload
+CALM = 0.5  # load below this part of the bound is calm
+LONGEST = 3.0  # largest factor of the hold, for a level that is entered repeatedly
+RELAPSE_S = 10.0  # a level entered within so long after it was left counts as repeated
 
 
 class Level(IntEnum):
-    """What a node does about its load."""
+    """Reaction of a node to its load."""
 
     NORMAL = 0
     SHEDDING = 1  # signals of low priority are dropped
-    REFUSING = 2  # and new work is refused
+    REFUSING = 2  # new work is refused too
 
 
 class Load(NamedTuple):
-    """Measured just now."""
+    """Measured load."""
 
-    lag_s: float = 0.0  # how late the loop is
+    lag_s: float = 0.0  # lag of the loop
     backlog: int = 0  # writes that wait
-    bus_lag_s: float = 0.0  # how long what is published takes to be heard
-    worked_s: float = inf  # of the processor's time, since the last measurement
+    bus_lag_s: float = 0.0  # time from publishing to receiving
+    worked_s: float = inf  # CPU time since the last measurement
 
 
 class OverloadBounds(NamedTuple):
-    """From here on it is too much, and `far` times that far too much."""
+    """Load from which a node sheds, and the factor from which it refuses."""
 
     load: Load
     far: float
 
 
 class OverloadLevels:
-    """See the module. `look` is told of every measurement, at times in monotonic seconds."""
+    """State machine of the level. `update` gets every measurement, with its time in monotonic seconds."""
 
     def __init__(self, bounds: OverloadBounds, hold_s: float) -> None:
         self.level = Level.NORMAL
-        self.reason = ""  # of the level, for a person
+        self.reason = ""  # reason of the level, for operators
         self._bounds = bounds
         self._hold_s = hold_s
         self._looked_at = inf
-        self._hot_topics = 0.0  # seconds of too much for the level, as far as they count
-        self._calm = 0.0  # seconds of what is well
-        self._left_at = -inf  # when the node was last found to be normal again
-        self._times = 1.0  # the hold, for this time
+        self._hot_topics = 0.0  # seconds of overload for the next level, up to RISE_S
+        self._calm = 0.0  # seconds of calm
+        self._left_at = -inf  # time of the last return to NORMAL
+        self._times = 1.0  # factor of the hold this time
 
     def update(self, load: Load, now: float) -> Level:
-        """The level from now on."""
+        """Return the level after a measurement."""
         passed = max(0.0, min(now - self._looked_at, max(STEP_S, load.worked_s)))
         self._looked_at = now
         strain, reason = self._strain(load)
@@ -77,9 +77,9 @@ class OverloadLevels:
         return self.level
 
     def _strain(self, load: Load) -> tuple[float, str]:
-        """The worst of the measurements, as a part of what is too much, in words."""
+        """Return the worst measurement as a part of its bound, and its description."""
         bounds = self._bounds.load
-        # A loop that is late because the machine does something else has not too much to do itself.
+        # A loop that is late because the machine runs other processes has not too much work itself.
         late_s = min(load.lag_s, load.worked_s)
         return max(
             (late_s / bounds.lag_s, f"the loop is {load.lag_s * 1000:.0f} ms late"),

@@ -1,7 +1,7 @@
-"""Whether those who would hear something have too much to do: apps that publish by HTTP are asked to wait then.
+"""Backpressure for apps that publish by HTTP, while nodes of the recipients are overloaded.
 
-While no node is overloaded, which all of them know of each other, this costs nothing. While one is, it is looked up on
-which nodes a room's or a user's sessions are, and remembered for a second.
+All nodes know each other's overload level. While none is overloaded, checks cost nothing. Otherwise the nodes with
+sessions of a room or user are read from the engine, and cached for a second.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from greendot.errors import EngineUnavailable, Refused
 from greendot.limits.overload import OverloadMonitor
 
 REMEMBER_S = 1.0
-MOST = 10_000  # remembered
-AT_ONCE = 250  # users looked up together
+MOST = 10_000  # rooms and users in the cache
+AT_ONCE = 250  # users read together
 
 Place = tuple[str, str, str]  # kind, tenant, name
 
 
 class Backpressure:
-    """One for each node."""
+    """Checks for publishers, on one node."""
 
     def __init__(self, engine: Engine, overload_monitor: OverloadMonitor, now: Callable[[], float]) -> None:
         self._engine = engine
         self._overload_monitor = overload_monitor
         self._now = now
-        self._known: dict[Place, tuple[float, frozenset[str]]] = {}  # until when, and the nodes
+        self._known: dict[Place, tuple[float, frozenset[str]]] = {}  # end of validity, and the nodes
 
     async def check_room(self, tenant: str, room: str) -> None:
-        """Refused while this node, or one with sessions in the room, takes no new work."""
+        """Raise Refused while this node, or a node with sessions in the room, refuses new work."""
         self._overload_monitor.check()
         if self._engine.refusing():
             await self._check(("room", tenant, room), lambda: self._engine.room_nodes(tenant, room))
 
     async def check_users(self, tenant: str, users: Iterable[str]) -> None:
-        """Refused while this node, or one with sessions of any of the users, takes no new work."""
+        """Raise Refused while this node, or a node with sessions of any of the users, refuses new work."""
         self._overload_monitor.check()
         if self._engine.refusing():
             wanted = [*dict.fromkeys(users)]
@@ -56,7 +56,7 @@ class Backpressure:
             try:
                 nodes = frozenset(await look_up())
             except EngineUnavailable:
-                return  # nobody can say
+                return  # the nodes are unknown: the request passes
             if len(self._known) >= MOST:
                 self._known.clear()
             self._known[place] = self._now() + REMEMBER_S, nodes

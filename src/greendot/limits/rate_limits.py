@@ -1,7 +1,7 @@
-"""Rate limits: what a connection, a user, a room and a tenant may ask of this node.
+"""Rate limits of connections, users, rooms and tenants on this node.
 
-Every limit that concerns an activity is asked together, and each is charged or none. A room is charged only for those
-who may speak in it: otherwise a stranger could use up what its members may say.
+All limits of an activity are charged together, or none. A room is charged only by users who may send to it. Otherwise a
+stranger could use up the room's limit.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ REQUESTS = "requests"
 
 
 class RateLimits:
-    """Raises Refused with `rate_limited` and the time to wait. Numbers are of this node alone."""
+    """Rate limits of one node. Methods raise Refused with `rate_limited` and the time to wait."""
 
     def __init__(
         self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, usage: UsageByTenant
     ) -> None:
         self._common = quota
-        self._quotas = tenants  # those with one of their own
+        self._quotas = tenants  # tenants with a quota of their own
         self._clock = clock
         self._metrics = metrics
         self._usage = usage
@@ -51,14 +51,14 @@ class RateLimits:
         self._common_rules = TenantRules(quota, buckets)
         self._rules = {tenant: TenantRules(own, buckets) for tenant, own in tenants.items()}
 
-    # --- whose connection it is ---
+    # --- connections ---
 
     def opened(self, connection: Connection) -> None:
-        """Limit a stranger, also where users are not limited."""
+        """Limit a connection before hello, also where users are not limited."""
         connection.limit = CommandLimit(*self._common.commands, connection.opened_at)
 
     def greeted(self, connection: Connection, session: Session) -> None:
-        """Apply the limits of its tenant from now on."""
+        """Apply the limits of the session's tenant from now on."""
         session.rules = self._of(session.tenant)
         quota = self._quota(session.tenant)
         if not quota.enabled:
@@ -69,7 +69,7 @@ class RateLimits:
             connection.limit.change(*quota.commands)
 
     def shown(self, tenant: str) -> Limits:
-        """What a client is told, so that it can stay within it."""
+        """Return the limits that the welcome shows, so that the client can stay within them."""
         quota = self._quota(tenant)
         rate, burst = quota.commands if quota.enabled else (0, 0)
         return Limits(
@@ -90,7 +90,7 @@ class RateLimits:
         return self._quota(tenant).watches
 
     def most_connections(self, tenant: str) -> tuple[int, int]:
-        """Of one of its users, and of all of them."""
+        """Return the largest numbers of connections of one user, and of the tenant."""
         return self._quota(tenant).connections
 
     def most_rooms(self, tenant: str) -> int:
@@ -102,10 +102,13 @@ class RateLimits:
     def _of(self, tenant: str) -> TenantRules:
         return self._rules.get(tenant, self._common_rules)
 
-    # --- what clients do ---
+    # --- commands of clients ---
 
     def command(self, session: Session, now: float) -> None:
-        """Any command, beside what its connection counts. One that is refused later has cost the server, too."""
+        """Charge any command, in addition to the connection's own limit.
+
+        A command that is refused later is charged too, because it has cost the server.
+        """
         rules, key = session.rules.commands, session.key
         if rules and (excess := ask(rules, (None, key, None, key[0]), 1, now)):
             raise self._excess(excess, COMMANDS)
@@ -127,7 +130,7 @@ class RateLimits:
         self._usage.of(session.tenant).sends += 1
 
     def watch(self, connection: Connection, session: Session, users: int) -> None:
-        """Users watched, or asked for."""
+        """Charge for users to watch or query."""
         keys = connection.id, session.key, None, session.tenant
         self._ask(session.rules.watches, keys, users, WATCHES)
 
@@ -140,7 +143,7 @@ class RateLimits:
             if excess := ask(rules, keys, 1, self._clock.monotonic()):
                 raise self._excess(excess, what, room)
 
-    # --- what apps do by HTTP ---
+    # --- requests of apps by HTTP ---
 
     def app_message(self, tenant: str, room: str) -> None:
         self._app(tenant, self._of(tenant).app_messages, 1, SENDS, room)
@@ -155,15 +158,15 @@ class RateLimits:
         self._app(tenant, rules, 1, SIGNALS, room)
 
     def app_query(self, tenant: str, users: int) -> None:
-        """Users asked for."""
+        """Charge for users to query."""
         self._charge(tenant, self._of(tenant).app_queries, (None, None, None, tenant), users, WATCHES)
 
     def charge_app_read(self, tenant: str, users: int) -> None:
-        """Charge for users that were looked at: more, perhaps, than there was left to ask for."""
+        """Charge for users that were read, even if more than the remaining tokens."""
         owe(self._of(tenant).app_queries, (None, None, None, tenant), users, self._clock.monotonic())
 
     def app_request(self, tenant: str | None, key: str) -> None:
-        """Any request without a limit of its own, with this key; of an operator if there is no tenant."""
+        """Charge a request that has no limit of its own to its API key. `tenant` is None for an operator's key."""
         rules = self._common_rules if tenant is None else self._of(tenant)
         self._charge(tenant, rules.app_requests, (None, None, None, tenant, (tenant, key)), 1, REQUESTS)
 
@@ -193,10 +196,10 @@ class RateLimits:
         if rules and (excess := ask(rules, keys, amount, self._clock.monotonic())):
             raise self._excess(excess, what, room)
 
-    # --- how it is said ---
+    # --- refusals ---
 
     def over(self, limit: CommandLimit, wait_s: float) -> Refused:
-        """The connection's own limit of commands was passed."""
+        """Return the refusal for a command over the connection's own limit."""
         self._metrics.realtime_rate_limited_connection_total += 1
         return _refused(f"this connection sends more than {limit.rate:g} {COMMANDS}/s", wait_s)
 

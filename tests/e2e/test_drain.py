@@ -92,6 +92,22 @@ async def test_a_command_that_takes_too_long_does_not_keep_the_server(caplog: py
         assert "0 did not answer and were cut off, 1 were waiting for an answer" in caplog.text
 
 
+async def test_a_client_has_time_to_answer_although_the_loop_was_late(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving() as served:
+        await served.lobby()
+        alice = await served.joined("alice")
+        async with hold(served.node.store, "append") as held:
+            alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
+            await held.reached()
+            draining = asyncio.get_running_loop().create_task(served.node.drain(0.5))
+            await asyncio.sleep(0)
+            time.sleep(1.0)  # noqa: ASYNC251  (the loop is late: the time to drain is over before the close is sent)
+            await told(alice)
+            await draining
+        assert "0 did not answer and were cut off, 1 were waiting for an answer" in caplog.text
+
+
 async def test_who_opens_a_socket_meanwhile_is_sent_away_too() -> None:
     async with serving() as served:
         alice = await served.client("alice")

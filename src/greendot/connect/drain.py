@@ -27,6 +27,7 @@ SPREAD_MS = 500  # at least: even a few clients must not return at the same mome
 STEP_S = 0.02  # between two checks for clients to send away
 AT_ONCE = 200  # clients in one turn of the loop
 FAREWELL_S = 1.0  # for the answers to the last close frames
+LEAST_FAREWELL_S = 0.25  # the same, although the time to drain is over because the loop was late
 WHY = "the server is stopping: reconnect"
 
 
@@ -68,7 +69,7 @@ class Drainer:
         if many:
             log(log_events.NODE_DRAINS, clients=many, within_s=span_s)
         busy = await self._send_away(span_s, began + max(within_s - FAREWELL_S, within_s / 2))
-        await self._see_gone(min(began + within_s, loop.time() + FAREWELL_S))
+        await self._see_gone(min(max(began + within_s - loop.time(), LEAST_FAREWELL_S), FAREWELL_S))
         left = [*self._connections.values()]
         for connection in left:
             connection.abort()
@@ -112,14 +113,14 @@ class Drainer:
         """Close the connection with a `drain` event that states when to return."""
         connection.close(Close.DRAINING, WHY, drain_frame(self._rest_s, self._pace.grace_s, self._clock.now_ms()))
 
-    async def _see_gone(self, end: float) -> None:
-        try:
-            async with asyncio.timeout_at(end):
-                while self._connections:
-                    self._gone = asyncio.get_running_loop().create_future()
-                    await self._gone
-        except TimeoutError:
-            pass
+    async def _see_gone(self, within_s: float) -> None:
+        """Wait until all sockets are closed. A step that takes longer, because the loop is late, counts as one step:
+        answers that arrived meanwhile are read in the next one."""
+        loop, spent_s = asyncio.get_running_loop(), 0.0
+        while self._connections and spent_s < within_s:
+            began, self._gone = loop.time(), loop.create_future()
+            await asyncio.wait([self._gone], timeout=STEP_S)
+            spent_s += min(loop.time() - began, STEP_S)
 
     def gone(self) -> None:
         """Wake the drain, because a socket has closed."""

@@ -1,4 +1,4 @@
-"""Backups of the embedded store: made while servers run, put back when none does."""
+"""Backups of the embedded store: made while servers run, restored while none does."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from greendot.store.sqlite.lock import lock_file, lock_path
 
 __all__ = ["Contents", "Restored", "back_up", "put_back"]
 
-BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, and takes for its own by their names
+BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, found by their names
 
 
 class Restored(NamedTuple):
-    """What was put back."""
+    """Result of a restore."""
 
     contents: Contents
-    checked: bool  # whether there was a checksum to compare it with
-    kept: Path | None  # what was there before
-    left: list[Path]  # where logs went that were beside it, or were left behind by a database that was moved
-    old: bool  # its tables are brought up to date when a server starts
+    checked: bool  # whether there was a checksum file to compare with
+    kept: Path | None  # new name of the store that was there; None: there was none
+    left: list[Path]  # new names of logs that were beside the store, or were left behind by a moved one
+    old: bool  # whether a server will migrate the tables at its start
 
 
 def back_up(settings: Settings, file: Path, *, force: bool, progress: Progress) -> Contents:
-    """A copy of the store, looked at and whole, with its checksum beside it. ConfigError if it cannot be made."""
+    """Write a verified copy of the store to `file`, with its checksum beside it. Raise ConfigError if that fails."""
     _refuse_postgres(settings, _dump(settings, file))
     source = settings.store_path
     if not Path(source).is_file():
@@ -59,21 +59,24 @@ def back_up(settings: Settings, file: Path, *, force: bool, progress: Progress) 
     with put_in_place(file, force=force) as beside:
         copy(source, beside, progress)
         found = contents(str(beside), checksum(str(beside), progress))
-        _sum(file).unlink(missing_ok=True)  # that of another backup
+        _sum(file).unlink(missing_ok=True)  # the checksum of an older backup
     with put_in_place(_sum(file), force=True) as beside:
         beside.write_text(f"{found.sha256}  {file.name}\n")
     return found
 
 
 def put_back(settings: Settings, file: Path, *, force: bool, progress: Progress) -> Restored:
-    """Replace the store by the backup, and verify it there. ConfigError if the backup is no good or a server runs."""
+    """Replace the store with the backup, and verify it in place.
+
+    Raise ConfigError if the backup is not usable, or a server runs on the store.
+    """
     _refuse_postgres(settings, _reload(settings, file))
     target = Path(settings.store_path)
     if str(target) == ":memory:":
         raise ConfigError("a store in memory cannot be restored: give a file, --store sqlite:///FILE")
     check_backup_file(file)
     if target.is_symlink():
-        target = target.resolve()  # the link stays, and leads to what is put back
+        target = target.resolve()  # the link stays, and leads to the restored store
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = lock_file(settings.store_path, alone=True)
     if lock is None:
@@ -94,7 +97,7 @@ def put_back(settings: Settings, file: Path, *, force: bool, progress: Progress)
 
 
 def _restore(file: Path, target: Path, model: Path, progress: Progress) -> Restored:
-    """Copy the backup beside the store and verify it, put it in its place, and verify it again as a server opens it."""
+    """Copy the backup beside the store, verify the copy, and move it in place. Verify it again as a server opens it."""
     with _staged(target) as staged:
         digest = _copy(file, staged, model, progress)
         make_single_file(str(staged), str(file))
@@ -105,7 +108,7 @@ def _restore(file: Path, target: Path, model: Path, progress: Progress) -> Resto
             if target.exists():
                 held.enter_context(sole_use(target))
             kept, left = _set_aside(target, held)
-            make_durable(target.parent)  # the old log is away before the new file is there, also after a power cut
+            make_durable(target.parent)  # even after a power cut, the old log is gone before the new file is there
             os.replace(staged, target)
             make_durable(target.parent)
     _verify(target, found, kept)
@@ -117,7 +120,7 @@ def _sum(file: Path) -> Path:
 
 
 def _compare(file: Path, digest: str) -> bool:
-    """Compare with the checksum beside the backup; False if there is none."""
+    """Compare with the checksum beside the backup. Return False if there is none; raise ConfigError if they differ."""
     try:
         wanted = _sum(file).read_text().split()[:1]
     except OSError:
@@ -128,7 +131,7 @@ def _compare(file: Path, digest: str) -> bool:
 
 
 def _model(target: Path) -> Path:
-    """Return the file whose owner and mode the store is to have: the old one, or else a part of it, or the folder."""
+    """Return the path whose owner and mode the store gets: the old store, else a file beside it, else the folder."""
     return next((path for path in (target, *_beside(target)) if path.exists()), target.parent)
 
 
@@ -138,7 +141,7 @@ def _beside(target: Path) -> list[Path]:
 
 @contextmanager
 def _staged(target: Path) -> Iterator[Path]:
-    """Name a file beside the store for the copy. What a restore that was killed left under this name is removed."""
+    """Yield the name of a file beside the store for the copy. Remove files that a killed restore left under it."""
     staged = target.with_name(f".{target.name}.restoring")
     names = [staged, *_beside(staged)]  # an old log would be replayed into the copy
 
@@ -155,7 +158,10 @@ def _staged(target: Path) -> Iterator[Path]:
 
 
 def _copy(file: Path, staged: Path, model: Path, progress: Progress) -> str:
-    """Copy the backup, for the owner and with the mode of the model; return the checksum."""
+    """Copy the backup with the owner and mode of the model; return the checksum.
+
+    If the model is a folder, its mode is not used, and its owner only if root runs the restore.
+    """
     handle = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "r+b") as copied:
         owner = model.stat()
@@ -178,10 +184,11 @@ def _give_handle(handle: int, path: Path, owner: os.stat_result) -> None:
 
 
 def _set_aside(target: Path, held: ExitStack) -> tuple[Path | None, list[Path]]:
-    """Give the old store a second name, and move away what SQLite left beside it: it would be taken for the new one's.
+    """Give the old store a second name, and rename the files that SQLite left beside it.
 
-    The first name stays until the new store takes it: there is a store at any moment. Answers the second name, and
-    files that were beside it; without a store they are those of one that was moved.
+    SQLite would otherwise use these files for the new store. The first name stays until the new store takes it, so that
+    there is a store at any moment. Return the second name, None without an old store, and the renamed files. Without
+    an old store these files belong to one that was moved.
     """
     aside = _free_name(target)
     kept = None
@@ -197,7 +204,7 @@ def _set_aside(target: Path, held: ExitStack) -> tuple[Path | None, list[Path]]:
 
 
 def _free_name(target: Path) -> Path:
-    """Name it by the time, and by a number if that name is taken."""
+    """Return an unused name for the old store: with the time, and with a number if that name is taken."""
     base = f"{target.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"
     names = (target.with_name(base if not number else f"{base}-{number}") for number in count())
     return next(name for name in names if not any(os.path.lexists(path) for path in (name, *_beside(name))))
@@ -209,7 +216,7 @@ def _keep(target: Path, kept: Path, held: ExitStack) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        # Closed after the replacement only: closing any handle of a file gives up SQLite's locks on it.
+        # Closed only after the replacement: closing any handle of a file releases SQLite's locks on it.
         old = held.enter_context(target.open("rb"))
         with put_in_place(kept, force=False) as beside:
             with beside.open("wb") as copied:
@@ -219,7 +226,7 @@ def _keep(target: Path, kept: Path, held: ExitStack) -> None:
 
 
 def _verify(target: Path, wanted: Contents, kept: Path | None) -> None:
-    """ConfigError unless the store opens, is whole and has what the backup has."""
+    """Raise ConfigError unless the store opens, is whole and has the contents of the backup."""
     try:
         found = contents(str(target), wanted.sha256)
         reason = None if found == wanted else f"it has {found.records}, the backup {wanted.records}"
@@ -251,7 +258,7 @@ def _reload(settings: Settings, file: Path) -> str:
 
 
 def _place(settings: Settings) -> tuple[str, str]:
-    """The database as these tools take it, without the password, and the schema if it is another than usual."""
+    """Return the database URL for PostgreSQL's tools, without the password, and an option for the schema in the URL."""
     if not settings.on_postgres:
         return "", ""
     split = urlsplit(settings.store.url)

@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all, for their owner only, and over no other unless that was said."""
+"""Files that commands write: whole or not at all, for their owner only, never over another file without `force`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from greendot.errors import ConfigError
 
-NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # what file systems without hard links say
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # errors of file systems without hard links
 
 
 def refuse_to_overwrite(path: Path, *, force: bool) -> None:
-    """Before any work is done. ConfigError if something is there."""
+    """Raise ConfigError if `path` is a folder, or exists without `force`. Commands call this before any work."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder: name a file in it.")
     if path.exists() and not force:
@@ -24,7 +24,11 @@ def refuse_to_overwrite(path: Path, *, force: bool) -> None:
 
 @contextmanager
 def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
-    """An empty file beside `path`, which takes its name when the work is done. If that fails it is removed."""
+    """Yield an empty file beside `path`, and rename it to `path` when the block is done.
+
+    The file and its new name outlive a power cut. If the block fails, the file is removed. Raise ConfigError if `path`
+    must not be overwritten or cannot be written.
+    """
     refuse_to_overwrite(path, force=force)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -46,7 +50,7 @@ def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
 
 def _move_to_free(beside: Path, path: Path) -> None:
     try:
-        os.link(beside, path)  # fails if somebody else was faster
+        os.link(beside, path)  # fails if another process has made `path` meanwhile
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
@@ -55,12 +59,12 @@ def _move_to_free(beside: Path, path: Path) -> None:
 
 
 def give_to(owner: os.stat_result, path: Path) -> None:
-    """What root makes in another user's place is to be that user's, who could not open it otherwise."""
+    """Give a file that root made for another user to that user, who could not open it otherwise."""
     found = path.lstat()
     if os.geteuid() != 0 or (found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid):
         return
     try:
-        # Never what a link leads to: that user may have put one there.
+        # Never the target of a link: that user may have put a link there.
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
     except OSError as error:
         why = f"cannot give {path} to user {owner.st_uid}: {error.strerror}. Call this as that user."
@@ -68,7 +72,7 @@ def give_to(owner: os.stat_result, path: Path) -> None:
 
 
 def make_durable(path: Path) -> None:
-    """Write a file, or the names in a folder, to the disk: they outlive a power cut."""
+    """Flush a file, or the names in a folder, to the disk, so that they outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What `greendot doctor` looks at: servers, files, the machine. Every look ends in time, and changes nothing."""
+"""Probes of `greendot doctor`: servers, files, the machine. Every probe ends in bounded time and changes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greendot.store.schema import steps
 from greendot.store.sqlite.facts import sqlite_facts
 
 _MEMORY = "MemAvailable:"
-_TIMEX_BYTES = 256  # more than `struct timex` has anywhere
+_TIMEX_BYTES = 256  # more than the size of `struct timex` on any platform
 _UNSYNCHRONISED = 5  # TIME_ERROR
 
 
@@ -35,12 +35,12 @@ def of_sqlite(settings: Settings) -> SqliteFacts | None:
 
 
 def tables(settings: Settings) -> int:
-    """The version of the tables this Greendot works with."""
+    """Return the version of the tables that this Greendot works with."""
     return steps("postgres" if settings.on_postgres else "sqlite")[-1].number
 
 
 def of_files(settings: Settings, config: Path | None) -> tuple[FileFacts, ...]:
-    """Of those with a secret in them, as far as they are there."""
+    """Return facts about the existing files that contain secrets."""
     named = {"tls.key": settings.tls.key or settings.tls.cert} if settings.tls.cert else {}
     named |= {f"auth.keys ({key.kid})": key.file for key in settings.auth.keys if key.alg.startswith("HS")}
     if config is not None and _has_secrets(config):
@@ -50,7 +50,7 @@ def of_files(settings: Settings, config: Path | None) -> tuple[FileFacts, ...]:
         try:
             found.append(FileFacts(setting=setting, path=path, mode=stat.S_IMODE(os.stat(path).st_mode)))
         except OSError:
-            pass  # that it is missing is said where it is needed
+            pass  # a missing file is reported where the file is needed
     return tuple(found)
 
 
@@ -60,7 +60,7 @@ def _has_secrets(config: Path) -> bool:
 
 
 def of_machine() -> MachineFacts:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a server raises its limit to the hard one
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a server raises its soft limit to the hard one
     return MachineFacts(
         cores=len(os.sched_getaffinity(0)),
         open_files=None if most == resource.RLIM_INFINITY else most,
@@ -73,7 +73,7 @@ def of_machine() -> MachineFacts:
 
 
 def _memory_free() -> int | None:
-    """Of the machine, or of the container if that has less."""
+    """Return the free bytes of the machine, or of the container if that has less; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -91,7 +91,7 @@ def _number(path: str) -> int | None:
 
 
 def _synchronised() -> bool | None:
-    """Whether the kernel says that something keeps its clock right."""
+    """Return whether the kernel reports that its clock is synchronised; None if the kernel cannot be asked."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     except (OSError, AttributeError):

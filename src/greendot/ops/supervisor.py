@@ -1,8 +1,8 @@
-"""`greendot serve --workers N`: several processes on one port, and a parent that keeps them running.
+"""Supervisor of `greendot serve --workers N`: several processes on one port, and a parent that keeps them running.
 
-The parent serves nobody and has neither an event loop nor a thread, so that it may fork at any time. Two kinds of
-pipes join it with its workers: on the status pipe a worker says that it is ready, or why it cannot be; the lifeline
-carries nothing and ends with the parent, however that ends. A worker is stopped by SIGTERM, whoever sends it.
+The parent serves no client and has neither an event loop nor a thread, so it may fork at any time. Two kinds of pipes
+connect the parent with its workers. On its status pipe a worker reports that it is ready, or why it failed. The
+lifeline carries no data; it closes when the parent ends, for whatever reason. SIGTERM stops a worker, from any sender.
 """
 
 from __future__ import annotations
@@ -29,33 +29,36 @@ from greendot.transport.listener import bind
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
-LONG_LIFE_S = 10.0  # a worker that lived longer did not die of its start
+LONG_LIFE_S = 10.0  # a worker that lived longer did not fail at its start
 
-# What a worker runs, given its number: it calls its other argument when it is ready, and returns after SIGTERM.
+# Main function of a worker. Arguments: the worker's number, and a callback for readiness. Returns after SIGTERM.
 Work = Callable[[int, Callable[[], None]], None]
 
-_READY = b"\0"  # what a worker reports first if all is well; anything else is why it ends
-_MOST_OUTPUT = 4096  # bytes a pipe takes at once
+_READY = b"\0"  # first byte of a worker that is ready; all other bytes are the reason why it ends
+_MOST_OUTPUT = 4096  # bytes that a pipe takes in one write
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS = (*_STOPS, signal.SIGCHLD)
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """A socket that holds the port for workers to listen on; port 0 takes a free one. ConfigError if it is in use."""
+    """Return a socket that holds the port for the workers; port 0 takes a free one.
+
+    Raise ConfigError if the port is in use.
+    """
     if port:
-        # Sockets that share a port do not see each other: without this, two Greendots would take turns on it.
+        # Shared sockets do not conflict with each other: without this test, two Greendots would share the port.
         bind(host, port).close()
     return bind(host, port, shared=True)
 
 
 class RestartBackoff:
-    """How long a worker's place stays empty: not at all at first, ever longer while those who take it die young."""
+    """Backoff before a worker is restarted: none at first, then doubling while new workers die young."""
 
     def __init__(self) -> None:
         self._pause_s = 0.0
 
     def after(self, lived_s: float) -> float:
-        """The pause after one that lived so long."""
+        """Return the pause in seconds after a worker that lived for `lived_s`."""
         pause = 0.0 if lived_s > LONG_LIFE_S else self._pause_s
         self._pause_s = min(max(FIRST_PAUSE_S, 2 * pause), LONGEST_PAUSE_S)
         return pause
@@ -63,13 +66,13 @@ class RestartBackoff:
 
 @dataclass(slots=True)
 class _Place:
-    """One of the N, and the worker that has it now."""
+    """Place of one of the N workers, and the process that has it now."""
 
     number: int
-    due: float | None = None  # when the next worker is started here; None while one runs, or none is wanted
+    due: float | None = None  # when to start the next worker here; None while one runs, or none is wanted
     pid: int = 0  # 0 while no worker runs
-    status: int = -1  # our end of its status pipe; -1 when that has ended
-    said: bytes = b""  # what came out of it
+    status: int = -1  # our end of the worker's status pipe; -1 when closed
+    said: bytes = b""  # bytes read from the status pipe
     started_at: float = 0.0
     backoff: RestartBackoff = field(default_factory=RestartBackoff)
 
@@ -82,11 +85,11 @@ class _Place:
 
     @property
     def complaint(self) -> str:
-        """Why it could not go on, in its own words; empty if it did not say."""
+        """Return the worker's reason for ending; empty if it reported none."""
         return self.said.removeprefix(_READY).decode(errors="replace")
 
     def listen(self) -> None:
-        """Take in what it has said until now."""
+        """Read the status pipe until it is empty or closed."""
         while self.status >= 0:
             try:
                 said = os.read(self.status, _MOST_OUTPUT)
@@ -103,9 +106,10 @@ class _Place:
 
 
 class Supervisor:
-    """Keeps `count` workers running. `on_ready` is called once, when all of them are; `on_stop` when a signal ends it.
+    """Parent that keeps `count` workers running.
 
-    A worker that has not stopped `patience_s` after it was told to is killed.
+    `on_ready` is called once, when all workers are ready; `on_stop` when a signal starts the stop. A worker that has
+    not stopped `patience_s` after SIGTERM is killed.
     """
 
     def __init__(
@@ -118,33 +122,33 @@ class Supervisor:
         on_stop: Callable[[], None],
         passed_on: tuple[signal.Signals, ...] = (),
     ) -> None:
-        self._passed_on = passed_on  # signals that are the workers' affair
+        self._passed_on = passed_on  # signals that are forwarded to the workers
         self._work = work
         self._places = [_Place(number) for number in range(1, count + 1)]
         self._patience_s = patience_s
         self._on_ready = on_ready
         self._on_stop = on_stop
         self._announced = False
-        self._asked: list[int] = []  # signals to stop that were not obeyed yet
-        self._kill_at: float | None = None  # when patience ends; None until the workers are told to stop
-        self._failure: BaseException | None = None  # what `run` ends with
-        self._killed_by = 0  # the second signal
-        self._wake = (-1, -1)  # a pipe: signals write to it, so that none is slept through
-        self._lifeline = (-1, -1)  # a pipe: nothing is written, and only the parent holds its second end
+        self._asked: list[int] = []  # received signals that are not handled yet
+        self._kill_at: float | None = None  # when workers are killed; None until they get SIGTERM
+        self._failure: BaseException | None = None  # the error that `run` raises at its end
+        self._killed_by = 0  # number of the second stop signal; 0: none
+        self._wake = (-1, -1)  # a pipe that signals write to, so that each one ends a wait
+        self._lifeline = (-1, -1)  # a pipe without data, whose write end only the parent holds
 
     def run(self) -> None:
-        """Returns when it was told to stop and all workers have. None is left whatever happens.
+        """Run the workers until a signal stops them. Return when all have ended; no worker is left in any case.
 
-        ConfigError with a worker's own words if it could not start, SystemExit if it crashed before all were ready.
-        A second signal kills the workers and ends this process as it would have ended without us.
+        Raise ConfigError with a worker's reason if it could not start, SystemExit if it crashed before all were ready
+        or had to be killed. A second signal kills the workers, and then this process by the signal's default action.
         """
         with ExitStack() as stack:
             self._wake = stack.enter_context(_pipe())
             self._lifeline = stack.enter_context(_pipe())
             stack.enter_context(self._signals_noted())
             stack.callback(self._kill_all)
-            gc.freeze()  # what the collector leaves alone stays one copy for all processes
-            # The first goes ahead: it sets up the store for all, and what is wrong with the settings is found once.
+            gc.freeze()  # memory that the collector does not touch stays shared by all processes
+            # Worker 1 starts first: it sets up the store for all, and a mistake in the settings is reported once.
             self._places[0].due = time.monotonic()
             while self._kill_at is None or self._running():
                 self._start_due()
@@ -157,7 +161,7 @@ class Supervisor:
         if self._killed_by:
             signal.signal(self._killed_by, signal.SIG_DFL)
             os.kill(os.getpid(), self._killed_by)
-            raise SystemExit(128 + self._killed_by)  # the first process of a container survives its own signal
+            raise SystemExit(128 + self._killed_by)  # process 1 of a container survives its own signal
         if self._failure is not None:
             raise self._failure
 
@@ -208,7 +212,7 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> None:
         for place in self._running():
-            os.kill(place.pid, number)  # it may be dead but is not reaped: the number is nobody else's yet
+            os.kill(place.pid, number)  # a dead worker is not reaped yet, so its pid is not reused
 
     # --- waiting ---
 
@@ -216,7 +220,7 @@ class Supervisor:
         return [place for place in self._places if place.pid]
 
     def _wait(self) -> None:
-        """Until a signal comes, a worker says something, or something is due."""
+        """Wait until a signal comes, a worker writes to its status pipe, or a start or kill is due."""
         poll = select.poll()
         for source in (self._wake[0], *(place.status for place in self._places)):
             if source >= 0:
@@ -225,7 +229,7 @@ class Supervisor:
         if self._kill_at is not None and self._kill_at < math.inf:
             moments.append(self._kill_at)
         left_s = max(0.0, min(moments) - time.monotonic()) if moments else None
-        # Not longer than an hour at once: the system counts milliseconds and not far enough for the longest drain.
+        # At most an hour at once: poll's milliseconds do not reach the longest drain.
         poll.poll(None if left_s is None else math.ceil(min(left_s, 3600) * 1000))
         try:
             os.read(self._wake[0], 4096)
@@ -242,7 +246,7 @@ class Supervisor:
 
     def _one_more_ready(self) -> None:
         for place in self._places:
-            if not place.pid and place.due is None:  # it waited for the first
+            if not place.pid and place.due is None:  # this place waited for worker 1
                 place.due = time.monotonic()
         if all(place.ready for place in self._places):
             self._announced = True
@@ -258,7 +262,7 @@ class Supervisor:
                 return
             if not pid:
                 return
-            # As the first process of a container we also inherit strangers: they are reaped and no more.
+            # Process 1 of a container also inherits foreign processes. They are only reaped.
             for place in self._places:
                 if place.pid == pid:
                     self._listen(place)
@@ -268,7 +272,7 @@ class Supervisor:
         how = f"{place} " + (f"was ended by {_name(-code)}" if code < 0 else f"ended with code {code}")
         complaint, ready = place.complaint, place.ready
         place.deafen()
-        place.pid, place.said = 0, b""  # first of all: from now on its number may be somebody else's
+        place.pid, place.said = 0, b""  # first: from now on the pid may be reused
         if self._kill_at is not None:
             if code not in (0, -signal.SIGTERM, -signal.SIGKILL) and self._failure is None:
                 log(log_events.WORKER_ENDED_LATE, worker=place.number, outcome=how)
@@ -288,7 +292,7 @@ class Supervisor:
         log(log_events.WORKER_ENDED, worker=place.number, outcome=how, when=when)
 
     def _kill_all(self) -> None:
-        """The last resort when `run` is left by an error: nobody is left behind."""
+        """Kill and reap all workers, so that none is left when `run` ends with an error."""
         self._signal_all(signal.SIGKILL)
         for place in self._running():
             os.waitpid(place.pid, 0)
@@ -311,9 +315,9 @@ class Supervisor:
     def _fork(self, place: _Place) -> None:
         status, report = os.pipe()
         os.set_blocking(status, False)
-        sys.stdout.flush()  # or the worker would say it again
+        sys.stdout.flush()  # or the worker would write the buffered text again
         sys.stderr.flush()
-        # A signal to the new process would be noted where nobody looks, until it has set its own ways.
+        # Block signals until the worker has its own handlers: it inherits `_note`, whose list no worker reads.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, *self._passed_on))
         try:
             pid = os.fork()
@@ -328,14 +332,14 @@ class Supervisor:
         place.pid, place.status = pid, status
 
     def _be_worker(self, number: int, status: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
-        """The new process: it never returns into what the parent was doing."""
+        """Run the worker in the new process. Never return into the parent's code: end with `os._exit`."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # A terminal's Ctrl-C goes to every process; the parent decides what it means and passes it on.
-            for ignored in (signal.SIGINT, *self._passed_on):  # of the latter it hears when it has set its ways
+            # A terminal sends Ctrl-C to every process. The parent handles it and stops the workers.
+            for ignored in (signal.SIGINT, *self._passed_on):  # the worker installs its own handlers for the latter
                 signal.signal(ignored, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             siblings = [place.status for place in self._places if place.status >= 0]
@@ -355,7 +359,7 @@ class Supervisor:
 
 
 def _perform(work: Work, number: int, report: int) -> int:
-    """Do the work; the exit code it ends with."""
+    """Run the worker's main function; return the exit code."""
     try:
         work(number, lambda: _report(report, _READY))
     except GreendotError as error:
@@ -367,7 +371,7 @@ def _perform(work: Work, number: int, report: int) -> int:
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # most real-time signals have none
+    except ValueError:  # most real-time signals have no name
         return f"signal {number}"
 
 
@@ -375,11 +379,14 @@ def _report(report: int, words: bytes) -> None:
     try:
         os.write(report, words)
     except BrokenPipeError:
-        pass  # the parent is gone, which the lifeline tells too
+        pass  # the parent is gone; the lifeline stops this worker
 
 
 def _stop_with_parent(lifeline: int, patience_s: float) -> None:
-    """A thread of each worker, so that one without its parent stops even while its event loop is busy or stuck."""
+    """Stop this worker when its parent ends; kill it after `patience_s`.
+
+    Runs in a thread, so that the worker stops even while its event loop is busy or stuck.
+    """
     os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGTERM)
     log(log_events.WORKER_ORPHANED)

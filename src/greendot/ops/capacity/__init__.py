@@ -1,1 +1,1 @@
-"""How much of everything so many users need. Decides only: a workload goes in, figures with their formulas go out."""
+"""Capacity plan, without I/O: from a workload to figures with their formulas."""

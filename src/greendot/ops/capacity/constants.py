@@ -1,7 +1,7 @@
-"""What one of each takes, as it was measured, and where that is written down.
+"""Measured costs of one connection, message and so on, each with its row in bench/RESULTS.md.
 
-All of it is in bench/RESULTS.md, where it says how it was measured and on what. A test compares the two: after a new
-run of the bench these are changed by hand, and docs/capacity.md is made anew (scripts/capacity-page).
+bench/RESULTS.md describes how the costs were measured, and on which machine. A test compares both. After a new run of
+the bench, change these constants by hand and generate docs/capacity.md again (scripts/capacity-page).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ RESULTS = "bench/RESULTS.md"
 
 
 class Constant(Struct, frozen=True):
-    """One figure, and the row it stands in."""
+    """Measured figure, and its row in bench/RESULTS.md."""
 
     value: float
     unit: str
-    section: str  # the heading above the table
-    row: str  # its first cell
-    column: int = 1  # counted from 0
+    section: str  # heading above the table
+    row: str  # first cell of the row
+    column: int = 1  # index of the cell, from 0
 
     @property
     def source(self) -> str:
@@ -27,8 +27,8 @@ class Constant(Struct, frozen=True):
 
 TARGETS, DELIVERIES, CONNECTIONS = "Targets", "Deliveries per second, 1,000 subscribers", "Connections"
 REDIS, RECORDS, SECURITY, SIZING = "With Redis", "Records", "Security", "Sizing"
-IDLE = 15_000  # connections of the two figures about idle ones
-SMALL, LARGE = 10_000, 100_000  # users of the two figures about Redis' memory
+IDLE = 15_000  # connections in the two measurements of idle ones
+SMALL, LARGE = 10_000, 100_000  # users in the two measurements of Redis' memory
 
 CONSTANTS: dict[str, Constant] = {
     "connection": Constant(8.5, "KB", TARGETS, "memory per idle connection at 15,000"),
@@ -75,11 +75,11 @@ CONSTANTS: dict[str, Constant] = {
 
 
 def of(name: str) -> float:
-    """The value, in the unit it is written in."""
+    """Return the value of a constant, in its own unit."""
     return CONSTANTS[name].value
 
 
 def seconds(name: str) -> float:
-    """One that is in microseconds."""
+    """Return a constant, measured in microseconds, as seconds."""
     assert CONSTANTS[name].unit == "µs"
     return CONSTANTS[name].value / 1e6

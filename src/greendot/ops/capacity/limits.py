@@ -1,4 +1,4 @@
-"""What a plan comes up against: where one thing becomes the limit, and what to do about it."""
+"""Limits of a capacity plan: bottlenecks, and what to do about them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from greendot.ops.capacity.plan import BUCKETS, BUSY, LEAST, MEASURED_NODES, PAC
 MANY_NODES = 200
 MUCH_A_DAY = 50e9
 BUSY_POSTGRES = 8.0  # cores
-SLICED, POLLED = 1_000, 20_000  # listeners on a node above which it is told in slices; watchers who have to ask
+# Watchers of a user on a node: above the first, changes are delivered in slices; above the second, watchers poll.
+SLICED, POLLED = 1_000, 20_000
 LARGE_ROOM = 100  # typing.large_room
-FAST_LINK = 10e9 / 8 / 2  # bytes a second: half of ten gigabits
+FAST_LINK = 10e9 / 8 / 2  # bytes per second: half of 10 Gbit/s
 
 
 def limits(plan: CapacityPlan) -> Iterator[str]:
-    """The most important first."""
+    """Yield the limits of a plan, the most important first."""
     work, nodes = plan.spread.work, plan.spread.nodes
     if nodes == 1 and work.messages_s <= of("messages_sqlite") / 2:
         yield (

@@ -1,4 +1,4 @@
-"""From a workload to what it needs: nodes, Redis, PostgreSQL, network."""
+"""Plan for a workload: nodes, Redis, PostgreSQL, network."""
 
 from __future__ import annotations
 
@@ -13,56 +13,58 @@ from greendot.ops.capacity.workload import Workload
 
 Unit = Literal["", "/s", "cores", "bytes", "bytes/s", "bytes/day", "s"]
 
-BUSY = 0.5  # of a core: at half load 99 % of deliveries were 14 ms old at most, and there is room for a storm
-SHARD_BYTES = 16e9  # of one Redis: what is more takes long to move, and longer to fill again
-BUCKETS = 128 * 128  # hashes that users are spread over
-PACKED = 512  # users in one of them from which on they take more memory (hash-max-listpack-entries)
-PARTITIONS = 128  # of all keys: more shards would have nothing to do
-COMPARED_S, INBOXES_S = 15.0, 60.0  # how often nodes look whether they missed something
-IP_BYTES = 40  # around what is written to a socket
-BUS_BYTES = 200  # around a body on the bus: what it is, whose, a MAC
-HELLOS_S = 2_000  # admission.hellos_per_s: newcomers a node lets in
+BUSY = 0.5  # share of a core: at half load 99 % of deliveries took 14 ms at most, with room for a storm
+SHARD_BYTES = 16e9  # memory of one Redis: more takes long to move, and longer to refill
+BUCKETS = 128 * 128  # hashes that hold the users
+PACKED = 512  # users of one hash beyond which each takes more memory (hash-max-listpack-entries)
+PARTITIONS = 128  # partitions of all keys: further shards would have nothing to do
+COMPARED_S, INBOXES_S = 15.0, 60.0  # seconds between two comparisons with the store: heads of rooms, heads of inboxes
+IP_BYTES = 40  # TCP/IP headers of a write to a socket
+BUS_BYTES = 200  # envelope of a body on the bus: type, topic, MAC
+HELLOS_S = 2_000  # admission.hellos_per_s: new clients that a node admits
 MEASURED_NODES = 2
-LEAST = 0.05  # of a core, that a Redis has left for work if there is to be one at all
+LEAST = 0.05  # share of a core, at least, that each Redis has left for work
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """One thing that is needed."""
+    """Figure of a plan, with its formula."""
 
     part: str  # nodes, Redis, PostgreSQL, network
     what: str
     value: float
     unit: Unit = ""
     formula: str
-    measured: bool = True  # else it is more than was ever measured, and supposed to go on as it did
+    measured: bool = True  # False: extrapolated beyond what was measured
 
 
 class Placement(Struct, frozen=True):
-    """How a workload lies on so many nodes."""
+    """Workload, spread evenly over nodes."""
 
     work: Workload
     nodes: int
 
     def hearing(self, listeners: float) -> float:
-        """Nodes with at least one of so many connections that are anywhere."""
+        """Return how many nodes have at least one of `listeners` connections that are on random nodes."""
         return float(self.nodes * (1 - (1 - 1 / self.nodes) ** listeners))
 
     def followed(self, things: float, each: float) -> tuple[float, float]:
-        """Of so many rooms or users, each connection following so many: channels with anybody on them, and pairs of a
-        channel and a node on it."""
+        """Return the channels with a subscriber, and the pairs of a channel and a node that subscribes to it.
+
+        There is a channel for each of `things` rooms or users, and each connection follows `each` of them.
+        """
         here = self.work.connections / self.nodes * each
         pairs = self.nodes * things * (1 - exp(-here / things))
         return min(things * (1 - exp(-self.work.connections * each / things)), pairs), pairs
 
     @property
     def bus_s(self) -> float:
-        """Messages on the bus."""
+        """Return the messages per second that are published on the bus."""
         work = self.work
         return work.messages_s + work.typing_s + work.changes_s + work.notifications_s * work.online
 
     @property
     def received_s(self) -> float:
-        """The same, counted by each node that hears them."""
+        """Return the messages per second of the bus, counted once for each node that receives them."""
         work = self.work
         told = work.messages_s * self.hearing(work.listeners) + work.typing_s * self.hearing(work.others)
         told += work.changes_s * self.hearing(work.watchers)
@@ -70,7 +72,7 @@ class Placement(Struct, frozen=True):
 
     @property
     def cpu(self) -> float:
-        """Cores that the nodes use together."""
+        """Return the cores that all nodes use together."""
         work = self.work
         used = work.connections * of("idle") / 100 / IDLE + work.deliveries_s / of("deliveries")
         used += work.connects_s * (1 / of("connects") + work.watched * seconds("read"))
@@ -80,10 +82,10 @@ class Placement(Struct, frozen=True):
 
 
 class CapacityPlan(Struct, frozen=True):
-    """What is needed, each with how it is counted."""
+    """Figures of what a workload needs, each with its formula."""
 
     spread: Placement
-    shards: int  # of Redis; 0: none is needed
+    shards: int  # number of Redis shards; 0: no Redis needed
     figures: list[Figure]
 
     def value(self, part: str, what: str) -> float:
@@ -100,7 +102,10 @@ def plan(work: Workload) -> CapacityPlan:
 
 
 def spread_of(work: Workload) -> Placement:
-    """On as few nodes as will do. More nodes hear more of the bus, so it is counted until it fits."""
+    """Spread a workload over as few nodes as possible.
+
+    More nodes receive more messages from the bus, so the count is repeated until the cores are enough.
+    """
     nodes = max(1, ceil(work.connections / work.per_node))
     for _ in range(100):
         wanted = ceil(Placement(work, nodes).cpu / BUSY)
@@ -111,7 +116,7 @@ def spread_of(work: Workload) -> Placement:
 
 
 def shards_of(spread: Placement) -> int:
-    """Each has its part of the work, and every node to answer that asks whether it is there."""
+    """Return the Redis shards needed. Each does its share of the work, and answers the idle commands of every node."""
     left = max(BUSY - spread.nodes * seconds("idle_node"), LEAST)
     return max(1, ceil(_redis_work(spread) / left), ceil(sum(_redis_parts(spread).values()) / SHARD_BYTES))
 
@@ -149,7 +154,7 @@ def _nodes(spread: Placement) -> Iterator[Figure]:
 
 
 def per_user() -> tuple[float, float]:
-    """Bytes of Redis that there are anyway, and for each user: what both measurements come to."""
+    """Return the bytes that Redis takes in any case, and per user: the line through both measurements."""
     fixed = (of("redis_small") - of("redis_large")) / (1 / SMALL - 1 / LARGE)
     return fixed, of("redis_large") - fixed / LARGE
 
@@ -170,7 +175,7 @@ def _redis_parts(spread: Placement) -> dict[str, float]:
 
 
 def _redis_work(spread: Placement) -> float:
-    """Cores, of all shards together, beside what nodes that have nothing to do ask."""
+    """Return the cores that all shards use together, without the commands of idle nodes."""
     work = spread.work
     further = max(spread.received_s - spread.bus_s, 0.0) * seconds("hear")
     published = (work.messages_s + work.notifications_s * work.online) * seconds("publish")
@@ -225,7 +230,7 @@ def _redis(spread: Placement, shards: int) -> Iterator[Figure]:
 
 
 def lookups_s(spread: Placement) -> float:
-    """Heads of rooms and inboxes that nodes ask for."""
+    """Return the heads of rooms and inboxes that nodes read from the store per second."""
     _, pairs = spread.followed(spread.work.room_count, spread.work.rooms)
     return pairs / COMPARED_S + spread.work.connections / INBOXES_S
 

@@ -1,4 +1,4 @@
-"""What users do, and what that makes a second at the busiest time."""
+"""Workload: what users do, and the resulting rates per second at the busiest time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ HOUR_S = 3_600
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """What is given. Rates are averages; `peak` says how much more there is at the busiest time."""
+    """Input of a plan. Rates are averages; `peak` is the factor of the busiest time."""
 
     users: int
-    online: float = 0.1  # the share of them that is connected at the busiest time
-    devices: float = 1.2  # connections of each who is
-    rooms: float = 5.0  # that a user is in
+    online: float = 0.1  # share of the users that is connected at the busiest time
+    devices: float = 1.2  # connections of a user who is online
+    rooms: float = 5.0  # rooms of a user
     room_size: float = 20.0  # members of a room
-    messages: float = 10.0  # a user sends in a day
-    messages_per_s: float | None = None  # in place of it: of all together, at the busiest time
-    typing: float = 1.0  # starts of typing for each message
-    watched: float = 50.0  # users whose presence a connection follows
-    connects: float = 2.0  # of each device in an hour
-    notifications: float = 5.0  # a user gets in a day
+    messages: float = 10.0  # sent by a user per day
+    messages_per_s: float | None = None  # in place of `messages`: of all users together, at the busiest time
+    typing: float = 1.0  # starts of typing per message
+    watched: float = 50.0  # users that a connection watches
+    connects: float = 2.0  # of a device per hour
+    notifications: float = 5.0  # for a user per day
     body: int = 128  # bytes of a message or notification
     peak: float = 3.0
-    per_node: int = 15_000  # connections that one process is to hold
+    per_node: int = 15_000  # connections of one process, at most
 
     @property
     def online_users(self) -> float:
@@ -36,7 +36,7 @@ class Workload(Struct, frozen=True, kw_only=True):
 
     @property
     def messages_s(self) -> float:
-        """At the busiest time, as all that is a second here."""
+        """Return the messages per second at the busiest time, as all rates per second here."""
         if self.messages_per_s is not None:
             return self.messages_per_s
         return self.users * self.messages / DAY_S * self.peak
@@ -47,17 +47,17 @@ class Workload(Struct, frozen=True, kw_only=True):
 
     @property
     def others(self) -> float:
-        """Connections in a room beside the sender's own."""
+        """Return the connections in a room without the sender's own."""
         return max(self.room_size - 1, 0.0) * self.online * self.devices
 
     @property
     def listeners(self) -> float:
-        """Connections that get a message."""
+        """Return the connections that get a message."""
         return self.devices + self.others
 
     @property
     def watchers(self) -> float:
-        """Connections that are told when somebody comes or goes: whom people follow, follows them."""
+        """Return the connections that get a presence change. Assumes that watching is mutual."""
         return self.watched * self.online * self.devices
 
     @property
@@ -70,7 +70,7 @@ class Workload(Struct, frozen=True, kw_only=True):
 
     @property
     def changes_s(self) -> float:
-        """Of presence that others see: a user's first device comes, the last one leaves."""
+        """Return the visible presence changes per second: a user's first device connects, the last one leaves."""
         return 2 * self.online_users * self.connects / HOUR_S * self.peak
 
     @property
@@ -79,7 +79,7 @@ class Workload(Struct, frozen=True, kw_only=True):
 
     @property
     def deliveries_s(self) -> float:
-        """Writes to sockets."""
+        """Return the writes to sockets per second."""
         return (
             self.messages_s * self.listeners
             + self.typing_s * self.others

@@ -1,1 +1,1 @@
-"""What is wrong, weak or worth knowing about a set-up. Decides only: settings and facts come in, findings go out."""
+"""Checks of a set-up, without I/O: from settings and facts to findings."""

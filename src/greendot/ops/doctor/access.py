@@ -1,4 +1,4 @@
-"""Who gets in, and how: tokens, API keys, the door, TLS."""
+"""Checks of access: tokens, API keys, ingress policy, TLS."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from greendot.ops.facts_model import CertificateFacts, FileFacts
 
 DAY_S = 86_400
 LONG_TOKEN_S, TOO_LONG_TOKEN_S = DAY_S, 30 * DAY_S
-CERTIFICATE_DAYS = 21  # soon enough to warn: those that renew themselves do so with thirty left
+CERTIFICATE_DAYS = 21  # days left for a warning; automatic renewal happens with thirty left
 MAKE_ONE = "Make one with: openssl rand -hex 32"
-_WIDEST = {4: 16, 6: 32}  # bits of a network of proxies with public addresses
+_WIDEST = {4: 16, 6: 32}  # shortest prefix of a network of proxies with public addresses, by IP version
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine gets there."""
+    """Return whether only this machine can reach the host."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -75,7 +75,7 @@ def _tokens(settings: Settings, dev_secret: str) -> Findings:
 
 
 def api_key(settings: Settings, stored_keys: int) -> Findings:
-    """`stored_keys`: how many there are in the store."""
+    """Yield the findings about the API key. `stored_keys` is the number of keys in the store."""
     key = settings.api.key
     if key:
         yield from or_ok("api.key", "it looks as if made by chance", _api_key(key, stored_keys))
@@ -100,7 +100,7 @@ def _api_key(key: str, stored_keys: int) -> Findings:
 
 
 def shared(settings: Settings) -> Findings:
-    """Secrets that are used twice, and those of others."""
+    """Yield the findings about secrets that are used twice, and about weak secrets of hashes and webhooks."""
     named: dict[str, str] = {
         "auth.secret": settings.auth.secret,
         "api.key": settings.api.key,
@@ -218,7 +218,7 @@ def _is_inside(names: tuple[str, ...]) -> bool:
 
 
 def _host_of(text: str) -> str:
-    """Of an origin, a host with a port, or a network."""
+    """Return the host of an origin, of a host with a port, or of a network."""
     rest = text.rpartition("://")[2].partition("/")[0]
     return (
         rest.partition("]")[0].strip("[")

@@ -1,4 +1,4 @@
-"""All findings about one set-up."""
+"""Diagnosis of a set-up: all findings about it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from greendot.ops.facts_model import CertificateFacts, FileFacts, MachineFacts, 
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What was found out beside the settings. What could not be looked at is left out."""
+    """Facts about the set-up beside its settings. Facts that were not collected keep their defaults."""
 
     machine: MachineFacts
-    connections: int = 10_000  # expected on this machine
+    connections: int = 10_000  # connections expected on this machine
     redis: tuple[RedisFacts, ...] = ()
     postgres: PostgresFacts | None = None
     sqlite: SqliteFacts | None = None
-    tables: int = 0  # the version of the tables this Greendot works with
+    tables: int = 0  # version of the tables that this Greendot works with
     certificate: CertificateFacts | None = None
-    files: tuple[FileFacts, ...] = ()  # with secrets in them
-    host_flag: str | None = None  # what was asked for on the command line
-    dev_secret: str = ""  # what a dev server made here once
+    files: tuple[FileFacts, ...] = ()  # files that contain secrets
+    host_flag: str | None = None  # --host of the command line
+    dev_secret: str = ""  # secret that a dev server made in this folder
 
 
 def diagnosis(settings: Settings, facts: Facts) -> list[Finding]:
-    """Findings about a set-up whose settings are valid, the heaviest first."""
+    """Return the findings about a set-up whose settings are valid, the heaviest first."""
     return by_weight(_all(settings, facts))
 
 
 def invalid_settings(mistakes: Sequence[str]) -> Findings:
-    """Findings about settings that a server refuses: no other check can be made with them."""
+    """Yield the findings about settings that a server refuses. No other check can be made with them."""
     for mistake in mistakes:
         yield error("settings", mistake, "A server refuses to start so.", "docs/settings.md says what may be set.")
     yield note(

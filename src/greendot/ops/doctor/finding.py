@@ -1,4 +1,4 @@
-"""A finding: what was seen, why it matters, what to do."""
+"""Finding: what was found, why it matters, what to do."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ WEIGHTS: tuple[Weight, ...] = ("error", "warning", "note", "ok")  # the heaviest
 
 
 class Finding(Struct, frozen=True):
-    """One of them.
+    """Result of one check.
 
-    `error`: a server would not start so, would lose data, or lets anybody in. `warning`: weak, or it will be felt under
-    load. `note`: right for some. `ok`: was looked at, and nothing is to be done.
+    `error`: a server would not start, would lose data, or would let anybody in. `warning`: weak, or a problem under
+    load. `note`: right for some set-ups. `ok`: checked, nothing to do.
     """
 
     weight: Weight
-    about: str  # a setting, a server, or what was looked at
+    about: str  # a setting, a server, or another subject of the check
     found: str
     why: str = ""
-    do: str = ""  # the setting or the command
+    do: str = ""  # setting to change or command to run
 
 
 Findings = Iterator[Finding]
@@ -45,18 +45,18 @@ def ok(about: str, found: str) -> Finding:
 
 
 def by_weight(findings: Iterable[Finding]) -> list[Finding]:
-    """The heaviest first, else as they were found."""
+    """Return the findings with the heaviest first, otherwise in their order."""
     return sorted(findings, key=lambda finding: WEIGHTS.index(finding.weight))
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """2 with errors, 1 with warnings, 0 with nothing worse than notes."""
+    """Return 2 with errors, 1 with warnings, 0 with nothing worse than notes."""
     weights = {finding.weight for finding in findings}
     return 2 if "error" in weights else 1 if "warning" in weights else 0
 
 
 def or_ok(about: str, found: str, findings: Iterable[Finding]) -> Findings:
-    """The findings, and that all is well if there are none worse than notes."""
+    """Yield the findings, and an `ok` if none is worse than a note."""
     kept = list(findings)
     yield from kept
     if exit_code(kept) == 0:

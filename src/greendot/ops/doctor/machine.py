@@ -1,4 +1,4 @@
-"""The machine, against what is expected of it."""
+"""Checks of the machine for the expected number of connections."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from greendot.config import Settings
 from greendot.ops.doctor.finding import Findings, error, note, or_ok, warning
 from greendot.ops.facts_model import MachineFacts
 
-BYTES_EACH = 20_000  # of a connection with its session; idle ones take half
-SPARE_FILES = 200  # a process needs beside its connections
+BYTES_EACH = 20_000  # memory of a connection with its session; idle ones take half
+SPARE_FILES = 200  # open files of a process beside its connections
 BACKLOG = 1_024
 SANE_YEARS = range(2024, 2100)
 
 
 def machine(settings: Settings, found: MachineFacts, connections: int) -> Findings:
-    """`connections`: expected on this machine."""
+    """Yield the findings about the machine. `connections` is the number expected on it."""
     files = "any number of" if found.open_files is None else f"{found.open_files:,}"
     summary = f"{found.cores} cores, {files} open files, ready for {connections:,} connections"
     yield from or_ok("machine", summary, _machine(settings, found, connections))

@@ -1,4 +1,4 @@
-"""The engine: Redis, as its servers are."""
+"""Checks of the engine: Redis servers, and the connection to them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _memory(about: str, server: RedisFacts) -> Findings:
 
 
 def _duties(about: str, server: RedisFacts) -> Findings:
-    """What it does beside, and for whom."""
+    """Yield the findings about persistence, connections, keyspace events and subscriber buffers."""
     if server.snapshot_failed:
         why = "Until one succeeds it refuses every write (MISCONF): nobody comes online."
         do = 'redis-cli CONFIG SET save "": nothing here needs a snapshot. Or look at its log and its disk.'
@@ -109,7 +109,7 @@ def _duties(about: str, server: RedisFacts) -> Findings:
 
 
 def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
-    """How we get there, and who else does."""
+    """Yield the findings about TLS, passwords and rights of the login."""
     url = settings.engine.url
     local = all(is_local(server.address.rpartition(":")[0]) for server in servers)
     if not url.startswith("rediss") and not local:
@@ -131,7 +131,7 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
 
 
 def skew(about: str, ms: float) -> Findings:
-    """Of a server's clock and ours."""
+    """Yield a finding if a server's clock differs from ours."""
     if abs(ms) < SKEW_MS:
         return
     why = "Who is online since when, tokens and revocations are told by both clocks."

@@ -1,4 +1,4 @@
-"""Whether a secret looks as if it had been made by chance. None of it is repeated."""
+"""Strength of secrets: signs that a secret is not random. No result repeats a part of the secret."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from itertools import pairwise
 from math import log2
 
 LEAST = 32  # characters
-LEAST_BITS = 90.0  # 32 hexadecimal digits made by chance have about 115 by this measure
-# Words people write where chance should be. Five letters at least: shorter ones come about by chance.
+LEAST_BITS = 90.0  # 32 random hexadecimal digits have about 115 by this measure
+# Words that people write in place of random characters. At least five letters: shorter words occur by chance.
 WORDS = (
     "123456", "abcdef123", "admin", "changeme", "change_me", "change-me", "correcthorse", "default", "develop", "dummy",
     "example", "foobar", "greendot", "insecure", "letmein", "localhost", "minimum", "passphrase", "password", "please",
@@ -18,7 +18,7 @@ WORDS = (
 
 
 def weakness(text: str, least: int = LEAST) -> str | None:
-    """What is weak about it, None if nothing is seen."""
+    """Return what is weak about a secret; None if nothing is found."""
     if len(text) < least:
         return f"it has {len(text)} characters, fewer than {least}"
     low = text.lower()
@@ -35,11 +35,11 @@ def weakness(text: str, least: int = LEAST) -> str | None:
 
 
 def _repeated(text: str) -> str:
-    """The shortest beginning that, repeated, makes the whole."""
+    """Return the shortest prefix that makes the whole text when repeated."""
     at = (text + text).find(text, 1)
     if at < len(text):
         return text[:at]
-    # Not a whole number of times: `abcabcab`.
+    # The last repetition may be cut off: `abcabcab`.
     for size in range(1, len(text) // 2 + 1):
         if all(text[i] == text[i % size] for i in range(len(text))):
             return text[:size]
@@ -47,11 +47,11 @@ def _repeated(text: str) -> str:
 
 
 def _steps(text: str) -> int:
-    """How often a character is followed by itself or its neighbour."""
+    """Return how often a character is followed by itself or by a neighbour in Unicode."""
     return sum(abs(ord(one) - ord(other)) <= 1 for one, other in pairwise(text))
 
 
 def _bits(text: str) -> float:
-    """How surprising its characters are, all together, if nothing but how often each comes is known."""
+    """Return the Shannon entropy of the whole text in bits, from the frequency of its characters."""
     size = len(text)
     return -sum(count * log2(count / size) for count in Counter(text).values())

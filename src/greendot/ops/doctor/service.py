@@ -1,4 +1,4 @@
-"""What is done once somebody is in: limits, calls to apps, what is logged."""
+"""Checks of a running service: limits, calls to apps, log and metrics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _limits(settings: Settings) -> Findings:
 
 
 def calls(settings: Settings) -> Findings:
-    """To apps: webhooks, and questions who may see whom."""
+    """Yield the findings about calls to apps: webhooks and the visibility webhook."""
     asked = {"visibility.ask_url": settings.visibility.ask_url}
     asked |= {f"tenants.{name}.visibility.ask_url": t.visibility.ask_url for name, t in settings.tenants.items()}
     if not settings.hooks and not any(asked.values()) and not settings.webhooks.allow_private:

@@ -1,4 +1,4 @@
-"""The store: PostgreSQL, or a file of SQLite."""
+"""Checks of the store: PostgreSQL, or a file of SQLite."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ OLDEST = 140_000
 MEGABYTE = 1_000_000
 SHORT_MS = 5_000
 LITTLE, TOO_LITTLE = 1_000 * MEGABYTE, 100 * MEGABYTE
-# Locks and shared memory of SQLite do not work there, and files break.
+# File systems without working locks and shared memory for SQLite: its files break there.
 NETWORK = {"9p", "afs", "afpfs", "ceph", "cifs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "glusterfs", "lustre",
            "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs", "virtiofs"}  # fmt: skip
 
 
 def postgres(settings: Settings, found: PostgresFacts, wanted: int) -> Findings:
-    """`wanted`: the version of the tables this Greendot works with."""
+    """Yield the findings about PostgreSQL. `wanted` is the version of the tables that this Greendot works with."""
     about = f"PostgreSQL {found.place.partition('://')[2]}"
     if found.trouble:
         why = "Nothing can be stored, and a server does not start."

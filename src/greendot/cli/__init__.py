@@ -1,5 +1,8 @@
-"""The `greendot` command. One file per group of commands, each read when it is called for: a whole server is not loaded
-to print a token, or at every TAB."""
+"""Command line: `greendot` and its commands.
+
+Each group of commands has a file, which is imported when one of its commands is called. `greendot token` and a TAB in
+the shell do not load a whole server.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """Those of COMMANDS, each from its file, as the function of its name."""
+    """Group of the commands in COMMANDS. Each is a function of its file, under its own name."""
 
     def list_commands(self, ctx: click.Context | None = None) -> list[str]:
         return sorted(name for names in COMMANDS.values() for name in names)
@@ -60,7 +63,7 @@ class Commands(click.Group):
         return command
 
     def all(self) -> dict[str, click.Command]:
-        """Every command by its name, all of them read."""
+        """Import every command; return them by name."""
         found = {name: self.get_command(None, name) for name in self.list_commands()}
         return {name: command for name, command in found.items() if command is not None}
 
@@ -75,8 +78,8 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: errors a person can act on are one line, without a traceback."""
-    gc.set_threshold(50_000, 50, 50)  # loading makes many objects, and next to nothing that is to be collected
+    """Run the command line. Print a GreendotError as one line, without a traceback, and end with exit code 2."""
+    gc.set_threshold(50_000, 50, 50)  # imports make many objects and hardly any garbage
     try:
         cli()
     except GreendotError as error:

@@ -1,6 +1,6 @@
-"""How commands look at a running server: by the dashboard's socket, with a key that opens it.
+"""Client of the dashboard's socket, by which commands observe a running server. The socket needs a key.
 
-What they show and do is what the dashboard shows and does: one source, one set of rules about who sees what.
+Commands show and do the same as the dashboard: one source, and one set of rules about who sees what.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from greendot.protocol.decoding import decode
 
 CONNECT_S = 5.0
 ANSWER_S = 10.0
-AGAIN_S = 1.0  # between two attempts to find a server that went away
-SILENT_S = 5.0  # a server that looks every second and says nothing for so long is not there any more
+AGAIN_S = 1.0  # between two attempts to reach a server that went away
+SILENT_S = 5.0  # without a frame: the server is gone, because it sends a sample every second
 
 some_tenant_option = click.option("--tenant", metavar="T", help="Whose. [default: that of the key]")
 
 
 class Gone(ConfigError):
-    """The server does not answer, or does not answer any more: it may come back."""
+    """Error of a server that does not answer, or no longer does. The server may come back."""
 
 
 class Where(NamedTuple):
-    """A server, and the key that opens its dashboard."""
+    """Server, and the key for its dashboard."""
 
     url: str  # http(s)://HOST:PORT
     key: str
 
 
 def where(url: str | None, config: Path | None) -> Where:
-    """The server at `url`, or else the one of the settings on this machine. ConfigError if there is no key for it."""
+    """Return the server at `url`, else the one of the settings on this machine. Raise ConfigError without a key."""
     settings = with_dev_key(settings_from(config, {}))
     key = settings.admin.key or settings.api.key
     if not key:
@@ -64,8 +64,7 @@ def where(url: str | None, config: Path | None) -> Where:
 
 
 def dashboard_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --url and --config. The command gets a function that finds the server, to be called when the other arguments
-    are checked."""
+    """Add --url and --config. The command gets `find_server`, to call after it has checked its other arguments."""
 
     @click.option("--url", metavar="URL", help="A server, or its dashboard's port. [default: the one here]")
     @config_option
@@ -77,20 +76,20 @@ def dashboard_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Live(WSListener):
-    """One look at a server, until its socket ends. Frames that nobody asked for wait to be taken by `next`."""
+    """Connection to a server's dashboard socket. Frames that answer no request are queued for `next`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.welcome: dict[str, Any] = {}
-        self.ahead_ms = 0  # the server's clock, of ours
+        self.ahead_ms = 0  # lead of the server's clock over ours
         self._transport: WSTransport | None = None
-        self._frames: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()  # None: it has ended
+        self._frames: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()  # None: the socket has ended
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._numbers = 0
-        self._close: tuple[int, str] | None = None  # what the server said when it closed
+        self._close: tuple[int, str] | None = None  # code and reason of the server's close frame
 
     def now_ms(self) -> int:
-        """By the server's clock."""
+        """Return the time by the server's clock."""
         return round(time.time() * 1000) + self.ahead_ms
 
     async def hello(self, key: str) -> None:
@@ -99,7 +98,10 @@ class Live(WSListener):
         self.welcome, self.ahead_ms = welcome["data"], welcome["ts"] - round(time.time() * 1000)
 
     async def ask(self, **command: Any) -> dict[str, Any]:
-        """The answer; ConfigError with the reason if it was refused. Nothing is said of what is None."""
+        """Send a request and return the answer. Parameters that are None are left out.
+
+        Raise ConfigError with the reason if the server refuses, Gone if it does not answer in time.
+        """
         if self._transport is None:
             raise self._why()
         self._numbers += 1
@@ -119,7 +121,10 @@ class Live(WSListener):
         return data
 
     async def next(self, within_s: float = SILENT_S) -> dict[str, Any]:
-        """The next frame the server sends by itself. Gone if there is none in time, or the socket ended."""
+        """Return the next frame that answers no request.
+
+        Raise Gone if none comes in time or the socket has ended, ConfigError if the server closed the socket for good.
+        """
         try:
             async with asyncio.timeout(within_s):
                 frame = await self._frames.get()
@@ -147,7 +152,7 @@ class Live(WSListener):
             return Gone(f"the server at {self.url} closed the connection: {reason or code}.")
         return ConfigError(f"the server at {self.url} closed the connection: {reason or code}.")
 
-    # --- what picows calls ---
+    # --- callbacks of picows ---
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
@@ -180,7 +185,7 @@ class Live(WSListener):
 
 @asynccontextmanager
 async def open_live(at: Where) -> AsyncIterator[Live]:
-    """A look that was let in. Gone if nobody answers, ConfigError with what to do if it is not for us."""
+    """Open a dashboard socket and log in. Raise Gone if no server answers, ConfigError with what to do on refusal."""
     live = await _opened(at.url)
     try:
         await live.hello(at.key)
@@ -192,7 +197,11 @@ async def open_live(at: Where) -> AsyncIterator[Live]:
 async def follow(
     at: Where, show: Callable[[Live], Awaitable[None]], has_begun: Callable[[], bool], returned: str = ""
 ) -> None:
-    """Show a server until `show` returns. If the server goes away after something was shown, wait for it."""
+    """Call `show` with a connection until it returns.
+
+    If the server goes away after `has_begun`, wait for it, print `returned` and call `show` again. If the server goes
+    away earlier, raise Gone.
+    """
     while True:
         try:
             async with open_live(at) as live:
@@ -207,7 +216,7 @@ async def follow(
 
 
 async def _back(at: Where) -> None:
-    """Wait for a server that went away, as long as somebody reads what comes of it."""
+    """Wait until a server that went away is back. Raise BrokenPipeError when our output has no reader any more."""
     while True:
         await asyncio.sleep(AGAIN_S)
         check_reader()
@@ -219,11 +228,11 @@ async def _back(at: Where) -> None:
 
 
 def piped(work: Awaitable[None]) -> None:
-    """Do it until it ends, or whoever reads our output has enough."""
+    """Run `work` until it ends, or until the reader of our output closes the pipe."""
     try:
         on_a_loop(work)
     except BrokenPipeError:
-        # What is left in the buffer has nowhere to go, and must not be complained about.
+        # Discard the rest of the buffer: Python would report the broken pipe at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -231,7 +240,7 @@ async def _opened(url: str) -> Live:
     target = f"ws{url.removeprefix('http')}/admin/live"
     try:
         async with asyncio.timeout(CONNECT_S):
-            # No redirect: the key is for this server, not for one it names.
+            # No redirect: the key is for this server only.
             _, live = await ws_connect(lambda: Live(url), target, max_redirects=0)
     except WSInvalidStatusError as error:
         status = error.response.status if error.response is not None else None
@@ -246,6 +255,6 @@ async def _opened(url: str) -> Live:
         raise Gone(
             f"no server answers at {url}: {reason}. Start one (greendot serve --dev), or name another with --url."
         ) from None
-    if not isinstance(live, Live):  # picows' answer to a socket lost during the handshake
+    if not isinstance(live, Live):  # the result of picows for a socket lost during the handshake
         raise Gone(f"the server at {url} went away.")
     return live

@@ -1,4 +1,4 @@
-"""Durations as people write them on the command line: `90d`, `24h`, `30min`, `45s`."""
+"""Durations on the command line: `90d`, `24h`, `30min`, `45s`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _match = re.compile(r"([0-9]{1,9}) ?(d|h|min|m|s)\Z", re.ASCII).match
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # older releases of click have no arguments for it
-    """Milliseconds."""
+    """Parameter type of a duration, converted to milliseconds."""
 
     name = "duration"
 

@@ -1,4 +1,4 @@
-"""How commands ask a running server, with its API key."""
+"""HTTP requests of commands to a running server, with its API key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ url_option = click.option("--url", metavar="URL", help="A server. [default: http
 
 
 def check_target(url: str | None, store: str | None, tenant: str | None) -> None:
-    """Refuse options that do not go together: a command goes to a server, or past the servers to the store."""
+    """Raise UsageError for options that do not go together: a command calls a server, or writes to the store itself."""
     if store is None and tenant is not None:
         raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
     if store is not None and url is not None:
@@ -29,7 +29,10 @@ def check_target(url: str | None, store: str | None, tenant: str | None) -> None
 
 
 def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of the server at `url`, or else of the one of the settings on this machine."""
+    """Send a request to the server at `url`, else to the one of the settings on this machine. Return the answer.
+
+    Raise ConfigError without an API key, or if the server refuses or does not answer.
+    """
     settings = with_dev_key(settings_from(config, {}))
     url = url or f"http://127.0.0.1:{settings.server.port}"
     if not settings.api.key:
@@ -46,7 +49,7 @@ def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -
         {"Authorization": f"Bearer {settings.api.key}", "Content-Type": "application/json"},
     )
     try:
-        # Not by a proxy that the environment names for pages of the web: servers are near.
+        # Without the environment's proxies, which are for the web: servers are near.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=REQUEST_S) as response:
             answer: dict[str, Any] = decode(response.read(), dict)

@@ -31,6 +31,6 @@ after_option = click.option("--after", metavar="ID", help="Go on after this one.
 
 
 def print_next_page(count: int, limit: int, last: str) -> None:
-    """Say how to go on, if the page is full."""
+    """Print the option for the next page, if this page is full."""
     if count == limit:
         click.echo(f"There may be more: --after {last}")

@@ -1,4 +1,4 @@
-"""Sessions that a command revoked: the servers close them, and the command waits until they have ended."""
+"""Sessions that a command revokes. The servers close them, and the command waits until they have ended."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from greendot.node.cluster_rpc import ClusterRpc
 from greendot.protocol.codes import Close
 from greendot.store.port import Store
 
-CONFIRM_S = 20.0  # a server that is alone on its store reads every 2 s what was revoked
-SPARE_S = 2.0  # beside the grace, for a session to end
-CHECK_S = 0.1  # between two looks
-UNSURE = 1  # the exit code where it is not known that the sessions have ended
+CONFIRM_S = 20.0  # for a server that is alone on its store: it reads revocations every 2 s
+SPARE_S = 2.0  # for a session to end, beyond the grace
+CHECK_S = 0.1  # between two checks
+UNSURE = 1  # exit code if the sessions may not have ended
 
 
 class EndedSessions(NamedTuple):
-    """Whether a revocation is known everywhere and the last commands of what it covers are done."""
+    """Result of a revocation.
+
+    `sure`: all servers know the revocation, and the last commands of the sessions it covers are done.
+    """
 
     sure: bool
-    left: int | None = None  # sessions of the user that are still there; None: not counted
+    left: int | None = None  # sessions that the user still has; None: not counted
 
     @property
     def exit_code(self) -> int:
         return 0 if self.sure and not self.left else UNSURE
 
     def report(self, whose: str) -> None:
-        """Say what is not certain."""
+        """Print what is not certain."""
         if self.left:
             click.echo(f"{several(self.left, 'session')} did not end in time: call this again.")
         elif not self.sure:
@@ -48,13 +51,13 @@ class EndedSessions(NamedTuple):
 
 
 def revocation_until_now(settings: Settings, tenant: str, kind: RevocationKind, value: str) -> Revocation:
-    """Revoke every token issued until now."""
+    """Return a revocation of every token issued until now."""
     now = SystemClock().now_ms()
     return Revocation(tenant, kind, value, now + settings.auth.longest_token_ms, before=now)
 
 
 async def revoke_and_end(settings: Settings, store: Store, revocation: Revocation) -> EndedSessions:
-    """Write the revocation, and wait until the servers have ended what it covers."""
+    """Write the revocation to the store, and wait until the servers have ended the sessions it covers."""
     kept = await store.put_revocation(revocation)
     if settings.engine.url == "memory":
         return await _confirmed(store)
@@ -62,8 +65,11 @@ async def revoke_and_end(settings: Settings, store: Store, revocation: Revocatio
 
 
 async def _confirmed(store: Store) -> EndedSessions:
-    """Wait for the server that is alone on the store, if one runs: it cannot be asked, and says in the store how far it
-    has come."""
+    """Wait until the server that is alone on the store, if one runs, has confirmed the revocation.
+
+    A command cannot reach this server by a bus. The server records its progress in the store. After `CONFIRM_S` the
+    result is not sure.
+    """
     progress = await store.revocation_progress()
     wanted, end = progress.given, asyncio.get_running_loop().time() + CONFIRM_S
     while progress.served and progress.confirmed < wanted:
@@ -75,7 +81,7 @@ async def _confirmed(store: Store) -> EndedSessions:
 
 
 class _Answers:
-    """Hears what nodes answer to this command."""
+    """Listener of the bus for the acknowledgements of nodes to this command."""
 
     def __init__(self, rpc: ClusterRpc) -> None:
         self._rpc = rpc
@@ -100,7 +106,7 @@ async def _end_on_nodes(engine: RedisEngine, settings: Settings, revocation: Rev
     await engine.subscribe([Topic("node", "", name)])
     live = {node.node for node in await engine.nodes() if node.state == "live"}
     try:
-        # All of them: a session with an old token must not begin on a node that has not read the revocation yet.
+        # Call all live nodes: no session with an old token may begin on a node without the revocation.
         await rpc.call(live, lambda asker, number: Revoked(revocation, asker, number))
         sure = True
     except EngineUnavailable:
@@ -111,9 +117,9 @@ async def _end_on_nodes(engine: RedisEngine, settings: Settings, revocation: Rev
 
 
 async def _see_off(engine: RedisEngine, settings: Settings, tenant: str, user: str) -> int:
-    """End the user's sessions, and forget when they were last seen; how many are left.
+    """End the user's sessions, and remove the user's last-seen time. Return how many sessions are left.
 
-    A session is there until its last command is done.
+    A session exists until its last command is done.
     """
     end = asyncio.get_running_loop().time() + settings.presence.grace_s + SPARE_S
     asked: set[str] = set()

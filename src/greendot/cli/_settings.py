@@ -1,4 +1,4 @@
-"""Where the command line gets its settings."""
+"""Settings of the command line, with the files of a dev server."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ config_option = click.option(
 def settings_from(
     config: Path | None, flags: Mapping[str, Mapping[str, Any]], checks: Sequence[Check] = ()
 ) -> Settings:
-    """Load the settings of this call. ConfigError names the mistakes."""
+    """Load the settings of this call. Raise ConfigError with the mistakes."""
     return load(config, os.environ, given(flags), checks)
 
 
 def given(flags: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Flags that were not given are None and do not count."""
+    """Return the flags that were given; others are None and are left out."""
     found = {section: {key: value for key, value in of.items() if value is not None} for section, of in flags.items()}
     return {section: of for section, of in found.items() if of}
 
 
 def store_shown(settings: Settings) -> str:
-    """Where the records are, without user and password."""
+    """Return the place of the store, without user and password."""
     return url.without_login(settings.store.url) if settings.on_postgres else settings.store_path
 
 
@@ -45,16 +45,16 @@ def dev_file(settings: Settings, name: str) -> Path:
 
 
 def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
-    """A generated value kept in the data directory, and whether it was made just now."""
+    """Return a generated value kept in the data directory, and whether it is new. Raise ConfigError on file errors."""
     path = dev_file(settings, name)
     if kept := _kept(path):
         return kept, False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         value = secrets.token_hex(32)
-        # Only its owner may read it, from the first byte on.
+        # Readable by its owner only, from the first byte on.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            os.fchmod(file.fileno(), 0o600)  # an empty file may have been there before
+            os.fchmod(file.fileno(), 0o600)  # an empty file may exist with another mode
             file.write(value + "\n")
     except OSError as error:
         raise ConfigError(f"cannot keep the generated {name} in {path}: {error.strerror}") from None
@@ -62,12 +62,12 @@ def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
 
 
 def dev_secret(settings: Settings) -> str:
-    """What a dev server made here, empty if none did."""
+    """Return the secret that a dev server made here; empty if none did."""
     return _kept(dev_file(settings, "secret"))
 
 
 def with_dev_secret(settings: Settings) -> Settings:
-    """The settings with the dev server's secret, if there is one and no other is set."""
+    """Return the settings with the dev server's secret, if there is one and no other is set."""
     if settings.auth.secret:
         return settings
     auth = msgspec.structs.replace(settings.auth, secret=dev_secret(settings))
@@ -75,14 +75,14 @@ def with_dev_secret(settings: Settings) -> Settings:
 
 
 def with_dev_key(settings: Settings) -> Settings:
-    """The settings with the dev server's API key, if there is one and no other is set."""
+    """Return the settings with the dev server's API key, if there is one and no other is set."""
     if settings.api.key:
         return settings
     return msgspec.structs.replace(settings, api=Api(_kept(dev_file(settings, "api-key"))))
 
 
 def _kept(path: Path) -> str:
-    """What the file holds, empty if there is none."""
+    """Return the text of the file; empty if there is none. Raise ConfigError if it cannot be read."""
     try:
         return path.read_text().strip()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""How commands get at the store: past the servers, beside them, or when none runs."""
+"""Access of commands to the store, without a server: while servers run, or when none does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greendot.config import Settings
 from greendot.errors import ConfigError
 from greendot.store.port import Store
 
-INTERRUPTED = 130  # the exit code of what was ended by Ctrl-C, as shells have it
+INTERRUPTED = 130  # exit code after Ctrl-C, as in shells
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ store_option = click.option("--store", metavar="URL", help="The servers' store: 
 
 
 class StoreAccess:
-    """The store of a command. Its settings are read on first use, after the command has checked its arguments."""
+    """Store of a command. Its settings are read on first use, after the command has checked its arguments."""
 
     def __init__(self, url: str | None, config: Path | None, engine: str | None = None) -> None:
         self.config = config
@@ -34,7 +34,7 @@ class StoreAccess:
 
     @cached_property
     def settings(self) -> Settings:
-        """ConfigError if there is no store: reading makes none."""
+        """Return the settings. Raise ConfigError if there is no store: a command makes none."""
         settings = settings_from(self.config, self._flags)
         path = settings.store_path
         if path == ":memory:":
@@ -47,7 +47,7 @@ class StoreAccess:
         return settings
 
     def run(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Open the store for one piece of work."""
+        """Open the store, run `work` and close the store."""
         return on_a_loop(self._run(work))
 
     async def _run(self, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -60,7 +60,7 @@ class StoreAccess:
 
 
 def store_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --store and --config. The command gets them, and --engine if it has that, as a `StoreAccess`."""
+    """Add --store and --config. The command gets both as a `StoreAccess`, with --engine if it has that option."""
 
     @store_option
     @config_option
@@ -72,8 +72,8 @@ def store_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def on_a_loop(work: Awaitable[T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
-    """Run it to its end. Ctrl-C ends the process with the exit code of an interrupt."""
-    logging.getLogger("greendot").addHandler(logging.NullHandler())  # what matters is raised, and said once
+    """Run `work` to its end. Ctrl-C ends the process with the exit code of an interrupt."""
+    logging.getLogger("greendot").addHandler(logging.NullHandler())  # errors are raised, and printed once
 
     async def whole() -> T:
         return await work

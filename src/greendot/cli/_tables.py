@@ -1,4 +1,4 @@
-"""What operators are shown: aligned columns, and times as people say them."""
+"""Tables and times in the output for operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they must be, two spaces between them."""
+    """Return aligned columns, as narrow as possible, with two spaces between them."""
     lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
@@ -21,17 +21,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """Print a table; without rows the sentence `empty`."""
+    """Print a table, or without rows the sentence `empty`."""
     click.echo(table(head, rows) if rows else empty)
 
 
 def printable(text: str) -> str:
-    """Names and texts are other people's: what could command a terminal is not passed on to it."""
+    """Replace characters that could control a terminal: names and texts come from users."""
     return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
 
 
 def ago(at: int | None, now: int) -> str:
-    """When something was: how long ago on the same day, else the local date and time."""
+    """Return how long ago `at` was if less than 24 hours, else the local date and time."""
     if at is None:
         return NOTHING
     if now - at >= 86_400_000:
@@ -40,12 +40,12 @@ def ago(at: int | None, now: int) -> str:
 
 
 def left(ms: int | None) -> str:
-    """How long something still takes."""
+    """Return the time left: `ended` if there is none, a dash for None."""
     return NOTHING if ms is None else duration(ms) if ms > 0 else "ended"
 
 
 def duration(ms: int) -> str:
-    """In the largest unit there is one of; less than a second is said with a decimal."""
+    """Return a duration in the largest unit that fits; below a second with a decimal."""
     for size, unit in _UNITS:
         if ms >= size:
             return f"{ms // size} {unit}"
@@ -53,10 +53,10 @@ def duration(ms: int) -> str:
 
 
 def several(count: int, one: str) -> str:
-    """`1 session`, `2 sessions`."""
+    """Return a count with its noun: `1 session`, `2 sessions`."""
     return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def shortened(text: str, most: int) -> str:
-    """Cut a text to so many characters; the last one says that there is more."""
+    """Cut a text to `most` characters; the last one is … if anything was cut off."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

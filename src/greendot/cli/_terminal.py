@@ -1,4 +1,4 @@
-"""The terminal, for a program that fills it: taken over, drawn on, and given back as it was."""
+"""Terminal of a full-screen program: entered, drawn on, and restored."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-ENTER = "\x1b[?1049h\x1b[?25l"  # another screen, without a cursor
+ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, without a cursor
 LEAVE = "\x1b[?25h\x1b[?1049l"
 STYLES = {"head": "\x1b[1m", "dim": "\x1b[2m", "warn": "\x1b[33m", "alarm": "\x1b[1;31m"}
-SMALLEST, LARGEST = 10, 1_000  # columns and lines that are believed
+SMALLEST, LARGEST = 10, 1_000  # plausible numbers of columns and lines
 
 
 class ScreenLine(NamedTuple):
-    """A line on the screen."""
+    """Line on the screen."""
 
     text: str
     style: str = ""
 
 
 class Size(NamedTuple):
-    """Of a terminal."""
+    """Size of a terminal."""
 
     columns: int
     lines: int
 
 
 def is_terminal() -> bool:
-    """Whether there is a screen to be drawn on."""
+    """Return whether the output is a terminal that can be drawn on."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def size() -> Size:
-    """What the terminal says; one that says nothing of use is taken for an ordinary one."""
+    """Return the size of the terminal; 80 × 24 where it reports none."""
     columns, lines = shutil.get_terminal_size((80, 24))
     return Size(min(columns, LARGEST) if columns > 0 else 80, min(lines, LARGEST) if lines > 0 else 24)
 
 
 def check_reader() -> None:
-    """BrokenPipeError if nobody reads our output any more: without anything to write it would not be noticed."""
+    """Raise BrokenPipeError if our output has no reader any more. A command that writes nothing would not notice."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     if any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0)):
@@ -54,13 +54,16 @@ def check_reader() -> None:
 
 
 class Terminal:
-    """While it is ours. `pressed` is called with each key, `redraw` when the screen has to be drawn anew."""
+    """Terminal in full-screen mode, as a context.
+
+    `pressed` is called with each key, `redraw` when the screen has to be drawn again.
+    """
 
     def __init__(self, pressed: Callable[[str], None], redraw: Callable[[], None]) -> None:
         self._pressed = pressed
         self._redraw = redraw
-        self._keys: int | None = None  # where they come from
-        self._before: list[Any] = []  # how that was set
+        self._keys: int | None = None  # descriptor that keys are read from; None: stdin is no terminal
+        self._before: list[Any] = []  # its attributes, to be restored
         self._colours = "NO_COLOR" not in os.environ
 
     def __enter__(self) -> Self:
@@ -85,7 +88,7 @@ class Terminal:
         self._give_back()
 
     def draw(self, lines: Sequence[ScreenLine]) -> None:
-        """All of the screen, from the top; what was there is written over, so that nothing flickers."""
+        """Draw the whole screen from the top. Old lines are overwritten, not cleared, so that nothing flickers."""
         drawn = [f"{self._styled(line)}\x1b[K" for line in lines]
         self._write("\x1b[H" + "\r\n".join(drawn) + "\x1b[J")
 
@@ -104,15 +107,15 @@ class Terminal:
         try:
             self._write(LEAVE)
         except OSError:
-            pass  # the terminal itself is gone
+            pass  # the terminal is gone
         if self._keys is not None:
             try:
                 termios.tcsetattr(self._keys, termios.TCSADRAIN, self._before)
             except termios.error:
-                pass  # the same
+                pass  # the terminal is gone
 
     def _stop(self) -> None:
-        """Ctrl-Z: give it back, and take it again when we go on."""
+        """Restore the terminal and stop the process on Ctrl-Z. Take the terminal again on SIGCONT."""
         self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._take()
@@ -126,7 +129,7 @@ class Terminal:
             said = b""
         if not said:
             asyncio.get_running_loop().remove_reader(self._keys)
-        if said[:1] != b"\x1b":  # the keys with arrows say more than one letter, and mean nothing here
+        if said[:1] != b"\x1b":  # an escape sequence, as of arrow keys, has no meaning here
             for key in said.decode(errors="replace"):
                 self._pressed(key)
 

@@ -1,4 +1,4 @@
-"""Dead letters: pushes and webhooks that were given up. Commands list them and have them sent again."""
+"""Dead letters: pushes and webhook events that were given up. Commands list and replay them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ tenant_option = click.option("--tenant", metavar="NAME", help="Only this tenant'
 
 
 def which_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --id and --all."""
+    """Add --id and --all to a command."""
     some = click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be repeated.")
     return some(click.option("--all", "everything", is_flag=True, help="All dead letters.")(command))
 
 
 def wanted(ids: tuple[int, ...], everything: bool, lists: str) -> tuple[int, ...] | None:
-    """Return the ids that were named; None: all. `lists` is the command that shows them."""
+    """Return the ids that were named; None means all. `lists` is the command that shows dead letters."""
     if bool(ids) == everything:
         raise click.UsageError(f"Give --id (`{lists}` shows them), or --all.")
     return None if everything else ids
 
 
 def print_list(head: Sequence[str], rows: Sequence[Sequence[str]], command: str) -> None:
-    """Print at most `MOST_LISTED` rows, and how these are sent again."""
+    """Print at most `MOST_LISTED` dead letters, and how to replay them."""
     if not rows:
         click.echo("There are no dead letters.")
         return
@@ -38,7 +38,7 @@ def print_list(head: Sequence[str], rows: Sequence[Sequence[str]], command: str)
 
 
 def print_replayed(found: Sequence[int], ids: tuple[int, ...], sentence: str) -> None:
-    """Print the sentence if anything was replayed, and which of those that were named was not."""
+    """Print `sentence` if any dead letter was replayed, and the named ids that were not."""
     click.echo(sentence if found else "There are no such dead letters.")
     if missing := sorted({*ids} - {*found}):
         click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")

@@ -1,4 +1,4 @@
-"""`greendot backup` and `greendot restore`: the embedded store, in one file."""
+"""Commands `greendot backup` and `greendot restore`: the embedded store, in one file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greendot.cli._store import INTERRUPTED, store_option
 from greendot.cli._tables import several
 from greendot.ops.backup import Contents, back_up, put_back
 
-SHOWN_S = 0.2  # between two looks at how far it is
+SHOWN_S = 0.2  # between two displays of the progress
 NOT_IN_IT = "Not in it: settings, secrets, and what is in Redis (who is online now, which fills itself again)."
 REVIVED = (
     "Tokens that were revoked and users that were erased since the backup was made are back. "
@@ -91,8 +91,8 @@ def restore(file: Path, force: bool, as_json: bool, store: str | None, config: P
 
 
 def _with_progress(work: Callable[[Callable[[int, int], None]], T]) -> T:
-    """How far it is, in a terminal; Ctrl-C leaves nothing behind."""
-    shown_at = time.monotonic()  # what is done at once needs no word
+    """Run `work`, and show its progress in a terminal. Ctrl-C leaves no files behind."""
+    shown_at = time.monotonic()  # short work shows no progress
     shows = sys.stderr.isatty()
 
     def progress(done: int, of: int) -> None:

@@ -1,11 +1,11 @@
-"""`greendot completion`: what a shell needs to complete commands and options."""
+"""Command `greendot completion`: a script by which a shell completes commands and options."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import get_completion_class
 
-VARIABLE = "_GREENDOT_COMPLETE"  # what click looks for
+VARIABLE = "_GREENDOT_COMPLETE"  # the variable that click reads
 
 
 @click.command()
@@ -20,5 +20,5 @@ def completion(context: click.Context, shell: str) -> None:
       fish: greendot completion fish > ~/.config/fish/completions/greendot.fish
     """
     kind = get_completion_class(shell)
-    assert kind is not None  # click has all of the choices
+    assert kind is not None  # click supports every choice
     click.echo(kind(context.find_root().command, {}, "greendot", VARIABLE).source())

@@ -1,4 +1,4 @@
-"""`greendot check-config` and `greendot defaultconfig`: settings to look at."""
+"""Commands `greendot check-config` and `greendot defaultconfig`: current settings and their defaults."""
 
 from __future__ import annotations
 

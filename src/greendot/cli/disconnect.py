@@ -1,4 +1,4 @@
-"""`greendot disconnect`: close a session, all of a user's, or all that is on a node."""
+"""Command `greendot disconnect`: close a session, all sessions of a user, or all of a node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from greendot.cli._store import on_a_loop
 from greendot.config import check_id
 from greendot.errors import ConfigError
 
-MOST_REASON = 30  # characters, as nodes pass it on
+MOST_REASON = 30  # characters that nodes pass on to clients
 REASON = "disconnected by the operator"
-FEW = 1  # sessions that are closed without a further question
+FEW = 1  # sessions that are closed without confirmation
 
 
 @click.command()
@@ -86,7 +86,7 @@ async def _disconnect(at: Where, act: dict[str, Any], *, yes: bool) -> dict[str,
 
 
 def _confirm(offer: dict[str, Any]) -> None:
-    """The server's own sentence, of what is true now, is what is agreed to."""
+    """Ask for confirmation, with the server's sentence about the current state. Raise ConfigError without consent."""
     if not sys.stdin.isatty():
         raise ConfigError(f"{offer['says']} Say so with --yes.")
     click.echo(offer["says"], err=True)

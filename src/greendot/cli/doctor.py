@@ -1,4 +1,4 @@
-"""`greendot doctor`: what is wrong, weak or worth knowing about a set-up."""
+"""Command `greendot doctor`: findings about a set-up."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def doctor(flags: dict[str, dict[str, Any]], connections: int, as_json: bool, co
 
 
 def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settings, list[Finding]]:
-    """Load the settings. Where no secret is set and a dev server has made one, that server is meant."""
+    """Load the settings. Without a secret or key set, and with the secret of a dev server here, assume --dev."""
     settings, notes = load(config, os.environ, flags), []
     auth = settings.auth
     if not (settings.server.dev or auth.secret or auth.keys or auth.jwks_url) and dev_secret(settings):

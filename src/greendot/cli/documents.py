@@ -1,4 +1,4 @@
-"""`greendot openapi` and `greendot asyncapi`: the documents of the APIs."""
+"""Commands `greendot openapi` and `greendot asyncapi`: the documents of the APIs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 @click.command()
 def openapi() -> None:
     """Print the OpenAPI document of the HTTP API, as servers of this version serve it at /openapi.json."""
-    from greendot.app.http import document  # loads the whole server
+    from greendot.app.http import document  # imported late: loads the whole server
 
     _print(document())
 

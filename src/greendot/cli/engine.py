@@ -1,6 +1,6 @@
-"""For operators: `greendot nodes`, `presence`, `sessions`, `typing` and `sweep`.
+"""Commands for operators: `greendot nodes`, `presence`, `sessions`, `typing` and `sweep`.
 
-They go straight to the shared engine, past the servers, and join nothing: what they see is what all servers see.
+They connect to the shared engine without a server, and do not join it as a node. They see what all servers see.
 """
 
 from __future__ import annotations
@@ -30,20 +30,23 @@ from greendot.presence.model import project
 from greendot.protocol.events import Presence
 from greendot.protocol.replies import PresenceReply, Typer
 
-SLOW_S = 2.0  # what takes longer says that it is at work
+SLOW_S = 2.0  # after which a command prints that it is at work
 
 T = TypeVar("T")
 
 
 class EngineAccess:
-    """The engine of a command. Its settings are read by `run`, after the command has checked its arguments."""
+    """Engine of a command. `run` reads its settings, after the command has checked its arguments."""
 
     def __init__(self, url: str | None, config: Path | None) -> None:
         self._url = url
         self._config = config
 
     def run(self, request: str, work: Callable[[RedisEngine], Awaitable[T]]) -> T:
-        """Connect for one piece of work. ConfigError names `request` if only a server's HTTP API can answer."""
+        """Connect to the engine, run `work` and close the connection.
+
+        Raise ConfigError with the HTTP request to send instead, `request`, if only the server itself can answer.
+        """
         return on_a_loop(observing(self._settings(request), work), uvloop.new_event_loop)
 
     def _settings(self, request: str) -> Settings:
@@ -63,7 +66,7 @@ class EngineAccess:
 
 
 async def observing(settings: Settings, work: Callable[[RedisEngine], Awaitable[T]]) -> T:
-    """Connect to the engine without joining it."""
+    """Run `work` with the engine, without joining it as a node."""
     engine = make_engine(settings, SystemClock())
     assert isinstance(engine, RedisEngine)
     await engine.observe()
@@ -86,14 +89,14 @@ def engine_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class SessionEntry(Struct, frozen=True):
-    """A session as the engine knows it, under the names of the HTTP API."""
+    """Session in the engine, under the names of the HTTP API."""
 
     session: str
     user: str
     device: str
     node: str
     state: str  # online, idle or lingering
-    ends_in_ms: int | None  # of one that lingers, or whose node is dead
+    ends_in_ms: int | None  # set if the session lingers, or its node is dead
 
 
 @click.command()

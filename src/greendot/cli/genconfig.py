@@ -1,4 +1,4 @@
-"""`greendot genconfig`: a file of settings for production, with fresh secrets."""
+"""Command `greendot genconfig`: a file of settings for production, with fresh secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greendot.config import load
 from greendot.ops.files import put_in_place, refuse_to_overwrite
 
 HERE = ("127.0.0.1", "::1")
-LISTS = ("origins", "names")  # written with commas
+LISTS = ("origins", "names")  # answers with commas between values
 HEAD = """\
 Settings of a Greendot server, written by `greendot genconfig`. There are secrets in it: for its user's eyes only.
 Check it with `greendot check-config --config FILE` and `greendot doctor --config FILE`; `greendot defaultconfig` shows
@@ -75,7 +75,7 @@ def genconfig(file: Path, no_input: bool, force: bool, **given: Any) -> None:
 
 
 def sections(given: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What is to be written. ConfigError says what is wrong with what was given."""
+    """Return the sections to write. Raise ConfigError with the mistakes in the given values."""
     own_tls = bool(given["tls_cert"])
     proxies = [given["proxy"]] if given["proxy"] else [] if own_tls else list(HERE)
     outside = own_tls or given["proxy"] not in (None, *HERE)
@@ -101,7 +101,7 @@ def sections(given: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def fresh() -> str:
-    """A secret nobody knows."""
+    """Return a new random secret."""
     return secrets.token_hex(32)
 
 
@@ -117,7 +117,7 @@ def rendered(made: dict[str, dict[str, Any]]) -> str:
 
 
 def _ask(given: dict[str, Any]) -> None:
-    """For what was not given."""
+    """Ask for the values that were not given."""
     for key, question, begin in (
         ("origins", "Pages that connect (https://app.example.com, …; empty: those of the server's own host)", ""),
         ("names", "Names by which the server is reached (chat.example.com, …; empty: any)", ""),

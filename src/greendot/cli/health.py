@@ -1,4 +1,4 @@
-"""`greendot health`: is the server on this machine well? What containers and scripts ask, without curl."""
+"""Command `greendot health`: liveness of the server on this machine, for containers and scripts without curl."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _asked(settings: Settings, path: str) -> tuple[int, str]:
     host, port = EVERYWHERE.get(settings.server.host, settings.server.host), settings.server.port
     connection: http.client.HTTPConnection
     if settings.tls.cert:
-        # Whether it lives is asked, not who it is: the certificate is for the name that others call it by.
+        # Not verified: only liveness is checked, and the certificate is for the public name of the server.
         unverified = ssl._create_unverified_context()  # noqa: S323
         connection = http.client.HTTPSConnection(host, port, timeout=ANSWER_S, context=unverified)
     else:

@@ -1,4 +1,4 @@
-"""`greendot inspect`: all there is of a user, a room, a node or a topic, and how long it lasts."""
+"""Command `greendot inspect`: all data of a user, a room, a node or a topic, and how long it lasts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greendot.cli._store import on_a_loop
 from greendot.config import check_id
 from greendot.errors import ConfigError
 
-Lines = Callable[[dict[str, Any], int], list[str]]  # of what was found, and when that was
+Lines = Callable[[dict[str, Any], int], list[str]]  # from the answer and its time in ms to lines of text
 KINDS = "room", "watch", "user"
 
 

@@ -1,4 +1,4 @@
-"""What `greendot inspect` found, in words: first what it is, then what belongs to it, each with when it ends."""
+"""Output of `greendot inspect`: a summary, then tables of what belongs to it, each with when it ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from greendot.cli._tables import NOTHING, ago, duration, left, printable, several, table
 
-WIDE = 10  # of the names of facts
+WIDE = 10  # columns for the names of facts
 WATCH_MODES = {
     "live": "told of changes at once",
     "slices": "so many that they are told of changes in slices",
@@ -45,7 +45,7 @@ def user(it: dict[str, Any], now: int) -> list[str]:
 
 
 def _belongings(it: dict[str, Any], now: int) -> list[str]:
-    """Of a user."""
+    """Return the tables of a user: sessions, leases of their nodes, rooms, push devices, pushes."""
     sessions = [_session(session, now) for session in it["sessions"]]
     head = "SESSION", "DEVICE", "NODE", "STATE", "ENDS IN", "TOKEN ENDS IN", "HEARD", "ROOMS", "WATCHES", "WAITS"
     lines = _table(head, sessions) if sessions else ["", "No session."]
@@ -160,5 +160,5 @@ def _due_in(ms: int) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """With an empty line before it; nothing without rows."""
+    """Return an empty line and a table; nothing without rows."""
     return ["", table(head, rows)] if rows else []

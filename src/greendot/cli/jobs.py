@@ -1,4 +1,4 @@
-"""`greendot jobs`: when jobs run, what became of them, and running one by hand."""
+"""Command `greendot jobs`: schedules and results of jobs, and running one by hand."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from greendot.jobs.runner import Runner
 from greendot.store.jobs import JobEnd, JobRun, JobState
 from greendot.store.port import Store
 
-FAILED = 1  # the exit code of a run that failed, or did not begin
+FAILED = 1  # exit code of a run that failed, or did not begin
 MOST_SHOWN = 1_000
 _ENGINE = "the memory engine's state lives inside the server process: the server runs this job by itself"
-_ASK_ENGINE = ("unread-reminder", "sweep")  # jobs that need to know who is there
+_ASK_ENGINE = ("unread-reminder", "sweep")  # jobs that need the presence in the engine
 
 
 @click.group()
@@ -121,7 +121,7 @@ async def _run(settings: Settings, name: str) -> JobEnd | None:
 
 
 def _stop(runner: Runner, name: str) -> None:
-    """The first Ctrl-C ends it at its next step, a second at once."""
+    """Stop the run at its next step on the first Ctrl-C. A second one ends the process at once."""
     asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     click.echo("Stopping …", err=True)
@@ -154,7 +154,7 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Store, Engine]]:
 
 
 async def _sent(engine: RedisEngine) -> None:
-    """Whoever only came to run a job leaves at once, and would take along what has not been sent."""
+    """Wait until all messages have reached Redis. The command ends at once, and unsent messages would be lost."""
     await engine.bus.drained()
     await asyncio.gather(*(server.call("PING") for server in engine.servers.all.values()), return_exceptions=True)
 

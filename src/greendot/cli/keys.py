@@ -1,4 +1,4 @@
-"""`greendot keys`: API keys, made and ended in the store. A key is shown once, when it is made."""
+"""Command `greendot keys`: API keys, created and revoked in the store. A key is shown once, when it is created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from greendot.store.api_keys import OPERATOR, ApiKey, KeyAndSecrets, Secret
 from greendot.store.port import Store
 from greendot.store.read_cache import BELIEVED_S
 
-OPERATORS = "(operator)"  # in tables, where a tenant is named: no tenant can have this name
+OPERATORS = "(operator)"  # in the tenant column of tables; no tenant can have this name
 
 _tenant = click.option("--tenant", metavar="T", help="Whose key. [default: default]")
 _operator = click.option("--operator", is_flag=True, help="A key of no tenant, for those who run the servers.")
@@ -160,7 +160,7 @@ def _entry(key: ApiKey, secrets: list[Secret]) -> dict[str, Any]:
 
 
 def _owner(name: str, tenant: str | None, operator: bool) -> str:
-    """The tenant of the key, or OPERATOR."""
+    """Return the tenant of the key, or OPERATOR."""
     if operator and tenant is not None:
         raise click.UsageError("Give either --tenant or --operator.")
     check_id("the key's name", name)
@@ -172,7 +172,7 @@ def _whose(owner: str) -> str:
 
 
 def _new_secret(lasts_ms: int | None) -> tuple[str, Secret]:
-    """The text to be shown, and what is kept of it."""
+    """Return the text to show, and the secret as it is stored."""
     id, secret, now = new_key_id(), new_key_secret(), SystemClock().now_ms()
     return text_of(id, secret), Secret(id, hash_of(secret), now, None if lasts_ms is None else now + lasts_ms)
 
@@ -191,7 +191,7 @@ def _no_key(owner: str, name: str) -> ConfigError:
 
 
 def _show(shown: str, said: str, key: ApiKey, secret: Secret, as_json: bool) -> None:
-    """The key alone goes to the output, so that a program can take it from there."""
+    """Print the key. Without JSON only the key goes to stdout, so that a program can read it from there."""
     if as_json:
         print_json({"key": shown, **_entry(key, [secret])})
         return

@@ -1,4 +1,4 @@
-"""`greendot migrate`: bring the tables of the store up to date."""
+"""Command `greendot migrate`: bring the tables of the store up to date."""
 
 from __future__ import annotations
 

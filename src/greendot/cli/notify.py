@@ -1,4 +1,4 @@
-"""`greendot notify`: tell a user something, by a server, or past the servers into the store."""
+"""Command `greendot notify`: notify a user, through a server or directly in the store."""
 
 from __future__ import annotations
 

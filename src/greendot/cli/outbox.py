@@ -1,4 +1,4 @@
-"""`greendot outbox`: install an app's outbox, look into it, have rows sent that were set aside."""
+"""Command `greendot outbox`: install an app outbox, show it, and retry rows that were set aside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.store.app_outbox import Outbox, OutboxStatus
 
-MOST_SHOWN = 50  # of the rows that were set aside
+MOST_SHOWN = 50  # rows that were set aside
 
 url_option = click.option("--url", metavar="URL", help="The app's database: postgresql://…. [default: outbox.url]")
 

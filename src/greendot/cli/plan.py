@@ -1,4 +1,4 @@
-"""`greendot plan`: how much of everything so many users need."""
+"""Command `greendot plan`: capacity for a number of users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTH = 118
 
 
 class Share(click.ParamType[float]):
-    """`10%`, or 0.1."""
+    """Parameter type of a share: `10%` or `0.1`."""
 
     name = "share"
 
@@ -35,7 +35,7 @@ class Share(click.ParamType[float]):
 
 
 class PerDay(click.ParamType[tuple[float, bool]]):
-    """`20` or `20/day` of each user, `500/s` of all together at the busiest time."""
+    """Parameter type of a rate: `20` or `20/day` of each user, `500/s` of all users at the busiest time."""
 
     name = "rate"
 
@@ -106,7 +106,7 @@ def _show(made: CapacityPlan) -> None:
 
 
 def shown(one: Figure) -> str:
-    """As people say it."""
+    """Format a figure with its unit."""
     match one.unit:
         case "bytes":
             return _bytes(one.value)

@@ -1,4 +1,4 @@
-"""`greendot push`: what became of a notification, where a user can be reached, what could not be sent, trying it."""
+"""Command `greendot push`: results of pushes, devices of users, dead letters, and test pushes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from greendot.ids import new_message_id
 from greendot.push.payload import PushPayload, SendResult
 from greendot.store.push import Device, PushRecord
 
-SHOWN_OF_A_TOKEN = 6  # characters
-SHOWN = ("Greendot", "This is a test.")  # title and text of one
+SHOWN_OF_A_TOKEN = 6  # characters at its end
+SHOWN = ("Greendot", "This is a test.")  # title and text of a test push
 WORDS = {
     "seen": "It was seen, read, archived or acknowledged first.",
     "expired": "It had expired, or was removed.",

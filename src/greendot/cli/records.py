@@ -1,4 +1,4 @@
-"""For operators: `greendot rooms` and `greendot inbox`, straight from the store."""
+"""Commands for operators, which read the store directly: `greendot rooms` and `greendot inbox`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_SHOWN = 60  # characters of a body in a table
 
 
 class RoomInfo(Struct, frozen=True):
-    """A room, under the names of the HTTP API."""
+    """Room, under the names of the HTTP API."""
 
     room: str
     open: bool
@@ -117,7 +117,7 @@ def inbox(
     if as_json:
         entries = [msgspec.structs.asdict(entry) | {"body": Raw(entry.body)} for entry in found]
         for entry in entries:
-            del entry["traceparent"]  # the same as over HTTP
+            del entry["traceparent"]  # left out, as in the HTTP API
         print_json({"notifications": entries, **state._asdict()})
         return
     if not state.head:
@@ -142,7 +142,7 @@ def inbox(
 
 
 def _states(entry: Notification) -> str:
-    """What happened to it, in the order it usually does."""
+    """Return what happened to a notification, in the usual order."""
     happened = (
         ("live", entry.live_at),
         ("pushed", entry.push_at),

@@ -1,4 +1,4 @@
-"""`greendot repair`: what counts is counted again."""
+"""Command `greendot repair`: recount and correct counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greendot.cli._options import json_option, print_json
 from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import table
 
-DRIFT = 1  # the exit code when something is wrong and left so
+DRIFT = 1  # exit code if a counter is wrong and was not corrected
 
 
 @click.group()

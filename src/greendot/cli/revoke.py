@@ -1,4 +1,7 @@
-"""`greendot revoke`: take back a token, a session, all of a user or of a tenant, by a server, or past the servers."""
+"""Command `greendot revoke`: revoke a token, a session, or all tokens of a user or tenant.
+
+A server does it, or the command writes to the store directly.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from greendot.cli._store import StoreAccess, store_option
 from greendot.clock import SystemClock
 from greendot.config import check_id
 
-PULLED_S = 15  # servers look by themselves so often
+PULLED_S = 15  # between two reads of revocations by servers
 
 
 @click.command()
@@ -82,7 +85,7 @@ def _named(kind: RevocationKind, value: str, knows_tenant: bool) -> str:
 
 
 def _what(user: str | None, jti: str | None, session: str | None, tenant: str | None) -> tuple[RevocationKind, str]:
-    """Say what is meant; `tenant` if it is all of a tenant, or of all."""
+    """Return the kind and value to revoke. `tenant` is given for all tokens of a tenant, or of all tenants."""
     if tenant is not None:
         if (user, jti, session) != (None, None, None):
             raise click.UsageError("--all and --all-tenants go without --user, --jti and --session.")

@@ -1,4 +1,4 @@
-"""`greendot serve`: run a server until it is told to stop."""
+"""Command `greendot serve`: run a server until a signal stops it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
-STUCK_S = 10.0  # a server that takes so much longer than its drain will not stop by itself
-# Thresholds of the garbage collector. A collection of the young takes loop time for each object: 10,000 take 1 to 5 ms.
+STUCK_S = 10.0  # beyond the drain: a server that takes longer will not stop by itself
+# Thresholds of the garbage collector. A young collection takes loop time for each object: 10,000 take 1 to 5 ms.
 COLLECTOR = (10_000, 250, 50)
 STOPPING = "Stopping: asking clients to return later …"
 STOPPED = "Stopped."
@@ -80,7 +80,10 @@ def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
 
 
 def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings:
-    """Loopback only, and a secret and a key where none is given."""
+    """Return the settings of a dev server: loopback only, dashboard on, and a secret and a key where none is given.
+
+    Raise UsageError if the server would listen on another address.
+    """
     server = msgspec.structs.replace(settings.server, host=host or "127.0.0.1")
     if server.host not in ("127.0.0.1", "localhost", "::1"):
         raise click.UsageError("--dev gives tokens to whoever asks, so it listens on loopback only: leave out --host.")
@@ -92,7 +95,7 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
         where = dev_file(settings, "api-key")
         notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
     auth = msgspec.structs.replace(settings.auth, secret=secret)
-    # A page of anybody's may lead its own name here; asked for by that name, we would give it tokens.
+    # Against DNS rebinding: a foreign page could resolve its own name to this server and get tokens.
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or LOOPBACK)
     admin = msgspec.structs.replace(settings.admin, enabled=True)
     return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key), door=door, admin=admin)
@@ -106,7 +109,7 @@ def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
         resolved = msgspec.structs.replace(settings, server=server)
 
         def work(number: int, ready: Callable[[], None]) -> None:
-            held.close()  # the parent alone holds it: an orphan must not
+            held.close()  # only the parent holds the port; an orphaned worker must not
             _on_a_loop(resolved, _serve_as_worker(resolved, number, ready))
 
         Supervisor(
@@ -129,7 +132,7 @@ async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], 
     greendot = Greendot(settings)
     greendot.share_ports(number)
     await _until_signal(greendot, (signal.SIGTERM,), ready)
-    # SIGTERM stays caught: a service manager sends it to every process, and the parent sends it again.
+    # The handler of SIGTERM stays: a service manager signals every process, and the parent signals again.
     await greendot.stop()
 
 
@@ -137,7 +140,7 @@ async def _serve_alone(settings: Settings, notes: list[str]) -> None:
     greendot = Greendot(settings)
     numbers = signal.SIGINT, signal.SIGTERM
     await _until_signal(greendot, numbers, lambda: _announce(settings, greendot.server.port, notes))
-    for number in numbers:  # a second Ctrl-C ends it at once
+    for number in numbers:  # a second signal ends the process at once
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
     end_by(_patience_s(settings))
@@ -147,20 +150,20 @@ async def _serve_alone(settings: Settings, notes: list[str]) -> None:
 
 
 def _patience_s(settings: Settings) -> float:
-    """Within which a server that was told to stop has ended, or is."""
+    """Return the seconds after which a stopping server that has not ended is killed."""
     return settings.server.drain_notice_s + settings.server.drain_s + STUCK_S
 
 
 async def _until_signal(greendot: Greendot, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]) -> None:
-    """Start it, call `ready` when clients may come, and return when one of the signals does."""
+    """Start the server, call `ready` when clients can connect, and return on one of the signals."""
     stopping = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    if greendot.settings.tls.cert:  # else a terminal that is closed ends us, as it should
+    if greendot.settings.tls.cert:  # without TLS, a closed terminal ends the process by SIGHUP
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
     await greendot.start()
     ready()
-    # What exists by now lives as long as the process: the collector need never look at it again.
+    # Objects that exist now live as long as the process: the collector need not visit them again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR)
@@ -186,23 +189,23 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
 
 
 def _shown(host: str) -> str:
-    """As it is written in an address that can be opened on this machine."""
+    """Return the host for a URL that can be opened on this machine."""
     everywhere = ("0.0.0.0", "::")  # noqa: S104  (nothing is bound here)
     return "127.0.0.1" if host in everywhere else f"[{host}]" if ":" in host else host
 
 
 def log_key(settings: Settings) -> bytes | None:
-    """What ids in log lines are hashed with; None if they are to be as they are."""
+    """Return the key that ids in log lines are hashed with; None to log plain ids."""
     if settings.privacy.log_ids == "plain":
         return None
     return hash_key(settings.privacy.hash_key, settings.auth.secret) or secrets.token_bytes(32)
 
 
 def _set_up_process() -> None:
-    """As many sockets as the system allows, and a collector that does not stop the world while clients connect."""
+    """Allow as many sockets as the system does, and make the collector rare while clients connect."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.freeze()  # what was loaded stays: no collection need look at it
-    # A connection is a few dozen objects that stay; with the default of 700 they would be looked at again and again.
+    gc.freeze()  # imported objects stay: the collector need not visit them
+    # A connection is a few dozen objects that stay. With the default of 700 they would be visited again and again.
     gc.set_threshold(50_000, 50, 50)

@@ -1,7 +1,7 @@
-"""`greendot tail`: what happens, as it happens.
+"""Command `greendot tail`: events as they happen.
 
-Events are sorted out on the nodes they happen on, which keep few and count the rest. A terminal that does not keep up
-holds up this program only: the server sends it nothing more, and says afterwards how many events that were.
+Each node filters its own events, keeps a few and counts the rest. A terminal that does not keep up blocks this program
+only: the server sends nothing more, and reports afterwards how many events were left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from greendot.cli._terminal import check_reader
 from greendot.config import check_id
 from greendot.node.event_recorder_model import KINDS
 
-MOST_BODY = 60  # characters of what somebody wrote, which dev servers show; all of it is in the JSON
+MOST_BODY = 60  # characters of a message's body, which dev servers show; JSON has all of it
 BACK = "It is there again; what happened meanwhile was not seen."
-READY = 2  # samples after which all nodes know that events are wanted
+READY = 2  # samples after which all nodes record events
 
 
 @click.command()
@@ -61,7 +61,7 @@ def tail(
 
 
 class EventTail:
-    """Events that are shown, and their count."""
+    """Output of events, with a count of those shown and left out."""
 
     def __init__(self, wanted: dict[str, Any], *, as_json: bool) -> None:
         self.began = False
@@ -103,7 +103,7 @@ class EventTail:
 
 
 def line(event: dict[str, Any], *, with_tenant: bool) -> str:
-    """When, where, what; then whose."""
+    """Format an event: time, node, kind and action; then user, room and other details."""
     at = datetime.fromtimestamp(event["at"] / 1000)
     number = event.get("number")
     more = [
@@ -120,5 +120,5 @@ def line(event: dict[str, Any], *, with_tenant: bool) -> str:
 
 
 def _note(text: str) -> None:
-    """Beside the events, so that they alone are in a pipe."""
+    """Print to stderr, so that a pipe gets events only."""
     click.echo(text, err=True)

@@ -1,4 +1,4 @@
-"""`greendot tenants`: register them, look at what is theirs, erase it."""
+"""Command `greendot tenants`: register tenants, show and erase their data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greendot.errors import ConfigError
 from greendot.store.api_keys import RegisteredTenant
 from greendot.store.port import Store
 
-AT_ONCE = 1_000  # rows erased in one commit: others wait no longer for it than for anything else
+AT_ONCE = 1_000  # rows erased in one commit: other writers wait no longer than for any other commit
 REPORT_EVERY = 100_000
 
 

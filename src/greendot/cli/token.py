@@ -1,4 +1,4 @@
-"""`greendot token`: a token to try things out with."""
+"""Command `greendot token`: a token for trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_S = 36_500 * 86_400
 
 
 def parse_ttl(text: str) -> float:
-    """Seconds from `90`, `90s`, `15m`, `1h`, `30d`."""
+    """Return the seconds of `90`, `90s`, `15m`, `1h` or `30d`. Raise ConfigError for anything else."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
     seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
     if not 0 < seconds <= _MOST_S:
@@ -53,5 +53,5 @@ def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl:
         name=name,
         rooms=list(rooms) or None,
     )
-    tokens.read(made, now)  # a room pattern that no server would take is found here
+    tokens.read(made, now)  # raises for a room pattern that servers refuse
     click.echo(made)

@@ -1,4 +1,4 @@
-"""`greendot top`: how all nodes are doing, live in the terminal."""
+"""Command `greendot top`: load and rates of all nodes, live in the terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from greendot.cli._tables import printable
 from greendot.cli._terminal import Terminal, check_reader, is_terminal, size
 from greendot.cli.top_view import SORTS, Shown, laid_out
 
-MOST = 20  # hot topics and slow clients
-READY = 3  # samples after which rates, and what is written to most, are known
+MOST = 20  # hot topics, and as many slow clients
+READY = 3  # samples after which rates and hot topics are known
 KEYS = "q quit  p pause  s sort"
 
 
@@ -52,7 +52,6 @@ def top(once: bool, every: int, as_json: bool, find_server: Callable[[], Where])
 
 
 async def _next_sample(live: Live) -> dict[str, Any]:
-    """The next sample."""
     while True:
         frame = await live.next()
         if frame["type"] == "sample":
@@ -63,18 +62,18 @@ async def _next_sample(live: Live) -> dict[str, Any]:
 
 
 class Screen:
-    """A terminal that shows the newest look until it is told to end."""
+    """Terminal that shows the newest sample until a key or a signal ends it."""
 
     def __init__(self, at: Where, every: int) -> None:
-        self.ended_by: int | None = None  # a signal
+        self.ended_by: int | None = None  # number of a signal; None: not by a signal
         self._at = at
         self._every = every
         self._shown: Shown | None = None
-        self._newest: dict[str, Any] = {}  # also while it is paused
+        self._newest: dict[str, Any] = {}  # the newest sample, also while paused
         self._terminal: Terminal | None = None
         self._work: asyncio.Task[None] | None = None
         self._over = False
-        self._since = 0.0  # it has been gone
+        self._since = 0.0  # when the server went away
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -101,7 +100,7 @@ class Screen:
                         await self._follow(live, stack)
                 except Gone as gone:
                     if self._shown is None:
-                        raise  # it was never there
+                        raise  # the server was never reached
                     await self._wait(str(gone))
 
     async def _follow(self, live: Live, stack: ExitStack) -> None:
@@ -119,7 +118,7 @@ class Screen:
                 await _next_sample(live)
 
     async def _wait(self, why: str) -> None:
-        """Say that it is gone, and for how long, until it may be worth another attempt."""
+        """Show that the server is gone, and for how long. Return when it is time for another attempt."""
         assert self._shown is not None
         if not self._shown.trouble:
             self._since = monotonic()
@@ -155,7 +154,7 @@ class Screen:
 
 
 class Reel:
-    """One look after another, as text."""
+    """Output of samples as text or JSON, one after another."""
 
     def __init__(self, every: int, *, once: bool, as_json: bool) -> None:
         self.printed = False
@@ -164,7 +163,7 @@ class Reel:
         self._as_json = as_json
 
     async def show(self, live: Live) -> None:
-        """Print samples until the server goes away, or the first one."""
+        """Print samples until the server goes away; with `once` a single one."""
         await live.ask(type="top", most=MOST)
         for _ in range(READY - 1):
             await _next_sample(live)

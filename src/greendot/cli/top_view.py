@@ -1,4 +1,4 @@
-"""What `greendot top` shows: one look at all nodes, laid out for as much room as there is."""
+"""Screen of `greendot top`: one sample of all nodes, laid out for the size of the terminal."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ QUEUES = (("hellos", "realtime_hellos_waiting"), ("writes", "realtime_send_backl
 WAITING, OLDEST = (
     "_queue_waiting",
     "_queue_oldest_s",
-)  # how gauges are called that tell how long a queue is, and how old
+)  # suffixes of the gauges of a queue: its length, and the age of its oldest entry
 ALARMS = frozenset({"dropped", "shed", "slow"})
 
 Row = Mapping[str, Any]
-# What nodes can be sorted by; the largest is first, names the other way.
+# Orders of nodes: by a figure with the largest first, or by name.
 SORTS: dict[str, Callable[[Row], Any]] = {
     "connections": lambda row: -_gauge(row, "ws_connections"),
     "deliveries": lambda row: -row.get("rates", {}).get(SENT, 0),
@@ -51,19 +51,19 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 
 
 class Shown(Struct):
-    """What is on the screen."""
+    """State of the screen."""
 
     url: str
-    welcome: dict[str, Any]  # who looks
+    welcome: dict[str, Any]  # the server's welcome: version, tenant of the key
     sample: dict[str, Any]
-    at_ms: int  # the sample is of
+    at_ms: int  # time of the sample
     sort: str = "connections"
     paused: bool = False
-    trouble: str = ""  # why there is nothing newer
+    trouble: str = ""  # why there is no newer sample
 
 
 def laid_out(shown: Shown, size: Size | None, keys: str = "") -> list[ScreenLine]:
-    """The lines that fit, or all there are, without a `size`. `keys` are told of in the last line."""
+    """Return the lines that fit; without a `size` all lines. The last line shows `keys`."""
     columns, height = size or (100_000, 100_000)
     if columns < SMALLEST.columns or height < SMALLEST.lines:
         return [ScreenLine("too small"[:columns])]
@@ -75,7 +75,7 @@ def laid_out(shown: Shown, size: Size | None, keys: str = "") -> list[ScreenLine
     tables = _tables(shown)
     lines = [*head]
     for names, rows in tables:
-        # Half of what is left for each, so that there is something for those after it; the names and one row at least.
+        # Each table gets half of the free lines, so that later tables get some; at least the names and one row.
         if room < 2 or not rows:
             continue
         body = table(names, rows[: max(1, room // 2 if size else room)], columns)
@@ -120,14 +120,14 @@ def _head(shown: Shown, columns: int) -> list[ScreenLine]:
 
 
 def _queue(name: str, gauges: Mapping[str, float]) -> str:
-    """How much is in it, and how long the oldest has waited."""
+    """Return the length of a queue, and the age of its oldest entry."""
     oldest_s = gauges.get(f"{name}{OLDEST}", 0)
     old = f" (oldest {duration(round(oldest_s * 1000))})" if oldest_s else ""
     return f"{name} {many(gauges[f'{name}{WAITING}'])}{old}"
 
 
 def _of_tenant(shown: Shown, first: list[str], columns: int) -> list[ScreenLine]:
-    """Who may not see nodes sees how it is with their tenant."""
+    """Return the head for a key that may not see nodes: figures of its tenant."""
     sums, rates = shown.sample["sums"], shown.sample["rates"]
     first += [f"tenant {shown.welcome['tenant']}", f"{many(sums.get('tenant_connections', 0))} connections"]
     first += [f"{many(sums.get('tenant_users_online', 0))} users"]
@@ -145,7 +145,7 @@ def _foot(shown: Shown, keys: str) -> list[ScreenLine]:
 
 
 def _tables(shown: Shown) -> list[tuple[Sequence[str], list[ScreenLine]]]:
-    """Each with the names of its columns, the first of which matter most; cells are parted by tabs."""
+    """Return the tables: names of columns, the most important first, and rows with tabs between cells."""
     sample = shown.sample
     nodes = sorted(sample.get("nodes", ()), key=SORTS[shown.sort])
     hot = [
@@ -190,7 +190,7 @@ def _row(*cells: str) -> ScreenLine:
 
 
 def table(names: Sequence[str], rows: Sequence[ScreenLine], columns: int) -> list[ScreenLine]:
-    """As many of its columns as fit, the first ones; the names are in the first line."""
+    """Return the first columns of a table, as many as fit, with their names in the first line."""
     cells = [[*names], *(row.text.split("\t") for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     fits = 1
@@ -214,7 +214,7 @@ def _is_number(name: str) -> bool:
 
 
 def flow(name: str, parts: Sequence[str], columns: int) -> list[str]:
-    """The parts after a name, on as many lines as they need."""
+    """Return a name and the parts after it, on as many lines as they need."""
     lines: list[str] = []
     for part in ([name] if name else []) + [*parts]:
         joined = f"{lines[-1]}  {part}" if lines else part
@@ -226,14 +226,14 @@ def flow(name: str, parts: Sequence[str], columns: int) -> list[str]:
 
 
 def many(count: float) -> str:
-    """`1,204`, `120k`, `1.2M`."""
+    """Format a count: `1,204`, `120k`, `1.2M`."""
     if count < 100_000:
         return f"{count:,.0f}"
     return f"{count / 1_000:,.0f}k" if count < 1_000_000 else f"{count / 1_000_000:,.1f}M"
 
 
 def rate(per_s: float) -> str:
-    """With a decimal while it is small: one in ten seconds is not none."""
+    """Format a rate, below 10 with a decimal: one in ten seconds is not zero."""
     return f"{per_s:.1f}" if 0 < per_s < 10 else many(per_s)
 
 

@@ -1,4 +1,4 @@
-"""`greendot user`: hand out all that is kept of somebody, and erase it."""
+"""Command `greendot user`: export and erase all data of a user."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from greendot.errors import ConfigError
 from greendot.store.port import Store
 from greendot.store.user_data import ExportCursor
 
-AT_ONCE = 1_000  # rows looked at in one step: nobody waits for it
-OWN = ("tenant", "user", "user_id")  # said once for all rows
+AT_ONCE = 1_000  # rows read or erased in one step, so that no other work waits for long
+OWN = ("tenant", "user", "user_id")  # columns that the first line has for all rows
 
 
 @click.group()
@@ -53,7 +53,7 @@ def export(user: str, tenant: str, out: Path | None, access: StoreAccess) -> Non
 
 def _made(out: Path) -> BinaryIO:
     try:
-        # Nobody else may read it, and nothing that is there is written over.
+        # Readable by its owner only, and never over an existing file.
         return os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except OSError as error:
         raise ConfigError(f"cannot make {out}: {error.strerror}.") from None
@@ -101,7 +101,7 @@ def erase(user: str, tenant: str, yes: bool, as_json: bool, access: StoreAccess)
         )
 
     async def work(store: Store) -> tuple[int, EndedSessions]:
-        # Before anything is erased: sessions go on writing until they have ended.
+        # Before anything is erased: sessions write until they have ended.
         ended = await revoke_and_end(settings, store, revocation_until_now(settings, tenant, "user", user))
         return await _erase(store, tenant, user), ended
 

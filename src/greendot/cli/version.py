@@ -1,4 +1,4 @@
-"""`greendot version`."""
+"""Command `greendot version`."""
 
 from __future__ import annotations
 

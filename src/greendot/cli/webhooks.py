@@ -1,4 +1,4 @@
-"""`greendot webhooks`: how it stands with them, what could not be sent, sending it again, trying one."""
+"""Command `greendot webhooks`: states of webhooks, dead letters, replays and test requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from greendot.ids import new_message_id
 from greendot.transport.http_client import HttpResponse, NotCalled
 from greendot.webhooks.hook import ping_event
 
-MOST_SHOWN = 200  # characters of what an app answered
+MOST_SHOWN = 200  # characters of an app's response
 
 
 @click.group()

@@ -1,4 +1,4 @@
-"""`greendot worker`: push and jobs, without sockets, beside the servers."""
+"""Command `greendot worker`: push and jobs beside the servers, without sockets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-CHECK_S = 1.0  # as often as nodes look at each other
+CHECK_S = 1.0  # between two reads of the live nodes, as often as by nodes
 
 
 @click.command()
@@ -87,7 +87,7 @@ async def _work(settings: Settings) -> None:
         click.echo(f"Greendot {__version__} works.  {where}  Stop with Ctrl-C.")
         sys.stdout.flush()
         await stopping.wait()
-        for number in _STOPS:  # a second one ends it at once
+        for number in _STOPS:  # a second signal ends the process at once
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
         end_by(STUCK_S)
@@ -95,11 +95,13 @@ async def _work(settings: Settings) -> None:
 
 
 async def _keep_checking(engine: RedisEngine) -> None:
-    """Nodes see by themselves who of them lives. What is none has to look: else it would count the sessions of one that
-    has died."""
+    """Refresh the list of live nodes regularly. Never return.
+
+    Nodes do this by themselves. A worker is no node: without the refresh it would count the sessions of a dead node.
+    """
     while True:
         await asyncio.sleep(CHECK_S)
         try:
             await engine.refresh_nodes()
         except EngineUnavailable:
-            pass  # then nothing is known of anybody
+            pass  # presence is unknown meanwhile

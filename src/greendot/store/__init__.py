@@ -1,1 +1,1 @@
-"""Records: rooms, messages, inboxes and more. Durable, numbered without gaps. A port per capability; `port` has all."""
+"""Store of records: durable, numbered without gaps. One port per capability; `port` combines them."""

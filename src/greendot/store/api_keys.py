@@ -1,10 +1,10 @@
-"""API keys and tenants, as the store keeps them.
+"""Port for API keys and tenants.
 
-A **key** has a name in its tenant, its scopes, and one or more **secrets**: one that replaces another is valid beside
-it until that ends, so that an app can change over without a gap. Only hashes are kept.
+A **key** has a name in its tenant, scopes, and one or more **secrets**. After a rotation the old secret stays valid
+beside the new one until its end, so that an app can switch without a gap. Only hashes of secrets are stored.
 
-A tenant needs no row to exist: whoever signs tokens names it. A registered one can be listed, and is known where only
-registered ones may come.
+A tenant needs no row to exist: the signer of a token names it. A registered tenant can be listed, and is accepted where
+only registered tenants are.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-OPERATOR = ""  # in place of a tenant: the key is of those who run the servers; no tenant has this name
+OPERATOR = ""  # tenant of an operator's key; no tenant has this name
 
 
 class ApiKey(Struct, frozen=True):
-    """What a key is, whichever of its secrets is shown."""
+    """API key without its secrets."""
 
     tenant: str  # or OPERATOR
     name: str
@@ -27,87 +27,92 @@ class ApiKey(Struct, frozen=True):
 
 
 class Secret(Struct, frozen=True):
-    """One of a key's secrets."""
+    """Secret of an API key."""
 
-    id: str  # in the key's text, to find it by
+    id: str  # part of the key's text, for the lookup
     hash: bytes
     created_at: int
     expires_at: int | None = None
-    used_at: int | None = None  # to the hour or so
+    used_at: int | None = None  # accurate to about an hour
 
 
-KeyAndSecrets = tuple[ApiKey, list[Secret]]  # the oldest first
+KeyAndSecrets = tuple[ApiKey, list[Secret]]  # oldest secret first
 
 
 class KeyStore(Protocol):
-    """API keys."""
+    """Port for API keys."""
 
     async def create_key(self, key: ApiKey, secret: Secret) -> bool:
-        """False if the tenant has a key of this name; then nothing was written."""
+        """Create the key; return False, with nothing written, if the tenant has a key of this name."""
         ...
 
     async def rotate_key(self, tenant: str, name: str, secret: Secret, *, old_ends_at: int) -> bool:
-        """Give the key another secret. The present ones end at `old_ends_at`, unless they end before; those that had
-        ended when the new one was made are removed. False if there is no such key."""
+        """Add a secret to the key; return False if there is no such key.
+
+        Existing secrets end at `old_ends_at`, unless they end before. Secrets that had ended when the new one was
+        created are removed.
+        """
         ...
 
     async def remove_key(self, tenant: str, name: str) -> bool:
-        """With all its secrets. False if there is no such key."""
+        """Remove the key with all its secrets; return whether it existed."""
         ...
 
     async def api_key(self, tenant: str, name: str) -> KeyAndSecrets | None: ...
 
     async def api_keys(self, tenant: str | None = None) -> list[KeyAndSecrets]:
-        """All, or those of a tenant, by tenant and name."""
+        """Return all keys, or the keys of one tenant, ordered by tenant and name."""
         ...
 
     async def key_of_secret(self, id: str) -> tuple[ApiKey, Secret] | None:
-        """In one read."""
+        """Return the key and the secret with this id, in one read."""
         ...
 
     async def key_used(self, id: str, at: int) -> None:
-        """Note that the secret was used. Never back."""
+        """Record when the secret was used; `used_at` never goes back."""
         ...
 
 
 class RegisteredTenant(NamedTuple):
-    """A tenant that was registered."""
+    """Registered tenant."""
 
     tenant: str
     created_at: int
 
 
 class TenantStore(Protocol):
-    """Tenants, and all that is theirs."""
+    """Port for tenants and all their rows."""
 
     async def create_tenant(self, tenant: str, at: int) -> bool:
-        """Register it. False if it was registered before."""
+        """Register the tenant; return False if it is already registered."""
         ...
 
     async def tenant(self, tenant: str) -> RegisteredTenant | None:
-        """None if it is not registered."""
+        """Return the registration; None if there is none."""
         ...
 
     async def tenants(self, after: str | None, limit: int) -> list[RegisteredTenant]:
-        """A page of the registered ones, by name."""
+        """Return a page of the registered tenants, ordered by name."""
         ...
 
     async def tenant_rows(self, tenant: str) -> dict[str, int]:
-        """How much of a tenant's there is, by table (without any prefix); empty tables are left out, and so are its
-        registration and its revocations. For operators: it counts."""
+        """Count the tenant's rows by table name (without prefix).
+
+        Empty tables, the registration and revocations are left out. For operators only: counting is slow.
+        """
         ...
 
     async def erase_tenant(self, tenant: str, *, limit: int) -> int:
-        """Erase at most `limit` rows of the tenant, in whatever table, and say how many: its keys first, so that no
-        more is written with them, its registration last. 0: nothing is left.
+        """Erase at most `limit` rows of the tenant, over all tables; return how many. 0: nothing is left.
 
-        Revocations are not counted, and stay until they end: without them revoked tokens would be good again.
+        Keys are erased first, so that no request can write with them; the registration is erased last. Revocations
+        are not counted and stay until they end: without them revoked tokens would be valid again.
         """
         ...
 
 
 def grouped(rows: Iterable[Sequence[Any]]) -> list[KeyAndSecrets]:
-    """Keys from rows that are a key's columns and one of its secrets' each; for adapters."""
+    """Group joined rows into keys; each row has the columns of a key and of one of its secrets. For adapters."""
     found: dict[tuple[str, str], KeyAndSecrets] = {}
     for tenant, name, scopes, created_at, *secret in rows:
         key = ApiKey(tenant, name, tuple(scopes.split()), created_at)

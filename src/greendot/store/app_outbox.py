@@ -1,10 +1,10 @@
-"""The outbox port: what an app wrote in its own transactions for Greendot to send.
+"""Port for the app outbox: rows that an app writes in its own transactions for Greendot to send.
 
-Rows belong to streams (an inbox, a room), streams to shards. A session holds some of the shards: while it lives and
-answers, no other has them. When it ends, however it ends, others may take them.
+Rows belong to streams (an inbox, a room), streams to shards. A session holds some of the shards. While the session is
+alive and responsive, no other session holds them. When it ends, for whatever reason, other sessions may claim them.
 
-Rows of a shard are read in the order they were written, without a cursor: one that is committed late is read later, and
-none is passed over. Whoever reads a row twice must send it once; the row's key is for that.
+Rows of a shard are read in the order they were written, without a cursor. A row that is committed late is read later,
+and no row is skipped. A row may be read twice but must be sent once: the row's key makes a repeat recognisable.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 SHARDS = 16
-MOST_BODY = 128 * 1024  # characters of a body that are read: more than may be sent, however it is spaced
+MOST_BODY = 128 * 1024  # characters of a body that are read; above the send limit, whatever whitespace the body has
 
 
 class OutboxRow(Struct, frozen=True, gc=False):
-    """As the app wrote it: nothing of it has been checked."""
+    """Outbox row as the app wrote it; no field has been checked."""
 
     id: int
     tenant: str
-    target: str  # notification or message
+    target: str  # "notification" or "message"
     user: str
     room: str | None
     kind: str | None
     name: str | None
-    body: str  # JSON, cut off at MOST_BODY
+    body: str  # JSON, truncated to MOST_BODY
     key: str | None
-    created_s: float  # since 1970; it may be infinite
+    created_s: float  # seconds since 1970; may be infinite
     expires_s: float | None
 
 
 class SetAside(NamedTuple):
-    """A row that cannot be sent, and why."""
+    """Row that can never be sent, with the reason."""
 
     id: int
     reason: str
 
 
 class Poison(NamedTuple):
-    """A row that was set aside."""
+    """Row that was set aside, for operators."""
 
     id: int
     tenant: str
@@ -56,63 +56,67 @@ class Poison(NamedTuple):
 
 
 class OutboxStatus(NamedTuple):
-    """What is in the outbox."""
+    """Counts of the outbox, for operators."""
 
     waiting: int
-    oldest_at: int | None  # when the oldest that waits was written
+    oldest_at: int | None  # creation time of the oldest waiting row
     set_aside: int
-    poison: list[Poison]  # the first of those
+    poison: list[Poison]  # the first of the rows set aside
 
 
 class OutboxSession(Protocol):
-    """A relay's hold on its shards. StoreUnavailable from any method: it is over."""
+    """Hold of a relay on its shards. StoreUnavailable from any method means that the session has ended."""
 
     async def claim(self, busy: Collection[int]) -> frozenset[int]:
-        """The shards held from now on: a fair share among the relays there are. Those that are `busy` are kept."""
+        """Claim or release shards to reach a fair share among all relays; return the shards held.
+
+        Shards in `busy` are never released.
+        """
         ...
 
     async def waiting(self, shards: Collection[int]) -> list[int]:
-        """Those of the shards with rows to send."""
+        """Return the shards that have rows to send."""
         ...
 
     async def depth(self, shards: Collection[int], most: int) -> tuple[int | None, float]:
-        """How many rows of the shards wait, counted up to `most`, and how many seconds ago the first was written.
+        """Return the number of waiting rows, counted up to `most`, and the age of the oldest in seconds.
 
-        None if they could not be counted in time; the session goes on. All else waits meanwhile: not to be asked often.
+        The number is None if the count timed out; the session stays open. Other calls of the session wait meanwhile,
+        so call this rarely.
         """
         ...
 
     async def take(self, shard: int, limit: int) -> list[OutboxRow]:
-        """The first rows to send. They stay where they are until they are settled."""
+        """Return the first rows to send. They stay in the table until `settle`."""
         ...
 
     async def settle(self, shard: int, done: Sequence[int], aside: Sequence[SetAside]) -> None:
-        """Remove what was sent of a shard and set aside what cannot be, in one transaction."""
+        """Remove the sent rows of a shard and set aside the unsendable ones, in one transaction."""
         ...
 
 
 class Outbox(Protocol):
-    """The table, wherever it is."""
+    """Outbox table, in the app's database or in the store's."""
 
     def session(self, wake: Callable[[], None]) -> AbstractAsyncContextManager[OutboxSession]:
         """Open a session; `wake` is called when rows were written, and when the connection is lost.
 
-        StoreUnavailable if it cannot be reached, ConfigError if the table is not there or an older one.
+        StoreUnavailable if the database cannot be reached, ConfigError if the table is missing or outdated.
         """
         ...
 
     async def check(self) -> None:
-        """ConfigError if a session would be refused with it; StoreUnavailable if nobody knows."""
+        """Raise the ConfigError that `session` would raise; StoreUnavailable if the database cannot be reached."""
         ...
 
     async def install(self) -> list[str]:
-        """Make the table and what belongs to it, or what is missing of it. Answers what was made."""
+        """Create the table, its indexes and its triggers, unless they exist; return the names of new ones."""
         ...
 
     async def status(self, most: int) -> OutboxStatus:
-        """With at most so many of the rows that were set aside."""
+        """Return the counts and at most `most` of the rows set aside."""
         ...
 
     async def retry(self, ids: Sequence[int] | None) -> list[int]:
-        """Have rows sent that were set aside, all of them if None. Answers which there were."""
+        """Queue rows again that were set aside, all of them if `ids` is None; return the ids found."""
         ...

@@ -1,10 +1,10 @@
-"""The part of the store port for jobs: when each is due, who runs it, how far it came, what became of it.
+"""Port for jobs: when each is due, which process runs it, its progress and its past runs.
 
-A run is claimed, and gets a number higher than all before it: its fence. While it goes on it is kept, again and again;
-one that is not kept for a lease is another's to claim. Whatever a run writes here carries its number, and is refused
-once there is a higher one: who stood still and goes on afterwards changes nothing.
+A process claims a run and gets a fence, a number higher than that of all earlier runs. The run renews its lease with
+`keep_job`. When a lease ends without renewal, another process may claim the job. Every write of a run carries its fence
+and is refused once a higher one exists: a process that stalled and continues later changes nothing.
 
-Who runs jobs may be on machines whose clocks are apart. They go by `job_time`, which is the same for all of them.
+Processes may run on machines whose clocks differ. They use `job_time`, which is the same for all of them.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-if TYPE_CHECKING:  # the whole port includes this part of it
+if TYPE_CHECKING:  # `port` imports this module
     from greendot.ids import Key
 
-JobOutcome = Literal["running", "ok", "failed", "stopped", "lost"]  # lost: it was not heard of any more
+JobOutcome = Literal["running", "ok", "failed", "stopped", "lost"]  # lost: its lease ended without renewal
 RUNS_KEPT = 500  # of each job
-REMINDER = "unread_reminder"  # the kind of notification that reminds of others, and never of itself
-MOST_COUNTED = 100  # unread ones of a user; beyond it the inbox's own counter is near enough
+REMINDER = "unread_reminder"  # kind of the reminder notification, which never counts as unread itself
+MOST_COUNTED = 100  # unread notifications counted exactly per user; above it the inbox counter is close enough
 
 
 class JobState(Struct, frozen=True):
-    """How it stands with a job."""
+    """State of a job."""
 
     name: str
-    schedule: str  # in words: another one is another plan
+    schedule: str  # in words; a different text is a different plan
     next_at: int
-    fence: int = 0  # the number of the last run
-    holder: str | None = None  # who runs it; None: nobody
-    until: int = 0  # how long the holder may be silent
+    fence: int = 0  # number of the last run
+    holder: str | None = None  # process that runs the job; None: not running
+    until: int = 0  # end of the holder's lease
     failures: int = 0  # in a row
-    ran_at: int | None = None  # when the last run that succeeded began
-    cursor: str | None = None  # where the next run goes on; None: at the beginning
+    ran_at: int | None = None  # start of the last successful run
+    cursor: str | None = None  # where the next run continues; None: at the beginning
 
 
 class JobRun(Struct, frozen=True):
-    """One run of a job."""
+    """Run of a job."""
 
     name: str
     fence: int
@@ -46,12 +46,12 @@ class JobRun(Struct, frozen=True):
     started_at: int
     ended_at: int | None = None
     outcome: JobOutcome = "running"
-    done: int = 0  # of whatever the job goes through
-    note: str = ""  # what it did, or what went wrong
+    done: int = 0  # items processed
+    note: str = ""  # summary of the result, or the error
 
 
 class JobEnd(Struct, frozen=True):
-    """What became of a run. Only one that is `ok` counts as run, and forgets the cursor."""
+    """End of a run. Only the outcome `ok` sets `ran_at` and clears the cursor."""
 
     outcome: JobOutcome
     at: int
@@ -62,55 +62,55 @@ class JobEnd(Struct, frozen=True):
 
 
 class Unread(NamedTuple):
-    """A user, and what waits in their inbox, reminders left out."""
+    """Unread notifications of a user, without reminders."""
 
     tenant: str
     user: str
     unread: int
-    oldest_at: int | None  # None: nothing waits
+    oldest_at: int | None  # None: nothing is unread
     reminded_at: int | None
 
 
 class JobStore(Protocol):
-    """All jobs, and what they need that nobody else does."""
+    """Port for jobs, with the reads and writes that only jobs need."""
 
     async def job_time(self, own: int) -> int:
-        """What time it is for all who share the store. Where they are on one machine that is their `own`."""
+        """Return the time that all processes on this store share. If all are on one machine, that is `own`."""
         ...
 
     async def plan_job(self, name: str, schedule: str, next_at: int) -> None:
-        """Make the job known. One that is known keeps its plan, unless that was by another schedule."""
+        """Register the job. A job that is registered with the same schedule keeps its `next_at`."""
         ...
 
     async def jobs(self) -> list[JobState]:
-        """By name."""
+        """Return all jobs, ordered by name."""
         ...
 
     async def claim_job(
         self, name: str, holder: str, now: int, lease_ms: int, *, early: bool = False
     ) -> JobState | None:
-        """Begin a run, if the job is due (or `early`) and nobody else runs it. The answer has the run's number.
+        """Begin a run and return the state with its fence; None if the job is not due or another process runs it.
 
-        A run that was lost is noted as such, and as a failure.
+        With `early` the job need not be due. An earlier run whose lease ended is recorded as lost and as a failure.
         """
         ...
 
     async def keep_job(self, name: str, fence: int, until: int, done: int, cursor: str | None) -> bool:
-        """The run goes on, and has come so far. False: it is another's now."""
+        """Renew the lease of a run and record its progress; return False if another process has the job now."""
         ...
 
     async def end_job(self, name: str, fence: int, ended: JobEnd) -> bool:
-        """The run is over. False: it is another's now, and nothing was written."""
+        """End the run; return False, with nothing written, if another process has the job now."""
         ...
 
     async def job_runs(self, name: str | None, limit: int) -> list[JobRun]:
-        """The newest first, of one job or of all. Of each at most `RUNS_KEPT` are kept."""
+        """Return runs of one job or of all, newest first. The store keeps `RUNS_KEPT` runs of each job."""
         ...
 
     async def unread_users(self, after: Key, limit: int) -> list[Unread]:
-        """The next users behind this one, by tenant and name, whether anything waits for them or not."""
+        """Return the next users after `after`, ordered by tenant and user, including users with nothing unread."""
         ...
 
     async def put_reminded(self, users: Sequence[Key], at: int) -> None:
-        """They were reminded."""
+        """Record when these users were reminded; the time never goes back."""
         ...

@@ -1,13 +1,14 @@
-"""The store port: what must survive.
+"""Store port: durable records.
 
-Every adapter passes `greendot.testing.store_suite` unchanged. What holds for all of it:
+Every adapter passes `greendot.testing.store_suite` unchanged. These rules hold for all methods:
 
-- A method that returns has committed; one that raises `StoreUnavailable` may or may not have. Said again with the same
-  key, a write is made once. `Unstorable`: a value it cannot hold; nothing was written, and trying again is no use.
-- A **stream** (a room, a user's inbox) is numbered 1, 2, 3 … without gaps, in the order it is committed. Its counters
-  change in the transaction that changes what they count.
-- Concurrent writers share a commit. One whose write cannot be made fails alone.
-- Going online or offline writes nothing here.
+- A method that returns has committed. A method that raises `StoreUnavailable` may have committed or not; a write that
+  is repeated with the same key is made once. `Unstorable` means that the store cannot hold a value: nothing was
+  written, and a retry fails again.
+- A **stream** (a room, a user's inbox) is numbered 1, 2, 3 … without gaps, in commit order. Its counters change in the
+  transaction that changes the rows they count.
+- Concurrent writers share a commit. A write that cannot be made fails alone.
+- Going online or offline writes nothing to the store.
 
 Times are milliseconds UTC and come from the caller.
 """
@@ -45,18 +46,21 @@ class Store(
     JobStore,
     Protocol,
 ):
-    """All of it, and its life."""
+    """Port for all records, with start and close."""
 
     async def start(self) -> None:
-        """Open. ConfigError if the place cannot be used, or its tables are of another version and stay so."""
+        """Open the store.
+
+        ConfigError if its file or database cannot be used, or if its tables have another version and are not migrated.
+        """
         ...
 
     async def migrate(self) -> list[str]:
-        """Bring the tables up to date, without `start`; the names of what was missing. Several may at once."""
+        """Apply missing migrations, without `start`; return their names. Safe when called by several processes."""
         ...
 
     async def close(self) -> None: ...
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable unless the store answers."""
+        """Raise StoreUnavailable unless the store responds."""
         ...

@@ -1,8 +1,8 @@
-"""The part of the store port for push: users' devices, and what is to be pushed to them.
+"""Port for push: devices of users, and the queue of pushes to them.
 
-A push is queued in the transaction that writes its notification, for tenants that push. Who claims some holds them for
-a lease: they are due again when it ends, so nothing is lost with a process that dies. Settling is refused to who does
-not hold them any more. What came of a push, for each device and why, is kept for a while: operators ask.
+A push is queued in the transaction that writes its notification, for tenants that push. A worker claims pushes for the
+time of a lease. When the lease ends they are due again, so a process that dies loses none. A worker that no longer
+holds a push cannot settle it. The result of a push, per device and with its reason, is kept for a while for operators.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from msgspec import Struct
 from greendot.ids import TEXT_RULE, valid_text
 from greendot.push.policy_model import Importance
 
-if TYPE_CHECKING:  # the whole port includes this part of it
+if TYPE_CHECKING:  # `port` imports this module
     from greendot.store.inbox import Notification
 
 Provider = Literal["fcm", "apns", "webpush", "webhook"]
-NAMED: Provider = "webhook"  # its tokens are names that an app chooses: a user's own. Others name an app installation.
-PushOutcome = Literal["sent", "failed", "gone", "refused"]  # failed: it is tried again; refused: it is not
+# Provider whose tokens are names that the app chooses per user. Tokens of other providers identify an installation.
+NAMED: Provider = "webhook"
+PushOutcome = Literal["sent", "failed", "gone", "refused"]  # failed: retried; refused: not retried
 
 
-MOST_TOKEN = 4_096  # characters; FCM's are 200, a browser's subscription 500
+MOST_TOKEN = 4_096  # characters; a token of FCM has 200, a browser's subscription 500
 
 
 def check_size(provider: Provider, token: str) -> None:
-    """ValueError, which says what is expected: what holds for the tokens of all providers."""
+    """Raise ValueError, with the expected form, if the token breaks the rules common to all providers."""
     if not token or len(token) > MOST_TOKEN:
         raise ValueError(f"a token has 1 to {MOST_TOKEN} characters")
     if not valid_text(token):
@@ -35,7 +36,7 @@ def check_size(provider: Provider, token: str) -> None:
 
 
 class Device(NamedTuple):
-    """Where a user can be reached: what the provider calls it, and when that was last good for something."""
+    """Device that receives pushes for a user, with its token at the provider."""
 
     tenant: str
     user: str
@@ -43,11 +44,11 @@ class Device(NamedTuple):
     provider: Provider
     token: str
     created_at: int
-    used_at: int  # registered, or pushed to
+    used_at: int  # last registration or push
 
 
 class Choices(Struct, frozen=True):
-    """What a user chose: quiet hours, as minutes since midnight of their own time zone. Equal: none."""
+    """Quiet hours of a user: minutes since midnight in the user's time zone. Equal bounds: no quiet hours."""
 
     zone: str = "UTC"
     quiet_begins: int = 0
@@ -55,7 +56,7 @@ class Choices(Struct, frozen=True):
 
 
 class PushResult(Struct, frozen=True, omit_defaults=True):
-    """How it went with one device."""
+    """Result of a push for one device."""
 
     device: str
     provider: Provider
@@ -66,7 +67,7 @@ class PushResult(Struct, frozen=True, omit_defaults=True):
 
 
 class Push(Struct, frozen=True):
-    """One notification that is to be pushed. Without `notification`: that was removed meanwhile."""
+    """Claimed push of one notification. `notification` is None if it was removed in the meantime."""
 
     id: int
     tenant: str
@@ -77,27 +78,27 @@ class Push(Struct, frozen=True):
     collapse: str | None
     created_at: int
     attempts: int
-    results: list[PushResult]  # of the devices that were tried
+    results: list[PushResult]  # of the devices tried so far
     notification: Notification | None = None
     devices: list[Device] = []
     choices: Choices = Choices()
-    recent: list[int] = []  # when the user's pushes since the given time were made
+    recent: list[int] = []  # times of the user's pushes after the `since` of the claim
 
 
 class Settled(Struct, frozen=True):
-    """What became of a push that was claimed."""
+    """Outcome of a claimed push."""
 
     id: int
     reason: str
-    due_at: int | None = None  # when it is asked about again; None: it is over
-    results: list[PushResult] = []  # of all devices that were ever tried
-    tried: bool = False  # now
-    sent: list[str] = []  # devices, now
-    is_dead: bool = False  # it could not be sent, and operators should know
+    due_at: int | None = None  # next check of the push; None: it is over
+    results: list[PushResult] = []  # of all devices tried so far
+    tried: bool = False  # whether this claim made an attempt
+    sent: list[str] = []  # devices reached by this attempt
+    is_dead: bool = False  # whether sending failed for good, a case for operators
 
 
 class PushRecord(Struct, frozen=True):
-    """A push as operators see it."""
+    """Push as shown to operators."""
 
     id: int
     tenant: str
@@ -115,7 +116,7 @@ class PushRecord(Struct, frozen=True):
 
 
 class PushCounts(NamedTuple):
-    """How full the queue is."""
+    """Counts of the push queue."""
 
     waiting: int
     due: int
@@ -124,10 +125,10 @@ class PushCounts(NamedTuple):
 
 
 class PushStore(Protocol):
-    """Devices, what their users chose, and the queue."""
+    """Port for devices, quiet hours and the push queue."""
 
     async def put_device(self, device: Device) -> bool:
-        """Register the device in place of what it was before; True if it is new or has another token.
+        """Register the device, replacing an earlier registration; return whether it is new or has another token.
 
         A token belongs to one device. Another user's device with the same token is removed: the phone changed hands.
         Tokens of the provider `NAMED` are compared within a user only, because another user can guess them.
@@ -135,15 +136,15 @@ class PushStore(Protocol):
         ...
 
     async def devices(self, tenant: str, user: str) -> list[Device]:
-        """By their names."""
+        """Return the user's devices, ordered by name."""
         ...
 
     async def drop_device(self, tenant: str, user: str, device: str) -> bool:
-        """Whether it was there."""
+        """Remove the device; return whether it existed."""
         ...
 
     async def drop_unused_devices(self, before: int, limit: int) -> int:
-        """Remove at most `limit` that were last used before this. Answers how many."""
+        """Remove at most `limit` devices last used before `before`; return how many."""
         ...
 
     async def put_choices(self, tenant: str, user: str, choices: Choices) -> None: ...
@@ -153,37 +154,43 @@ class PushStore(Protocol):
     async def claim_pushes(
         self, holder: str, now: int, lease_ms: int, limit: int, *, since: int, held: Mapping[str, int] | None = None
     ) -> list[Push]:
-        """Hold at most `limit` that are due until the lease ends. No two holders have the same.
+        """Claim at most `limit` due pushes for the time of the lease. No two holders get the same push.
 
-        Tenants get equal shares, and the longest due of each comes first. `held`, the pushes that the holder still
-        has of each tenant, bounds those shares further: see `greendot.push.policy_model`.
+        Tenants get equal shares, and each tenant's longest due pushes come first. `held`, the pushes that the holder
+        still has of each tenant, bounds the shares further: see `greendot.push.policy_model`. `since` bounds
+        `Push.recent`.
         """
         ...
 
     async def settle_pushes(
         self, holder: str, settled: Sequence[Settled], gone: Sequence[Device], now: int
     ) -> set[int]:
-        """Note what became of them, in one commit. Devices that were sent to are in use, those that are `gone` are
-        removed unless they have another token now, and notifications know when they were first pushed. Answers those
-        that were still held; the others' are another's by now."""
+        """Write the outcomes in one commit; return the ids of the pushes that were still held.
+
+        Pushes that another holder has claimed meanwhile are not changed. Devices that were sent to get a new `used_at`.
+        Devices in `gone` are removed unless their token has changed. Notifications get the time of their first push.
+        """
         ...
 
     async def push_of(self, tenant: str, notification: str) -> list[PushRecord]:
-        """What became of the notification with this id."""
+        """Return the pushes of the notification with this id."""
         ...
 
     async def push_counts(self, now: int) -> PushCounts:
-        """It counts: for operators and metrics, not often."""
+        """Count the queue. Slow: call it rarely, for operators and metrics."""
         ...
 
     async def dead_pushes(self, tenant: str | None, limit: int) -> list[PushRecord]:
-        """The oldest, of one tenant or of all."""
+        """Return the oldest dead pushes, of one tenant or of all."""
         ...
 
     async def replay_pushes(self, tenant: str | None, ids: Sequence[int] | None, now: int) -> list[int]:
-        """Try dead ones again, all if None: those devices that did not get it. Answers which there were."""
+        """Queue dead pushes again, all if `ids` is None; return the ids found.
+
+        Only devices that did not get the push are tried.
+        """
         ...
 
     async def prune_pushes(self, before: int, limit: int) -> int:
-        """Forget at most `limit` that were over before this. Answers how many."""
+        """Remove at most `limit` pushes that were over before `before`; return how many."""
         ...

@@ -1,4 +1,4 @@
-"""Answers of the store that are believed for some seconds, because they are asked for with every request."""
+"""Cache of store reads that every request needs; entries live for seconds."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from greendot.clock import Clock
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 BELIEVED_S = 10.0
-MOST = 10_000  # answers; beyond it the oldest is forgotten
-AT_ONCE = 4  # reads: whoever asks for ever other things must not take all connections to the store
+MOST = 10_000  # entries; above it the oldest is dropped
+AT_ONCE = 4  # concurrent reads: requests for ever new keys must not take all connections to the store
 
 
 class ReadCache(Generic[K, V]):
-    """`read` is asked, at most so often for one key. That there is nothing is an answer too.
+    """Cache in front of `read`: one call per key in `believed_s`. A result of None is cached too.
 
-    What was changed before a read began is in its answer, so a change is known everywhere after `believed_s`.
+    The lifetime of an entry starts when its read begins. So every cache sees a change `believed_s` later at the latest.
     """
 
     def __init__(self, read: Callable[[K], Awaitable[V]], clock: Clock, believed_s: float = BELIEVED_S) -> None:
         self._read = read
         self._clock = clock
         self._believed_s = believed_s
-        self._answers: dict[K, tuple[float, V]] = {}  # until when (monotonic seconds), and what
+        self._answers: dict[K, tuple[float, V]] = {}  # expiry in monotonic seconds, and the value
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def get(self, key: K) -> V:
         answer = self._fresh(key)
         if answer is None:
             async with self._turns:
-                # Somebody may have asked meanwhile.
+                # Another caller may have read the key meanwhile.
                 answer = self._fresh(key) or await self._ask(key)
         return answer[1]
 
     def put(self, key: K, value: V) -> None:
-        """A better answer, for as long as the one it replaces."""
+        """Replace a cached value and keep its expiry; does nothing if the key is not cached."""
         if (answer := self._answers.get(key)) is not None:
             self._answers[key] = answer[0], value
 

@@ -1,4 +1,4 @@
-"""Revocations, as the store keeps them: a node that did not hear of one reads it here."""
+"""Port for revocations. A node that missed a revocation on the bus reads it from the store."""
 
 from __future__ import annotations
 
@@ -7,54 +7,61 @@ from typing import NamedTuple, Protocol
 
 from greendot.auth.model import Name, Revocation
 
-# What has expired is kept for tokens that do not say when they were issued: they may be from before it. Not for ever:
-KEPT_MS = 400 * 86_400_000  # as long as `auth.longest_token_s` may be
-MOST_KEPT = 100_000  # the latest ones
+# Expired revocations are kept for tokens without a time of issue, which may be older than the revocation. Limits:
+KEPT_MS = 400 * 86_400_000  # maximum of `auth.longest_token_s`
+MOST_KEPT = 100_000  # the latest revocations
 
 
 class Numbered(NamedTuple):
-    """A revocation, and its place in the order they were committed in."""
+    """Revocation with its number in commit order."""
 
     number: int
     revocation: Revocation
 
 
 class Progress(NamedTuple):
-    """How far a server that is alone on the store has come with the revocations in it."""
+    """Progress of a server that is alone on the store through its revocations."""
 
-    given: int  # the last number that was given
-    confirmed: int  # what these and all lower ones cover has ended, with its last commands
+    given: int  # last number given
+    confirmed: int  # sessions that revocations up to this number cover have ended, with their last commands
     served: bool  # whether such a server seems to run
 
 
 class RevocationStore(Protocol):
-    """What was revoked, of all tenants."""
+    """Port for the revocations of all tenants."""
 
     async def put_revocation(self, revocation: Revocation) -> Revocation:
-        """As it is kept: of one that is there already the later dates count. It has a new number either way."""
+        """Write the revocation and return it as stored.
+
+        If it exists, the later of each date wins. It gets a new number either way.
+        """
         ...
 
     async def revocations(self, after: int, limit: int, now: int = 0) -> list[Numbered]:
-        """Those with higher numbers that end after `now`, in their order.
+        """Return revocations with numbers above `after` that expire after `now`, ordered by number.
 
-        Numbers are committed in order and never given twice: nothing below what was read comes later.
+        Numbers are committed in order and never reused: no number below one that was read appears later.
         """
         ...
 
     async def find_revocations(self, names: Sequence[Name]) -> dict[Name, Revocation]:
-        """Those of these that are there, expired or not."""
+        """Return the stored revocations among `names`, expired or not."""
         ...
 
     async def confirm_revocations(self, number: int) -> None:
-        """Note that everything ended that the revocations up to this number cover. For a server that is alone on the
-        store, which does so every 15 s at least: who writes a revocation past it waits for this."""
+        """Record that all sessions have ended that revocations up to this number cover.
+
+        Called at least every 15 s by a server that is alone on the store. A process that writes a revocation to the
+        store without going through that server waits for this confirmation.
+        """
         ...
 
     async def revocation_progress(self) -> Progress: ...
 
     async def remove_revocations(self, now: int, *, limit: int) -> int:
-        """Remove at most so many of those that have expired; how many there were.
+        """Remove at most `limit` expired revocations; return how many.
 
-        Sessions are removed at once, the others after `KEPT_MS`, or when `MOST_KEPT` others came after them.
+        Revocations of sessions are removed at once. Others are removed after `KEPT_MS`, or when `MOST_KEPT` newer
+        revocations exist.
         """
         ...

@@ -1,4 +1,4 @@
-"""Port: rooms, members and messages."""
+"""Port for rooms, members and messages."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from msgspec import Struct
 
 from greendot.ids import Bound, Key
 
-Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
-BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
-Op = Literal["edit", "delete", "erased"]  # erased: with its author, see `UserDataStore`
+Role = Literal["reader", "member", "admin"]  # receives; also sends; may also change messages of other users
+BusMode = Literal["full", "hint"]  # the bus carries the content, or only a hint that there is something to read
+Op = Literal["edit", "delete", "erased"]  # erased: its author was erased, see `UserDataStore`
 
 
 class Room(Struct, frozen=True, gc=False):
-    """A room and where its messages stand."""
+    """Room with the head of its messages."""
 
     tenant: str
     room: str
     open: bool
     head: int  # number of the newest message, 0 if there is none
-    members_rev: int  # grows with every change of who may be in it
+    members_rev: int  # raised by every change of its members or of `open`
     bus: BusMode = "full"
 
 
 class Member(NamedTuple):
-    """Who belongs to a room, and as what."""
+    """Member of a room with a role."""
 
     user: str
     role: Role
 
 
 class UserRoom(NamedTuple):
-    """A room as one user has it."""
+    """Room with one user's role and read marker."""
 
     room: Room
-    role: Role | None  # None: open, and the user is not a member
-    marker: int  # read up to here
+    role: Role | None  # None: the room is open and the user is not a member
+    marker: int  # number of the last message read
 
 
 class MemberState(NamedTuple):
-    """A user in a room."""
+    """Role and read marker of a user in a room."""
 
     role: Role | None  # None: not a member
-    marker: int  # read up to here
+    marker: int  # number of the last message read
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One message of a room, or the change of an earlier one."""
+    """Message of a room, or a change of an earlier message."""
 
     room: str
     seq: int
@@ -57,113 +57,126 @@ class Record(Struct, frozen=True, gc=False):
     name: str | None
     body: bytes  # JSON
     at: int
-    ref: int | None = None  # the number of the message this edits or deletes
+    ref: int | None = None  # number of the message that this record edits or deletes
     op: Op | None = None
-    traceparent: str | None = None  # in the course of what it was written, where that was said
+    traceparent: str | None = None  # trace context of the write, if it was given
 
 
 class Draft(Struct, frozen=True, gc=False):
-    """A message to be written."""
+    """Message to be written."""
 
     user: str
     name: str | None
     body: bytes
-    key: str  # the same key in the same room by the same user is the same message
+    key: str  # idempotency key within the room and user
     at: int
     ref: int | None = None
     op: Op | None = None
     traceparent: str | None = None
-    members_rev: int | None = None  # under which its author was admitted; None: the app, which needs no admission
+    members_rev: int | None = None  # revision at which the author was admitted; None: sent by the app, no admission
 
 
 class Written(NamedTuple):
-    """What became of a draft."""
+    """Result of writing a draft."""
 
     record: Record
-    new: bool  # False: its key was written before, and this is what was written then
-    members_rev: int  # of the room when it was committed
+    new: bool  # False: the key existed, and `record` is the earlier message
+    members_rev: int  # of the room at commit
     bus: BusMode  # of the room
 
 
 class RoomStore(Protocol):
-    """Rooms and who belongs to them."""
+    """Port for rooms and their members."""
 
     async def put_room(self, tenant: str, room: str, *, open: bool | None = None, bus: BusMode | None = None) -> Room:
-        """Create the room or change it; its messages and members stay. None keeps what is (new: closed, full).
+        """Create or change the room; its messages and members stay.
 
-        Opening or closing it raises `members_rev`.
+        None keeps the current value; a new room is closed and `full`. Opening or closing raises `members_rev`.
         """
         ...
 
     async def room(self, tenant: str, room: str) -> Room | None: ...
 
     async def rooms(self, tenant: str, after: str | None, limit: int) -> list[Room]:
-        """A page of the tenant's rooms, by name."""
+        """Return a page of the tenant's rooms, ordered by name."""
         ...
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
-        """The rooms the user is a member of, and all open ones, by name."""
+        """Return the rooms the user is a member of and all open rooms, ordered by name."""
         ...
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:
-        """False if the room does not exist. Adding twice is adding once; another role is a change."""
+        """Add the user or change the role; return False if the room does not exist. Idempotent."""
         ...
 
     async def remove_member(self, tenant: str, room: str, user: str) -> bool:
-        """Whether the user was a member."""
+        """Remove the member; return whether the user was one."""
         ...
 
     async def role(self, tenant: str, room: str, user: str) -> Role | None:
-        """None if the user is not a member."""
+        """Return the user's role; None if the user is not a member."""
         ...
 
     async def members(self, tenant: str, room: str, after: str | None, limit: int) -> list[Member]:
-        """A page of the room's members, by user id."""
+        """Return a page of the room's members, ordered by user id."""
         ...
 
     async def member_counts(self, rooms: Sequence[Key]) -> dict[Key, int]:
-        """How many members these rooms have, in one read; those without any are left out. For operators: it counts."""
+        """Count the members of these rooms, in one read. Rooms without members are left out.
+
+        For operators only: counting is slow.
+        """
         ...
 
     async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
-        """Read up to `seq`, but never back and never beyond the head. Answers the marker and the head."""
+        """Move the read marker to `seq`, never back and never beyond the head; return the marker and the head.
+
+        Both are 0 if there is no such room.
+        """
         ...
 
     async def marker(self, tenant: str, room: str, user: str) -> int:
-        """0 if nothing was ever read."""
+        """Return the user's read marker; 0 if the user has read nothing."""
         ...
 
     async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
-        """These (tenant, room, user), in one read; who is no member and has read nothing is left out."""
+        """Return the states of these (tenant, room, user), in one read.
+
+        Users who are no members and have read nothing are left out.
+        """
         ...
 
     async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
-        """The rooms of these (tenant, room, user) that the user is a member of, or that are open, in one read.
+        """Return the rooms among these (tenant, room, user) that the user is a member of or that are open, in one read.
 
-        A room that is closed to the user is left out as one that does not exist: telling them apart would take time.
+        A room that is closed to the user is left out, as is one that does not exist. One read serves both cases, so
+        that the response time does not reveal which it is.
         """
         ...
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
-        """Where these rooms stand, in one read; those that do not exist are left out."""
+        """Return these rooms with their heads, in one read. Rooms that do not exist are left out."""
         ...
 
 
 class MessageStore(Protocol):
-    """What was said in a room."""
+    """Port for the messages of rooms."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
         """Write a message and number it. None if there is no such room.
 
-        StaleMembers if the room's `members_rev` is not the draft's, compared in the transaction that writes: an author
-        removed before the commit has written nothing. A key that was written before is answered with what was written.
+        StaleMembers if the room's `members_rev` is not the draft's. Both are compared in the transaction that writes,
+        so an author removed before the commit writes nothing. For a known key the earlier message is returned.
         """
         ...
 
     async def messages(
         self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
     ) -> list[Record]:
-        """A page in ascending order, bounds exclusive: the oldest after `after`, else the newest (before `before`)."""
+        """Return a page in ascending order, with exclusive bounds.
+
+        With `after`, the oldest messages after it; otherwise the newest, before `before` if that is given.
+        """
         ...
 
     async def message(self, tenant: str, room: str, seq: int) -> Record | None: ...

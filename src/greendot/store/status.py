@@ -1,4 +1,4 @@
-"""Port: the status that a user has set."""
+"""Port for the status that a user has set."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from greendot.presence.model import ManualStatus
 
 
 class StatusStore(Protocol):
-    """What users set by hand."""
+    """Port for statuses that users set themselves."""
 
     async def put_status(self, tenant: str, user: str, manual: ManualStatus) -> ManualStatus:
-        """Keep it; the returned copy carries the next revision (the given one is not looked at)."""
+        """Write the status and return it with the next revision. The revision of `manual` is ignored."""
         ...
 
     async def statuses(self, keys: Sequence[Key]) -> dict[Key, ManualStatus]:
-        """The settings of these (tenant, user), in one read; who never set one is left out."""
+        """Return the statuses of these (tenant, user), in one read. Users who never set one are left out."""
         ...

@@ -1,6 +1,6 @@
-"""All that the store has of one user: to be handed out, and to be erased. For operators; both take their time.
+"""Port for the export and erasure of one user's data. For operators; both are slow.
 
-Which tables these are is asked of the database, so that none can be forgotten: every one with a user in it.
+The tables are found in the database catalogue, so that none can be forgotten: every table with a user column.
 """
 
 from __future__ import annotations
@@ -8,63 +8,66 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-ERASED = "erased"  # the `op` of a message whose author was erased: the number stays, what it said does not
-NOTHING = b"null"  # its body
-USERS = ("user", "user_id")  # columns that say whose a row is
-OTHERS = "other"  # one that names the user in somebody else's row
-_UNINDEXED = ("markers", "pushes")  # by user: they are looked through from end to end, a window at a time
-_BY_USER = {"messages": ("room", "key")}  # how an index by user goes on where that is not the primary key
-_LAST = ("notifications", "inboxes")  # the counters after what they count
+ERASED = "erased"  # `op` of a message whose author was erased: the number stays, the content does not
+NOTHING = b"null"  # body of an erased message
+USERS = ("user", "user_id")  # columns with the owner of a row
+OTHERS = "other"  # column that names the user in another user's row
+_UNINDEXED = ("markers", "pushes")  # tables without an index by user: read from end to end, one window at a time
+_BY_USER = {"messages": ("room", "key")}  # further columns of the index by user, where that is not the primary key
+_LAST = ("notifications", "inboxes")  # processed last; counters after the rows they count
 
 
 class ExportCursor(NamedTuple):
-    """How far somebody has come."""
+    """Position of an export or an erasure."""
 
     table: str
-    after: tuple[Any, ...] = ()  # the last row's key; empty: none was looked at
+    after: tuple[Any, ...] = ()  # key of the last row read; empty: start of the table
 
 
 class UserRows(NamedTuple):
-    """A page of what there is of a user."""
+    """Page of a user's rows."""
 
-    rows: list[tuple[str, dict[str, Any]]]  # each with the table it is in
-    next: ExportCursor | None  # None: this was the last
+    rows: list[tuple[str, dict[str, Any]]]  # each with the name of its table
+    next: ExportCursor | None  # None: this was the last page
 
 
 class Erased(NamedTuple):
-    """What one step erased."""
+    """Result of one step of an erasure."""
 
-    rows: int  # removed, or emptied
+    rows: int  # removed or emptied
     next: ExportCursor | None  # None: nothing is left
 
 
 class UserDataStore(Protocol):
-    """The user's rows, in every table there is."""
+    """Port for a user's rows in all tables."""
 
     async def rows_of(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> UserRows:
-        """The rows from `place` on (None: from the beginning), of at most `limit` that are looked at. Pages may be
-        empty."""
+        """Return the user's rows from `place` on (None: from the beginning).
+
+        Reads at most `limit` rows. In tables without an index by user, rows of other users count, so a page may be
+        empty.
+        """
         ...
 
     async def erase_user(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> Erased:
-        """Erase from `place` on, at most `limit` rows in one commit. Begun again after it was cut short, it goes on.
+        """Erase from `place` on, at most `limit` rows in one commit. An interrupted erasure may be started again.
 
-        Messages keep their number, id and time, and lose body, name, author and key; all else is removed. Who had the
-        user as a contact, or hidden from, has not any more. Counters are right after every step. Revocations stay until
-        they end: without them tokens of the user would be good again.
+        Messages keep their number, id and time, and lose body, name, author and key. All other rows are removed. The
+        user is also removed from the contacts and the hide lists of other users. Counters are right after every step.
+        Revocations stay until they end: without them tokens of the user would be valid again.
         """
         ...
 
 
 class Table(NamedTuple):
-    """One with users in it."""
+    """Table with rows of users."""
 
-    name: str  # as in the database
-    plain: str  # as operators know it
-    owner: str  # the column that says whose a row is
-    key: tuple[str, ...]  # what tells the rows of a user apart, in the order of an index
+    name: str  # in the database
+    plain: str  # without prefix, for operators
+    owner: str  # column with the owner of a row
+    key: tuple[str, ...]  # columns that identify a row of a user, in the order of an index
     walked: bool  # there is no index by user
-    names_others: bool
+    names_others: bool  # has the column `OTHERS`
 
     @property
     def keys(self) -> str:
@@ -72,7 +75,7 @@ class Table(NamedTuple):
 
 
 def tables_of(columns: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]], prefix: str) -> list[Table]:
-    """The tables with users, in the order they are looked through in."""
+    """Return the tables with rows of users, in the order of export and erasure. For adapters."""
     found = []
     for name, has in columns.items():
         owner = next((column for column in USERS if column in has), None)
@@ -86,7 +89,7 @@ def tables_of(columns: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[
 
 
 def at(tables: Sequence[Table], place: ExportCursor | None) -> tuple[Table, Table | None]:
-    """The table to look at, and the one after it."""
+    """Return the table at `place` and the table after it."""
     index = 0 if place is None else next(i for i, table in enumerate(tables) if table.plain == place.table)
     return tables[index], tables[index + 1] if index + 1 < len(tables) else None
 
@@ -94,7 +97,7 @@ def at(tables: Sequence[Table], place: ExportCursor | None) -> tuple[Table, Tabl
 def export_page(
     table: Table, following: Table | None, rows: list[dict[str, Any]], last: tuple[Any, ...], limit: int
 ) -> UserRows:
-    """Make a page of a table's rows. `last`: in a table without an index by user, the key of the last row read."""
+    """Return a page of a table's rows. `last`: in a table without an index by user, the key of the last row read."""
     if not table.walked and len(rows) == limit and table.key:
         last = tuple(rows[-1][column] for column in table.key)
     cursor = ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)

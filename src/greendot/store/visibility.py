@@ -1,4 +1,4 @@
-"""Who may see whom, as the store keeps it: what users hide, and whom they have as contacts."""
+"""Port for visibility: privacy settings and contacts of users."""
 
 from __future__ import annotations
 
@@ -11,40 +11,51 @@ from greendot.visibility.model import Privacy
 
 
 class PrivacyStore(Protocol):
-    """What users hide, whom they know, which rooms they are in."""
+    """Port for privacy settings, contacts and memberships."""
 
     async def put_privacy(
         self, tenant: str, user: str, *, last_seen: LastSeen | None = None, hide_from: frozenset[str] | None = None
     ) -> Privacy:
-        """Keep it, with the next revision. None keeps what is (new: nothing is hidden)."""
+        """Write the privacy settings and return them with the next revision.
+
+        None keeps the current value; new settings hide nothing.
+        """
         ...
 
     async def privacies(self, keys: Sequence[Key]) -> dict[Key, Privacy]:
-        """Of these (tenant, user), in one read; who never set anything is left out."""
+        """Return the privacy settings of these (tenant, user), in one read. Users who never set any are left out."""
         ...
 
     async def hiding(self, tenants: Sequence[str]) -> set[str]:
-        """Those of the tenants in which any user hides anything now, in one read."""
+        """Return the tenants among these in which at least one user hides something, in one read."""
         ...
 
     async def put_contact(self, tenant: str, user: str, other: str, at: int, *, most: int) -> bool:
-        """`user` has `other` as a contact, and was in contact at `at` (never back). False if it would be one more than
-        `most`; then nothing was written."""
+        """Add `other` to the contacts of `user`, or raise the time of contact to `at`; that time never goes back.
+
+        Returns False, with nothing written, if the user would have more than `most` contacts.
+        """
         ...
 
     async def remove_contact(self, tenant: str, user: str, other: str) -> bool:
-        """Whether it was one."""
+        """Remove the contact; return whether it existed."""
         ...
 
     async def contacts(self, keys: Sequence[Key]) -> dict[Key, dict[str, int]]:
-        """Whom these (tenant, user) have as contacts, and since when, in one read; who has none is left out."""
+        """Return the contacts of these (tenant, user) with the time of last contact, in one read.
+
+        Users without contacts are left out.
+        """
         ...
 
     async def memberships(self, keys: Sequence[Key]) -> dict[Key, frozenset[str]]:
-        """The rooms these (tenant, user) are members of, in one read; who is in none is left out."""
+        """Return the rooms that these (tenant, user) are members of, in one read.
+
+        Users without memberships are left out.
+        """
         ...
 
 
 def listed(users: frozenset[str]) -> str:
-    """As one text, for adapters: ids have no spaces."""
+    """Join user ids with spaces, which no id contains. For adapters."""
     return " ".join(sorted(users))

@@ -1,11 +1,11 @@
-"""The part of the store port for webhooks: what happened to records and the apps have still to be told.
+"""Port for webhooks: queues of events about records that apps have not received yet.
 
-An event is queued in the transaction that makes it true, for tenants that have a hook: nobody can be told of what was
-not written, and nothing that was written can be missed. The queue names the record; its content is read when it is
-sent, so what was removed meanwhile is told no more.
+An event is queued in the transaction that writes its record, for tenants that have a hook. So no event is sent for a
+record that was not written, and no written record is missed. A queued event names its record; the content is read when
+the event is sent. An event whose record was removed in the meantime is not sent.
 
-One process at a time works on a tenant's queue, by a lease. Who stood still and goes on after its lease may send what
-another has sent: events keep their ids, and ids are never used again.
+One process at a time works on a tenant's queue, by a lease. A process that stalls and continues after its lease may
+send an event that another process has sent. Such an event has the same id, and ids are never reused.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from msgspec import Struct
 
 from greendot.protocol.events import MarkedAs
 
-if TYPE_CHECKING:  # the whole port includes this part of it
+if TYPE_CHECKING:  # `port` imports this module
     from greendot.store.inbox import Mark, Notification
     from greendot.store.rooms import Record
 
-Hooked = Mapping[str, Collection[str]]  # tenant → the types of events its app wants to be told of
+Hooked = Mapping[str, Collection[str]]  # tenant → event types that its hook wants
 
-MOST_IDS = 500  # of notifications in one event
+MOST_IDS = 500  # notifications in one event
 STATES: dict[Mark, MarkedAs] = {"seen": "seen", "read": "read", "archive": "archived", "ack": "acked"}
 
 
 class Queued(Struct, frozen=True, gc=False):
-    """An event that waits to be sent. Of a record that is gone, `record` and `notification` are None."""
+    """Event in the queue. `record` and `notification` are None if the record was removed, and for a change of state."""
 
     id: int
     tenant: str
     type: str
-    stream: str  # the room, or the user
+    stream: str  # room or user
     at: int
-    state: MarkedAs | None = None  # what was done with notifications
-    ids: list[str] = []  # to which ones
+    state: MarkedAs | None = None  # new state of the notifications in `ids`
+    ids: list[str] = []
     attempts: int = 0
-    first_at: int | None = None  # when it first failed
+    first_at: int | None = None  # time of the first failure
     record: Record | None = None
     notification: Notification | None = None
 
 
 class Failed(NamedTuple):
-    """An event that could not be sent."""
+    """Event that could not be sent."""
 
     id: int
-    next_at: int | None  # None: it is not tried again
+    next_at: int | None  # time of the next attempt; None: the event is dead
     reason: str
 
 
 class DeadEvent(NamedTuple):
-    """An event that is not tried any more."""
+    """Event that is not retried any more."""
 
     id: int
     tenant: str
@@ -66,78 +66,85 @@ class DeadEvent(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What came of claiming a queue."""
+    """Result of claiming a queue."""
 
     held: bool
-    stopped: str  # the place its hook was stopped at; empty: it was not
+    stopped: str  # place at which the hook was stopped; empty: not stopped
 
 
 class HookState(NamedTuple):
-    """How it stands with a tenant's hook."""
+    """State of a tenant's hook, for operators."""
 
     tenant: str
     waiting: int  # events not yet sent
-    failing: int  # of those, how many have failed before
+    failing: int  # waiting events that have failed before
     dead: int
-    oldest_at: int | None  # when the oldest that waits happened
+    oldest_at: int | None  # time of the oldest waiting event
     stopped_at: int | None
-    reason: str | None  # why it was stopped
+    reason: str | None  # of the stop
 
 
 class HookDepth(NamedTuple):
-    """What is in a tenant's queue, counted up to a limit."""
+    """Counts of a tenant's queue, up to a limit."""
 
     tenant: str
     waiting: int
     dead: int
-    oldest_at: int | None  # when the first that waits happened
+    oldest_at: int | None  # time of the first waiting event
 
 
 class HookStore(Protocol):
-    """The queue of every tenant, and who works on it."""
+    """Port for the event queues of tenants and their leases."""
 
     async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, Claim]:
-        """Hold these tenants' queues for so long, those that no other holds."""
+        """Claim or renew the queues of these tenants for `lease_ms`, except queues that another process holds."""
         ...
 
     async def release_hooks(self, holder: str) -> None:
-        """Others need not wait for the leases to end."""
+        """End the leases of `holder`, so that other processes need not wait for them."""
         ...
 
     async def waiting_hooks(self, tenants: Sequence[str], now: int) -> list[str]:
-        """Those of the tenants with something to send now, in one read."""
+        """Return the tenants that have events to send now, in one read."""
         ...
 
     async def take_hooks(self, tenant: str, now: int, limit: int, *, again: bool) -> list[Queued]:
-        """The first events to send, in the order they were written: those never tried, or those that failed and may be
-        tried `again`. They stay where they are until they are settled."""
+        """Return the first events to send, in the order they were written. They stay queued until `settle_hooks`.
+
+        With `again`, failed events that are due for a retry; otherwise events that were never tried.
+        """
         ...
 
     async def settle_hooks(self, tenant: str, done: Sequence[int], failed: Sequence[Failed], now: int) -> None:
-        """Remove what was sent; note what was not."""
+        """Remove the events in `done` and record the failures in `failed`."""
         ...
 
     async def stop_hook(self, tenant: str, place: str, reason: str, now: int) -> None:
-        """The app wants nothing more at this place."""
+        """Record that the app wants no more events at this place."""
         ...
 
     async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
-        """Of these tenants only. It counts up to `most` of each, so that a backlog holds up nobody else."""
+        """Count the queues of these tenants, up to `most` events each, so that a backlog does not delay other calls."""
         ...
 
     async def hook_states(self, tenants: Sequence[str]) -> list[HookState]:
-        """For operators: it counts. These tenants', and those with anything in their queues."""
+        """Return the states of these tenants' hooks and of all tenants with queued events.
+
+        For operators only: counting is slow.
+        """
         ...
 
     async def dead_hooks(self, tenant: str | None, limit: int) -> list[DeadEvent]:
-        """The oldest, of one tenant or of all."""
+        """Return the oldest dead events, of one tenant or of all."""
         ...
 
     async def replay_hooks(self, tenant: str | None, ids: Sequence[int] | None) -> list[int]:
-        """Have dead events sent as if they were new, all if None; their hooks go on if they were stopped. Answers
-        which there were."""
+        """Queue dead events as if they were new, all if `ids` is None; return the ids found.
+
+        Stopped hooks of their tenants are resumed.
+        """
         ...
 
     async def prune_hooks(self, before: int, limit: int) -> int:
-        """Forget at most `limit` events that were last tried before this. Answers how many."""
+        """Remove at most `limit` events whose last attempt failed before `before`; return how many."""
         ...

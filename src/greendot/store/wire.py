@@ -1,4 +1,4 @@
-"""Records as clients read them."""
+"""Conversion of stored records to events, replies and frames for clients."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from greendot.protocol.replies import InboxEntry
 from greendot.store.inbox import Notification
 from greendot.store.rooms import Record
 
-PAGE_BYTES = 1024 * 1024  # of bodies in one page
+PAGE_BYTES = 1024 * 1024  # bodies in one page
 R = TypeVar("R", Record, Notification)
 
 
 def message_event(record: Record) -> RoomMessage:
-    """A stored message as clients read it."""
+    """Return the event for a stored message."""
     return RoomMessage(
         room=record.room,
         seq=record.seq,
@@ -33,7 +33,7 @@ def message_event(record: Record) -> RoomMessage:
 
 
 def created_event(notification: Notification) -> NotificationCreated:
-    """A stored notification as it is announced."""
+    """Return the event that announces a stored notification."""
     return NotificationCreated(
         seq=notification.seq,
         id=notification.id,
@@ -45,17 +45,17 @@ def created_event(notification: Notification) -> NotificationCreated:
 
 
 def message_frame(record: Record) -> bytes:
-    """It is announced so to who has missed it."""
+    """Return the frame of a stored message, for subscribers that missed it."""
     return encode_event(message_event(record), record.at, None, record.traceparent)
 
 
 def created_frame(notification: Notification, now: int) -> bytes:
-    """A stored notification as it is announced, in a frame."""
+    """Return the frame that announces a stored notification."""
     return encode_event(created_event(notification), now, None, notification.traceparent)
 
 
 def inbox_entry(notification: Notification) -> InboxEntry:
-    """A stored notification as its reader finds it in a page."""
+    """Return the entry of a stored notification in a page of the inbox."""
     return InboxEntry(
         seq=notification.seq,
         id=notification.id,
@@ -71,7 +71,7 @@ def inbox_entry(notification: Notification) -> InboxEntry:
 
 
 def state_events(notifications: Iterable[Notification]) -> list[NotificationUpdatedV1]:
-    """What became of notifications since they were announced, each by the most that was done with it."""
+    """Return the marks set since the notifications were announced, each notification under its furthest mark."""
     states: dict[MarkedAs, list[str]] = {"seen": [], "read": [], "acked": []}
     for of in notifications:
         if of.acked_at is not None:
@@ -84,12 +84,12 @@ def state_events(notifications: Iterable[Notification]) -> list[NotificationUpda
 
 
 def is_over(notification: Notification, now: int) -> bool:
-    """Whether it has expired, though it is still kept."""
+    """Return whether the notification has expired, though it is still stored."""
     return notification.expires_at is not None and notification.expires_at <= now
 
 
 def fit(records: list[R], *, newest: bool) -> list[R]:
-    """As many of the records as one answer may hold, from the end they are wanted from; at least one."""
+    """Return as many records as fit in `PAGE_BYTES`, but at least one; the last ones if `newest`, else the first."""
     size, kept = 0, 0
     for record in reversed(records) if newest else records:
         size += len(record.body)

@@ -1,4 +1,4 @@
-"""The shared store: PostgreSQL, any number of nodes, concurrent writers in one commit."""
+"""Shared store: PostgreSQL, any number of nodes, concurrent writers in one commit."""
 
 from greendot.store.postgres.app_outbox import PostgresOutbox
 from greendot.store.postgres.store import PostgresStore

@@ -1,4 +1,4 @@
-"""API keys, in PostgreSQL. Whoever changes a key's secrets locks the key first."""
+"""API keys, in PostgreSQL. A transaction that changes a key's secrets locks the key first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _USED = "UPDATE greendot_api_secrets SET used_at = greatest(used_at, $2) WHERE i
 
 
 class PostgresKeys:
-    """See `KeyStore`."""
+    """PostgreSQL adapter of `KeyStore`."""
 
     _links: Pool
 
@@ -36,7 +36,7 @@ class PostgresKeys:
             if await link.fetch(_CREATE, key.tenant, key.name, " ".join(key.scopes), key.created_at):
                 await link.execute(_ADD_SECRET, *_row(key.tenant, key.name, secret))
                 return True
-            # Ours, if the answer to an earlier attempt was lost.
+            # The key is from this call if the reply to an earlier attempt was lost.
             return bool(await link.fetch("SELECT 1 FROM greendot_api_secrets WHERE id = $1", secret.id))
 
         return await self._links.transact(work)

@@ -1,8 +1,9 @@
-"""The outbox in PostgreSQL: the app's database, or the store's.
+"""App outbox in PostgreSQL: in the app's database, or in the store's.
 
-A session is one connection. It listens, and it holds an advisory lock per shard, which ends with it: that of a process
-that was killed at once, that of one whose machine is gone when the server's keepalives fail, that of one that stands
-still when it has said nothing for a while. Overlap does no harm: who reads the same rows sends them in the same order.
+A session is one connection. It listens for new rows and holds an advisory lock per shard, and the locks end with the
+connection. If the process is killed, that is at once. If its machine is gone, it is when the server's keepalives fail.
+If the process stalls, it is when the connection was idle for too long. Two sessions on one shard do no harm: both read
+the same rows and send them in the same order.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ T = TypeVar("T")
 CHANNEL = "greendot_outbox"
 CONNECT_S = 3.0
 CALL_S = 10.0
-COUNT_LIMIT_S = 1.0  # a count may take so long: rows cannot be read meanwhile
-SILENT_S = 10.0  # beside two polls: a session that has said nothing for so long has lost its shards
-_CLASS = 0x67726E64  # "grnd": apps have advisory locks of their own
-_PRESENT = SHARDS  # the lock that every relay shares: who counts its holders knows how many relays there are
+COUNT_LIMIT_S = 1.0  # limit of a count: no rows are read meanwhile
+SILENT_S = 10.0  # idle time, beside two polls, after which the server ends a session and frees its shards
+_CLASS = 0x67726E64  # "grnd": keeps the advisory locks apart from locks of the app
+_PRESENT = SHARDS  # lock that all relays share: the number of its holders is the number of relays
 
 _SETTINGS = {
     "statement_timeout": f"{CALL_S * 900:.0f}ms",
     "lock_timeout": "2s",
     "default_transaction_isolation": "read committed",
-    "enable_seqscan": "off",  # a plan made while the table was empty is used when it has a million rows
+    "enable_seqscan": "off",  # a plan cached while the table was empty is still used when it has a million rows
     "jit": "off",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "3",
@@ -68,7 +69,7 @@ OLDEST = """
         SELECT created_at FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL ORDER BY o.id LIMIT 1
     ) first WHERE isfinite(created_at)
 """
-# Without bitmaps: a plan that has one gathers the whole backlog before it counts the first row.
+# Bitmap scans are off: such a plan reads the whole backlog before it counts the first row.
 COUNT_SETTINGS = "SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = '{:.0f}ms'"
 COUNT = """
     SELECT count(*) FROM (
@@ -109,7 +110,7 @@ _RETRY = """
 
 
 class PostgresOutbox:
-    """See `Outbox`. `poll_s` is how often a session is heard of at least."""
+    """PostgreSQL adapter of `Outbox`. `poll_s`: longest time between two statements of a live session."""
 
     def __init__(self, url: str, poll_s: float = 1.0) -> None:
         self._url = url
@@ -117,7 +118,7 @@ class PostgresOutbox:
 
     @property
     def place(self) -> str:
-        """Where it is, without user and password."""
+        """Return the URL without user, password and options."""
         return place(self._url)
 
     @asynccontextmanager
@@ -173,7 +174,7 @@ class PostgresOutbox:
         return await self._once(work)
 
     async def _once(self, work: Callable[[Link], Awaitable[T]]) -> T:
-        """For operators: what stands in the way is a ConfigError."""
+        """Run `work` on its own connection, without a statement timeout. For operators: errors become ConfigError."""
         try:
             link = await self._connect({"statement_timeout": "0", "lock_timeout": "0"})
             try:
@@ -195,7 +196,7 @@ class PostgresOutbox:
             raise translated(error) from None
 
     async def _table(self, link: Link) -> int:
-        """The table's number."""
+        """Return the oid of the table. ConfigError if the table is missing or outdated."""
         oid, current = (await link.fetch(_THERE))[0]
         if oid is None:
             raise ConfigError(
@@ -210,16 +211,16 @@ class PostgresOutbox:
 
 
 class _Session:
-    """See `OutboxSession`."""
+    """PostgreSQL adapter of `OutboxSession`."""
 
     def __init__(self, link: Any) -> None:
         self._link = link
-        self._turn = asyncio.Lock()  # a connection does one thing at a time
+        self._turn = asyncio.Lock()  # a connection runs one statement at a time
         self._base = 0
         self._mine: set[int] = set()
 
     async def open(self, table: int, wake: Callable[[], None]) -> None:
-        self._base = (table & 0x3FFFFFF) << 5  # other outboxes in this database have locks of their own
+        self._base = (table & 0x3FFFFFF) << 5  # separate locks for each outbox in this database
         self._link.add_termination_listener(lambda _: wake())
 
         async def work(link: Link) -> None:
@@ -233,7 +234,7 @@ class _Session:
             held = [row[0] - self._base for row in await link.fetch(_HELD, _CLASS)]
             share = -(-SHARDS // max(1, held.count(_PRESENT)))
             free = [shard for shard in range(SHARDS) if shard not in held]
-            random.shuffle(free)  # relays that start together do not all try the same
+            random.shuffle(free)  # relays that start together must not all try the same shards
             while free and len(self._mine) < share:
                 shard = free.pop()
                 if await link.fetchval("SELECT pg_try_advisory_lock($1, $2)", _CLASS, self._base + shard):
@@ -256,7 +257,7 @@ class _Session:
                 async with link.transaction():
                     await link.execute(COUNT_SETTINGS.format(COUNT_LIMIT_S * 1000))
                     return await link.fetchval(COUNT, [*shards], most), oldest_s
-            except asyncpg.PostgresError:  # most likely too late; the connection and its locks are as good as before
+            except asyncpg.PostgresError:  # most likely a timeout; the connection and its locks are intact
                 return None, oldest_s
 
         return await self.do(work)
@@ -275,7 +276,7 @@ class _Session:
         await self.do(work)
 
     async def do(self, work: Callable[[Link], Awaitable[T]]) -> T:
-        """One at a time. Whatever goes wrong ends the session: what it holds is not certain any more."""
+        """Run `work`, one call at a time. Any error ends the session, because its locks are no longer certain."""
         async with self._turn:
             try:
                 async with asyncio.timeout(CALL_S):

@@ -1,4 +1,4 @@
-"""What a PostgreSQL is like, found out in bounded time."""
+"""Facts about a PostgreSQL server, read in bounded time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SETTINGS = """
 
 
 async def postgres_facts(url: str) -> PostgresFacts:
-    """With `trouble` if it cannot be spoken to."""
+    """Return the facts of the server, with `trouble` if it cannot be reached in time."""
     try:
         async with asyncio.timeout(LIMIT_S):
             link = await asyncpg.connect(url, timeout=CONNECT_S, command_timeout=CONNECT_S)
@@ -51,7 +51,7 @@ async def _ask(link: Any, shown: str) -> PostgresFacts:
     server = await link.fetchval("SELECT host(inet_server_addr())")
     asked = time.time()
     theirs = await link.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
-    now = (asked + time.time()) / 2  # it was asked as long ago as its answer took to come
+    now = (asked + time.time()) / 2  # the server is assumed to read its clock halfway between request and reply
     return PostgresFacts(
         place=shown,
         local=server is None or ip_address(server).is_loopback,
@@ -63,7 +63,7 @@ async def _ask(link: Any, shown: str) -> PostgresFacts:
 
 
 async def _most(link: Any, table: str, what: str) -> int:
-    """0 where there is no such table."""
+    """Return the value of the aggregate `what` over the table; 0 if there is no such table."""
     if await link.fetchval("SELECT to_regclass($1) IS NULL", table):
         return 0
     return int(await link.fetchval(f"SELECT {what} FROM {table}"))

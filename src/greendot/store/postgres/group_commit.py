@@ -1,10 +1,10 @@
 """Group commit: concurrent writers share a transaction.
 
-Calls that wait are collected into a batch, written together and answered together. Several batches may be on their way,
-but never two that write to the same stream: what one node writes to a stream is numbered in the order it came.
+Waiting calls are collected into a batch, written together and answered together. Several batches may be in flight, but
+never two that write to the same stream. So one node's writes to a stream are numbered in the order of the calls.
 
-A batch that PostgreSQL refuses is written again call by call, so that only the call to blame fails. One that was cut
-off, and may have been committed, is written again as it was: the keys tell what is there already.
+A batch that PostgreSQL refuses is written again call by call, so that only the faulty call fails. A batch that was cut
+off, and may have been committed, is written again unchanged: the keys show which rows exist already.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ R = TypeVar("R")
 
 MOST_CALLS = 512  # in one batch
 MOST_ROWS = 10_000  # in one batch, unless a single call has more
-MOST_WAITING = 50_000  # rows; beyond it callers are told at once
-MOST_EXAMINED = 2_000  # waiting calls at most when a batch is put together
+MOST_WAITING = 50_000  # rows; above it calls are refused at once
+MOST_EXAMINED = 2_000  # waiting calls skipped at most when a batch is put together
 
 
 class _Call(Struct, Generic[W, R], frozen=True):
-    """What one caller wants written."""
-
     work: W
     streams: frozenset[Key]
     rows: int
@@ -40,10 +38,10 @@ class _Call(Struct, Generic[W, R], frozen=True):
 
 
 class GroupCommit(Generic[W, R]):
-    """`write` writes several works in one transaction and answers one result each, or the error of a work that was
-    refused alone. At most `flights` run at once.
+    """Queue of calls that are written in shared transactions, at most `flights` of them at once.
 
-    A call that could not be written for `patience_s` fails.
+    `write` writes several works in one transaction. It returns one result per work, or the error of a work that was
+    refused alone. A call that could not be written for `patience_s` fails.
     """
 
     def __init__(
@@ -53,8 +51,8 @@ class GroupCommit(Generic[W, R]):
         self._patience_s = patience_s
         self._most_flights = flights
         self._waiting: deque[_Call[W, R]] = deque()
-        self._rows = 0  # of those that wait
-        self._busy: Counter[Key] = Counter()  # streams that a batch on its way writes to, and by how many calls
+        self._rows = 0  # of the waiting calls
+        self._busy: Counter[Key] = Counter()  # stream → calls in flight that write to it
         self._flights: set[asyncio.Task[None]] = set()
         self._soon: asyncio.Handle | None = None
         self._open = False
@@ -63,7 +61,10 @@ class GroupCommit(Generic[W, R]):
         self._open = True
 
     async def do(self, work: W, streams: frozenset[Key], rows: int = 1) -> R:
-        """Returns when it is committed."""
+        """Write the work; return its result after the commit.
+
+        StoreUnavailable if too many rows wait, or if the work was not written in time.
+        """
         if not self._open:
             raise StoreUnavailable("the store is closed")
         if self._rows and self._rows + rows > MOST_WAITING:
@@ -72,14 +73,14 @@ class GroupCommit(Generic[W, R]):
         call = _Call(work, streams, rows, loop.time() + self._patience_s, loop.create_future())
         self._waiting.append(call)
         self._rows += rows
-        # Whoever writes to a busy stream is looked at when that is done. The others are taken together, next turn.
+        # A call for a busy stream is taken when that flight ends. Other calls are taken together in the next turn.
         if len(self._flights) < self._most_flights and self._busy.keys().isdisjoint(streams):
             self._launch_soon()
         written: R = await call.future
         return written
 
     async def close(self) -> None:
-        """Returns when everything that waits is written or has failed."""
+        """Refuse new calls and wait until all waiting ones are written or have failed."""
         self._open = False
         while self._waiting or self._flights:
             self._launch()
@@ -97,7 +98,7 @@ class GroupCommit(Generic[W, R]):
             flight.add_done_callback(self._landed)
 
     def _take(self) -> list[_Call[W, R]]:
-        """The next batch, oldest first. A call waits behind those before it that write to one of its streams."""
+        """Take the next batch, oldest first. A call waits behind earlier calls that write to one of its streams."""
         taken: list[_Call[W, R]] = []
         passed: list[_Call[W, R]] = []
         blocked, rows = set(self._busy), 0
@@ -128,15 +129,15 @@ class GroupCommit(Generic[W, R]):
             while calls := self._patient(calls):
                 try:
                     calls = await self._attempt(calls)
-                except StoreUnavailable:  # those that are left are tried again, with the same keys
+                except StoreUnavailable:  # the remaining calls are retried with the same keys
                     await asyncio.sleep(pause)
                     pause = longer(pause)
-        finally:  # also when the loop ends: nobody may wait for ever
+        finally:  # also when the loop ends: no caller may wait for ever
             for call in calls:
                 self._done(call, StoreUnavailable("the store was closed"))
 
     async def _attempt(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
-        """Write them; those that must be tried again. StoreUnavailable: nobody knows of any."""
+        """Write the calls; return the calls to retry. StoreUnavailable: any of them may have been written or not."""
         try:
             results = await self._write([call.work for call in calls])
         except Exception as error:
@@ -153,9 +154,9 @@ class GroupCommit(Generic[W, R]):
         return []
 
     async def _one_by_one(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
-        """Each alone, so that one that is to blame, or has to wait, concerns nobody else; those to be tried again."""
+        """Write each call alone, so that a faulty or blocked call affects no other; return the calls to retry."""
         left: list[_Call[W, R]] = []
-        held: set[Key] = set()  # what follows in these streams stays behind
+        held: set[Key] = set()  # streams with a call to retry: later calls to them must wait too
         for call in calls:
             try:
                 again = [call] if held & call.streams else await self._attempt([call])
@@ -168,7 +169,7 @@ class GroupCommit(Generic[W, R]):
         return left
 
     def _patient(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
-        """Those that may wait longer; the others fail."""
+        """Fail the calls whose deadline has passed; return the remaining ones."""
         now = asyncio.get_running_loop().time()
         for call in calls:
             if call.deadline <= now:

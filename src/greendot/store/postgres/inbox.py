@@ -1,4 +1,4 @@
-"""Inboxes in PostgreSQL: reading them, and writing to them in batches. Marks and upkeep are in `marks` and `upkeep`."""
+"""Inboxes in PostgreSQL: reads, and writes in batches. `inbox_marks` and `inbox_upkeep` have the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INBOXES = """
     SELECT tenant, user_id, head, unread, unseen FROM greendot_inboxes
     WHERE (tenant, user_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
 """
-# Heads are made before any is locked: who has locked one waits only for others who lock, and all of them in one order.
+# Heads are created before any is locked. So a transaction with a lock waits only for other locks, all in one order.
 MAKE = """
     INSERT INTO greendot_inboxes (tenant, user_id) SELECT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2
     ON CONFLICT DO NOTHING
@@ -63,8 +63,8 @@ PENDING = f"""
     ) n
     ORDER BY u.tenant, u.user_id, n.seq
 """
-BEYOND = 2**62  # no number is as large
-_AT_ONCE = 500  # in one statement
+BEYOND = 2**62  # above every number
+_AT_ONCE = 500  # rows in one statement
 _Ident = tuple[str, str, str]  # tenant, user and key
 T = TypeVar("T")
 
@@ -77,14 +77,14 @@ def page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
 
 
 class InsertRow(NamedTuple):
-    """A notice and the end of its id, made once: a second attempt recognises what the first one wrote."""
+    """Notice with the last part of its id, made once, so that a retry recognises the row of an earlier attempt."""
 
     notice: Notice
     token: str
 
 
 class PostgresInbox:
-    """The part of `InboxStore` that every node uses all the time."""
+    """PostgreSQL adapter of `InboxStore`: the methods that every node uses all the time."""
 
     _links: Pool
     _notifies: GroupCommit[list[InsertRow], list[Created]]
@@ -97,7 +97,7 @@ class PostgresInbox:
             some = notices[at : at + _AT_ONCE]
             check_text(text for notice in some for text in notice.texts)
             entries += [InsertRow(notice, new_message_id()) for notice in some]
-            if len(entries) < len(notices):  # the rest in the next turn of the loop
+            if len(entries) < len(notices):  # the rest is prepared in later turns of the loop
                 await asyncio.sleep(0)
         streams = frozenset((notice.tenant, notice.user) for notice in notices)
         return await self._notifies.do(entries, streams, len(entries))
@@ -125,7 +125,7 @@ class PostgresInbox:
 
 
 class Queues(NamedTuple):
-    """The tenants whose apps are told of what is new, and those whose users are where they are away."""
+    """Tenants with queues: new notifications are queued for webhooks (`hooked`) and for push (`pushed`)."""
 
     hooked: Sequence[str] = ()
     pushed: Collection[str] = ()
@@ -135,10 +135,10 @@ NO_QUEUES = Queues()
 
 
 async def write(link: Link, batch: Sequence[list[InsertRow]], queues: Queues = NO_QUEUES) -> list[list[Created]]:
-    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
+    """Lock the heads, read the keys in a statement that sees earlier commits, and number the new notices.
 
-    Very many are written in several statements: while one is made ready the node does nothing else. What is new is
-    put into the queues in the same transaction.
+    A large batch is written in several statements, because preparing a statement blocks the event loop. New
+    notifications are put into the queues in the same transaction.
     """
     entries = [entry for entries in batch for entry in entries]
     streams = [columns(part, 2) for part in _parts(sorted({(n.tenant, n.user) for n, _ in entries}))]

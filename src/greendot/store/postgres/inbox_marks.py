@@ -1,7 +1,7 @@
-"""What users and devices do to notifications, in PostgreSQL.
+"""Marks and deliveries of notifications, in PostgreSQL.
 
-Every change locks the inbox's head first, so what is counted in the next statement is what is there. Rows are changed
-by their key: a statement that waited for another transaction finds the row by its key, not by where it was (`ctid`).
+Every change locks the head of the inbox first, so that the counts of the next statement are current. Rows are changed
+by their key: a statement that waited for another transaction finds the row by its key, not by its old place (`ctid`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link
 from greendot.store.postgres.webhooks import PostgresHooks, queue_marked
 
-COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marked already
+COLUMNS: dict[Mark, tuple[str, ...]] = {  # columns that a mark sets; the first shows whether the mark is set
     "seen": ("seen_at",),
     "read": ("read_at", "seen_at"),
     "archive": ("archived_at", "read_at", "seen_at"),
@@ -29,8 +29,8 @@ _LOWER = """
     UPDATE greendot_inboxes SET unread = unread - $3, unseen = unseen - $4 WHERE tenant = $1 AND user_id = $2
     RETURNING head, unread, unseen
 """
-_BEYOND = 2**62  # no number is as large
-_CHUNK = 5_000  # marked in one commit: others wait for the head
+_BEYOND = 2**62  # above every number
+_CHUNK = 5_000  # notifications marked in one commit: other writers wait for the head
 
 
 def unmarked_sql(mark: Mark, which: str = THROUGH) -> str:
@@ -61,7 +61,7 @@ def delivered_sql(how: Literal["live", "push"]) -> str:
 
 
 class PostgresMarks(PostgresHooks):
-    """The part of `InboxStore` that changes notifications."""
+    """PostgreSQL adapter of `InboxStore`: the methods that change notifications."""
 
     async def mark(
         self,
@@ -86,7 +86,7 @@ class PostgresMarks(PostgresHooks):
                 return Marked(marked, part.inbox)
 
     async def _mark(self, mark: Mark, which: str, tenant: str, user: str, *values: object) -> tuple[Marked, int]:
-        """What was marked, and the number of the last."""
+        """Mark notifications in one transaction; return the result and the number of the last one."""
 
         async def work(link: Link) -> tuple[Marked, int]:
             head = await link.fetchrow(_LOCK, tenant, user)

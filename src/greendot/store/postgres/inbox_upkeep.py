@@ -1,4 +1,4 @@
-"""Removing old notifications and recounting inboxes, in PostgreSQL."""
+"""Upkeep of inboxes in PostgreSQL: removal of old notifications, and recounts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REMOVE = """
     FROM counts c WHERE i.tenant = c.tenant AND i.user_id = c.user_id
     RETURNING i.tenant, i.user_id, i.head, i.unread, i.unseen
 """
-# One statement sees one moment: what is being written meanwhile cannot look like drift.
+# One statement sees one moment, so concurrent writes cannot appear as wrong counters.
 _COUNTED = """
     SELECT tenant, user_id, coalesce(i.head, 0), coalesce(i.unread, 0), coalesce(i.unseen, 0),
            greatest(i.head, n.head), coalesce(n.unread, 0), coalesce(n.unseen, 0)
@@ -46,7 +46,7 @@ _RECOUNT_S = 3600.0
 
 
 class PostgresUpkeep:
-    """The part of `InboxStore` for jobs and operators."""
+    """PostgreSQL adapter of `InboxStore`: the methods for jobs and operators."""
 
     _links: Pool
 
@@ -54,7 +54,7 @@ class PostgresUpkeep:
         async def work(link: Link) -> dict[Key, Inbox]:
             found = [*await link.fetch(EXPIRED, now, limit), *await link.fetch(OLD, now - keep_ms, limit)]
             gone = [*dict.fromkeys((row[0], row[1], row[2]) for row in found)][:limit]
-            # Another node may remove the same meanwhile: what is left is known once the heads are locked.
+            # Another node may remove the same rows meanwhile: only the lock of the heads makes the result certain.
             await link.fetch(LOCK, *columns(sorted({(tenant, user) for tenant, user, _ in gone}), 2))
             rows = await link.fetch(_REMOVE, *columns(gone, 3)) if gone else []
             return {(row[0], row[1]): Inbox(*row[2:]) for row in rows}
@@ -68,7 +68,7 @@ class PostgresUpkeep:
             await link.execute("SET LOCAL enable_hashjoin = on")
             wrong = await link.fetch(_COUNTED)
             if fix and wrong:
-                # Counted again under the locks: what changed since must not be set back.
+                # Count again under the locks: changes since the first count must not be undone.
                 locked = {(row[0], row[1]) for row in wrong}
                 await link.fetch(LOCK, *columns(sorted(locked), 2))
                 wrong = [row for row in await link.fetch(_COUNTED) if (row[0], row[1]) in locked]

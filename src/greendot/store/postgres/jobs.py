@@ -15,7 +15,7 @@ _PLAN = """
     INSERT INTO greendot_jobs AS j (name, schedule, next_at) VALUES ($1, $2, $3)
     ON CONFLICT (name) DO UPDATE SET schedule = $2, next_at = $3 WHERE j.schedule <> $2
 """
-# Said again after an answer was lost, it is the same holder's: it gets the next number.
+# A holder that repeats its claim, because the reply was lost, gets the next fence.
 _CLAIM = f"""
     UPDATE greendot_jobs SET fence = fence + 1, holder = $2, until = $3::bigint + $4::bigint,
         failures = failures + (holder IS NOT NULL)::integer
@@ -66,7 +66,7 @@ _REMINDED = """
 
 
 class PostgresJobs:
-    """See `JobStore`."""
+    """PostgreSQL adapter of `JobStore`."""
 
     _links: Pool
 
@@ -141,7 +141,7 @@ class PostgresJobs:
 def _unread(
     tenant: str, user: str, unread: int, reminded_at: int | None, oldest_at: int | None, counted: int
 ) -> Unread:
-    """Up to `MOST_COUNTED` it is exact; the counter of the inbox has reminders in it."""
+    """Choose the exact count up to `MOST_COUNTED`, above it the counter of the inbox, which includes reminders."""
     return Unread(tenant, user, counted if counted <= MOST_COUNTED else unread, oldest_at, reminded_at)
 
 

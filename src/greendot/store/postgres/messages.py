@@ -39,7 +39,7 @@ _INSERT = """
     SELECT * FROM unnest($4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bytea[],
                          $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[])
 """
-# What apps are to be told of, in the same statement: no round trip more.
+# Webhook events are queued in the same statement, without another round trip.
 _HOOKS = """
     hooks AS (
         INSERT INTO greendot_hook_events (tenant, type, stream, seq, at)
@@ -50,12 +50,12 @@ _HOOKS = """
 """
 WRITE = f"WITH {_HEADS} {_INSERT}"
 WRITE_HOOKED = f"WITH {_HEADS}, {_HOOKS} {_INSERT}"
-_BEYOND = 2**62  # no number is as large
+_BEYOND = 2**62  # above every number
 _Ident = tuple[str, str, str, str]  # tenant, room, user, key
 
 
 class Message(NamedTuple):
-    """A draft and where it goes. Its id is made once, so that a second attempt recognises what the first one wrote."""
+    """Draft with its room. Its id is made once, so that a retry recognises the row of an earlier attempt."""
 
     tenant: str
     room: str
@@ -72,7 +72,7 @@ class Message(NamedTuple):
 
 
 class PostgresMessages:
-    """See `MessageStore`."""
+    """PostgreSQL adapter of `MessageStore`."""
 
     _links: Pool
     _appends: GroupCommit[Message, Written | None]
@@ -95,9 +95,9 @@ class PostgresMessages:
 
 
 async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = ()) -> list[Written | Exception | None]:
-    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
+    """Lock the heads, read the keys in a statement that sees earlier commits, and number the new messages.
 
-    What is new to `hooked` tenants is queued for their apps.
+    New messages of `hooked` tenants are queued for their webhooks.
     """
     rooms = await link.fetch(LOCK, *columns(sorted({message.stream for message in batch}), 2))
     heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in rooms}
@@ -114,7 +114,7 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
         ident = tenant, room, d.user, d.key
         record = known.get(ident)
         if record is None and d.members_rev not in (None, facts[tenant, room][0]):
-            written.append(StaleMembers(room))  # of this call only: the others of the batch are written
+            written.append(StaleMembers(room))  # for this call only: the other messages of the batch are written
             continue
         if record is None:
             seq = heads[tenant, room] = heads[tenant, room] + 1
@@ -133,7 +133,7 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
 
 
 def columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
-    """Rows as the arrays that `unnest` makes rows of again."""
+    """Transpose rows into the arrays that `unnest` takes."""
     return [*zip(*rows, strict=True)] if rows else [()] * width
 
 

@@ -1,4 +1,4 @@
-"""Bringing the tables in PostgreSQL up to date: numbered steps, forward only, once each."""
+"""Migrations of the tables in PostgreSQL: numbered steps, forward only, once each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from greendot.errors import ConfigError
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.schema import steps
 
-LOCK = 0x677265656E646F74  # "greendot": nodes that start at once take turns
+LOCK = 0x677265656E646F74  # "greendot": advisory lock that serialises nodes that start at once
 _TABLE = """
     CREATE TABLE IF NOT EXISTS greendot_schema (
         version    integer PRIMARY KEY,
@@ -20,7 +20,7 @@ _LIMIT_S = 3600.0
 
 
 async def version(links: Pool) -> int:
-    """Of the tables that are there; 0 if there are none."""
+    """Return the version of the tables; 0 if there are none."""
     if (await links.fetch("SELECT to_regclass('greendot_schema') IS NULL"))[0][0]:
         return 0
     found = (await links.fetch("SELECT coalesce(max(version), 0) FROM greendot_schema"))[0][0]
@@ -28,7 +28,7 @@ async def version(links: Pool) -> int:
 
 
 async def check(links: Pool) -> None:
-    """ConfigError unless the tables are those this version of Greendot works with."""
+    """Raise ConfigError unless the tables have the version that this Greendot needs."""
     found, wanted = await version(links), steps("postgres")[-1].number
     if found > wanted:
         raise ConfigError("the tables in PostgreSQL are of a newer Greendot; upgrade Greendot.")
@@ -41,7 +41,7 @@ async def check(links: Pool) -> None:
 
 
 async def migrate(links: Pool) -> list[str]:
-    """Apply the steps that are missing, all or none; their names. Safe when two nodes start at once."""
+    """Apply missing steps, all or none; return their names. Safe when two nodes start at once."""
 
     async def work(link: Link) -> list[str]:
         await link.execute("SET LOCAL statement_timeout = 0")
@@ -61,5 +61,5 @@ async def migrate(links: Pool) -> list[str]:
 
 
 def outbox_sql() -> str:
-    """What makes the outbox, here or in the app's own database. Safe to run again."""
+    """Return the SQL that creates the outbox, in the store or in the app's database. Safe to run again."""
     return resources.files(__package__).joinpath("outbox.sql").read_text()

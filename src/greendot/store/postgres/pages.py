@@ -1,4 +1,4 @@
-"""Pages with the head of their stream, in PostgreSQL: one statement each, which sees one moment (READ COMMITTED)."""
+"""Pages with the head of their stream, in PostgreSQL. Each is one statement, which sees one moment (READ COMMITTED)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inbox_page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
 
 
 class PostgresSnapshots:
-    """See `SnapshotStore`."""
+    """PostgreSQL adapter of `SnapshotStore`."""
 
     _links: Pool
 

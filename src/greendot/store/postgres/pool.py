@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: a pool that heals by itself, calls that cannot hang, errors in our own words."""
+"""Connection pool of PostgreSQL: reconnects, limits the time of every call, and translates errors."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ LONGEST_PAUSE_S = 0.25
 
 
 class PoolLimits(Struct, frozen=True):
-    """How long anything may take."""
+    """Time limits of a pool."""
 
     connect_s: float = 3.0
-    acquire_s: float = 4.0  # until a connection is free
+    acquire_s: float = 4.0  # wait for a free connection
     statement_s: float = 10.0
-    lock_s: float = 2.0  # until another transaction is out of the way
-    patience_s: float = 5.0  # how long a call is tried again
+    lock_s: float = 2.0  # wait for another transaction
+    patience_s: float = 5.0  # time in which a call is retried
 
     @property
     def call_s(self) -> float:
-        return self.statement_s + 1  # the server's own limit comes first, if the server is there at all
+        return self.statement_s + 1  # the server's own limit comes first, if the server is alive
 
     def settings(self) -> dict[str, str]:
-        """The same, for PostgreSQL."""
+        """Return the limits as settings of PostgreSQL."""
         statement = f"{self.statement_s * 1000:.0f}ms"
         return {
             "statement_timeout": statement,
-            # A node that stands still inside a transaction holds the heads of streams others write to.
+            # A node that stalls inside a transaction holds the heads of streams that other nodes write to.
             "idle_in_transaction_session_timeout": f"{self.statement_s * 500:.0f}ms",
             "lock_timeout": f"{self.lock_s * 1000:.0f}ms",
         }
@@ -49,28 +49,28 @@ class PoolLimits(Struct, frozen=True):
 
 _SETTINGS = {
     "default_transaction_isolation": "read committed",
-    # Plans are kept per connection. One made while a table was empty would still be used when it has a million rows.
+    # Plans are cached per connection. A plan from an empty table would still be used when it has a million rows.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    "jit": "off",  # it takes longer than any of our statements
+    "jit": "off",  # takes longer than any statement of Greendot
 }
-_ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # the connection is as good as before, unless it is closed
+_ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # replies: the connection is intact, unless it is closed
 _CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
 _UNSTORABLE = {"22", "23", "54"}  # classes: data, integrity, program limit
 
 
 class Contended(StoreUnavailable):
-    """Another transaction stood in the way; nothing was written."""
+    """Conflict with another transaction; nothing was written."""
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]
     def get_reset_query(self) -> str:
-        return ""  # nothing here changes a session, and the question would cost every call a round trip
+        return ""  # no code changes a session, and a reset would cost every call a round trip
 
 
 class Pool:
-    """A pool of at most `size` connections."""
+    """Pool of at most `size` connections."""
 
     def __init__(self, url: str, size: int, limits: PoolLimits) -> None:
         self._url = url
@@ -80,7 +80,7 @@ class Pool:
         self._absence = Outage(log_events.STORE_LOST, log_events.STORE_BACK)
 
     async def open(self) -> None:
-        """ConfigError if no connection can be made."""
+        """Open the pool. ConfigError if no connection can be made."""
         try:
             self._pool = await asyncpg.create_pool(
                 self._url,
@@ -111,18 +111,22 @@ class Pool:
             pool.terminate()
 
     async def fetch(self, sql: str, *values: object) -> Rows:
-        """The rows of one statement; tried again for a while when PostgreSQL is away."""
+        """Return the rows of one statement; retries for `patience_s` while PostgreSQL is unavailable."""
         return await self.patiently(lambda: self._once(lambda link: link.fetch(sql, *values)))
 
     async def transact(self, work: Callable[[Link], Awaitable[T]]) -> T:
-        """Carry out `work` in one transaction. What it does must come to the same when it is done again."""
+        """Run `work` in one transaction; retries for `patience_s`, so `work` must be idempotent."""
         return await self.patiently(lambda: self.transact_once(work))
 
     async def ping(self) -> None:
         await self._once(lambda link: link.fetch("SELECT 1"), self.limits.connect_s)
 
     async def transact_once(self, work: Callable[[Link], Awaitable[T]], limit_s: float | None = None) -> T:
-        """One attempt. After StoreUnavailable nobody knows; after Contended and Unstorable nothing was written."""
+        """Run `work` in one transaction, without retry.
+
+        After StoreUnavailable it is unknown whether `work` was committed. After Contended and Unstorable nothing was
+        written.
+        """
 
         async def transaction(link: Link) -> T:
             await link.execute("BEGIN")
@@ -160,8 +164,8 @@ class Pool:
                     except _ANSWERED:
                         raise
                     except BaseException:
-                        # Cut off in the middle: its next answer may belong to what was asked before.
-                        with suppress(asyncpg.InterfaceError):  # it may be gone already
+                        # The call was cut off: the next reply on this connection may belong to the old statement.
+                        with suppress(asyncpg.InterfaceError):  # the connection may be lost already
                             link.terminate()
                         raise
         except Exception as error:
@@ -177,17 +181,17 @@ class Pool:
 def _is_open(link: Link) -> bool:
     try:
         return not link.is_closed()
-    except asyncpg.InterfaceError:  # the pool has taken it back, because it was lost
+    except asyncpg.InterfaceError:  # the pool has taken the connection back, because it was lost
         return False
 
 
 def longer(pause: float) -> float:
-    """The next pause: longer, and not the same on all nodes."""
+    """Return the next pause: longer, with jitter so that nodes do not retry together."""
     return min(pause * 2, LONGEST_PAUSE_S) * random.uniform(0.7, 1.0)
 
 
 def translated(error: Exception) -> Exception:
-    """The error in our own words; what is not the driver's stays as it is."""
+    """Return Greendot's error for an error of the driver; other errors are returned unchanged."""
     if isinstance(error, GreendotError):
         return error
     if isinstance(error, asyncpg.DataError):
@@ -203,7 +207,7 @@ def translated(error: Exception) -> Exception:
 
 
 def words(error: Exception) -> str:
-    """One line, with what to do where that is known."""
+    """Describe the error in one line, with advice where there is any."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = f"its certificate is refused: {error.verify_message.rstrip('.')}."
         if "mismatch" in error.verify_message:

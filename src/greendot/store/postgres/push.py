@@ -1,4 +1,4 @@
-"""Devices and what is to be pushed to them, in PostgreSQL."""
+"""Devices and the push queue, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from greendot.store.postgres.pool import Link, Pool
 from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushResult, PushStore, Settled
 
 _DEVICE = "tenant, user_id, device, provider, token, created_at, used_at"
-# Who registers the same token at the same time waits: both would find nothing to take over.
+# Concurrent registrations of one token take turns: else neither would see the other's row to take over.
 _REGISTER_ALONE = "SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2 || ' ' || $3, 0))"
 _TAKE_OVER = f"""
     DELETE FROM greendot_push_devices
     WHERE tenant = $1 AND provider = $2 AND token_hash = $3 AND (user_id, device) <> ($4, $5)
         AND (user_id = $4 OR provider <> '{NAMED}')
 """
-# Nothing is returned where it is the same as before but for its use.
+# Returns no row if only the time of use differs.
 _PUT = f"""
     INSERT INTO greendot_push_devices AS d ({_DEVICE}, token_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (tenant, user_id, device) DO UPDATE
@@ -51,7 +51,7 @@ QUEUE = """
     ) AS p (tenant, user_id, seq, notification, importance, room, collapse, created_at)
 """
 DUE = "SELECT tenant FROM greendot_pushes WHERE due_at <= $1 ORDER BY due_at LIMIT $2"
-# One index lookup per tenant with queued pushes, however many each has.
+# One index lookup per tenant with queued pushes, however many pushes a tenant has.
 BACKLOG = """
     WITH RECURSIVE queued (tenant) AS (
         (SELECT tenant FROM greendot_pushes WHERE due_at IS NOT NULL ORDER BY tenant LIMIT 1)
@@ -68,7 +68,7 @@ BACKLOG = """
         ) AS first
     ) FROM queued
 """
-# A worker that claims at the same time passes over the locked ones and takes the next.
+# A worker that claims at the same time skips the locked pushes and takes the next ones.
 CLAIM = """
     WITH due AS MATERIALIZED (
         SELECT oldest.id FROM unnest($4::text[], $5::bigint[]) AS share (tenant, most)
@@ -98,7 +98,7 @@ RECENT = """
     SELECT tenant, user_id, p.sent_at FROM unnest($1::text[], $2::text[]) AS u (tenant, user_id)
     JOIN greendot_pushes p USING (tenant, user_id) WHERE p.sent_at > $3 ORDER BY p.sent_at
 """
-# Before the pushes themselves, as everybody does who changes notifications.
+# Locked before the pushes: every transaction that changes notifications locks the inboxes first.
 _LOCK_INBOXES = """
     SELECT FROM greendot_inboxes WHERE (tenant, user_id) IN (
         SELECT tenant, user_id FROM greendot_pushes WHERE id = ANY ($2::bigint[]) AND holder = $1
@@ -151,10 +151,10 @@ _results = msgspec.json.Decoder(list[PushResult])
 
 
 class PostgresPushes:
-    """See `PushStore`."""
+    """PostgreSQL adapter of `PushStore`."""
 
     _links: Pool
-    _pushed: Collection[str]  # the tenants that push
+    _pushed: Collection[str]  # tenants that push
 
     # --- devices ---
 
@@ -248,7 +248,7 @@ class PostgresPushes:
 
 
 def push_row(notice: Notice, made: Notification) -> tuple[Any, ...]:
-    """For `QUEUE`."""
+    """Return the values of `QUEUE` for a notification."""
     n = notice
     return n.tenant, n.user, made.seq, made.id, n.importance, n.room, n.collapse, made.created_at
 
@@ -262,7 +262,7 @@ async def _due(link: Link, now: int, limit: int) -> Mapping[str, int]:
 
 
 async def _pushes(link: Link, rows: Sequence[Any], since: int) -> list[Push]:
-    """With all that is to be known to decide about them."""
+    """Return the claimed pushes with notification, devices, quiet hours and recent pushes of their users."""
     places = columns(sorted({(row[1], row[2], row[3]) for row in rows}), 3)
     users = columns(sorted({(row[1], row[2]) for row in rows}), 2)
     found = {tuple(row[:3]): Notification(*row[2:]) for row in await link.fetch(NOTIFICATIONS, *places)}

@@ -42,7 +42,7 @@ REMOVE = """
 
 
 class PostgresRevocations:
-    """See `RevocationStore`."""
+    """PostgreSQL adapter of `RevocationStore`."""
 
     _links: Pool
 

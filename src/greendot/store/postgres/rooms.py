@@ -1,7 +1,7 @@
 """Rooms, members and markers in PostgreSQL.
 
-Whoever changes something of a room locks its head row first: writers of one room take turns, and two that write to
-several rooms cannot wait for each other.
+Every transaction that changes a room locks its head row first. So writers of one room take turns, and two writers to
+several rooms cannot deadlock.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _MARKER_AND_HEAD = """
 
 
 class PostgresRooms:
-    """See `RoomStore`."""
+    """PostgreSQL adapter of `RoomStore`."""
 
     _links: Pool
 
@@ -134,7 +134,7 @@ class PostgresRooms:
     async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
         rows = await self._links.fetch(_PUT_MARKER, tenant, room, user, seq)
         if rows and rows[0][0] > rows[0][2]:
-            # Another device has read further. Its marker is newer than the head this statement saw.
+            # Another device has read further. Its marker may be newer than the head that this statement saw.
             rows = await self._links.fetch(_MARKER_AND_HEAD, tenant, room, user)
         return (rows[0][0], rows[0][1]) if rows else (0, 0)
 

@@ -1,4 +1,4 @@
-"""What users set by hand, in PostgreSQL."""
+"""Statuses that users set, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATUSES = """
 
 
 class PostgresStatus:
-    """See `StatusStore`."""
+    """PostgreSQL adapter of `StatusStore`."""
 
     _links: Pool
 

@@ -1,4 +1,4 @@
-"""All records in PostgreSQL."""
+"""Store in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -44,8 +44,11 @@ class PostgresStore(
     PostgresPushes,
     PostgresJobs,
 ):
-    """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start; what
-    `hooked` tenants are to be told of is queued for them, and for `pushed` tenants what is to be pushed."""
+    """PostgreSQL adapter of `Store`, with at most `pool` connections.
+
+    With `migrate`, `start` applies missing migrations. Webhook events are queued for `hooked` tenants, pushes for
+    `pushed` tenants.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class PostgresStore(
         self._migrate = migrate
         self._hooked = hooked or {}
         self._pushed = pushed
-        flights, patience_s = max(1, pool // 4), self._links.limits.patience_s  # other connections are for readers
+        flights, patience_s = max(1, pool // 4), self._links.limits.patience_s  # the other connections serve reads
         self._appends: GroupCommit[Message, Written | None] = GroupCommit(self._write_messages, flights, patience_s)
         self._notifies: GroupCommit[list[InsertRow], list[Created]] = GroupCommit(
             self._write_entries, flights, patience_s

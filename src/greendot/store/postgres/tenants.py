@@ -8,10 +8,10 @@ from greendot.store.api_keys import RegisteredTenant, TenantStore
 from greendot.store.postgres.pool import Link, Pool
 
 _PREFIX = "greendot_"
-_FIRST = ("greendot_api_secrets", "greendot_api_keys")  # to be erased before anything else
-_REGISTRY = "greendot_tenants"  # after everything else
-_KEPT = ("greendot_revocations",)  # they end by themselves: without them revoked tokens would be good again
-# Asked of the database, so that none can be forgotten.
+_FIRST = ("greendot_api_secrets", "greendot_api_keys")  # erased first
+_REGISTRY = "greendot_tenants"  # erased last
+_KEPT = ("greendot_revocations",)  # never erased, they expire: without them revoked tokens would be valid again
+# Tables are read from the database catalogue, so that none can be forgotten.
 _TABLES = """
     SELECT c.relname, (SELECT array_agg(k.attname::text) FROM pg_attribute k
                        WHERE k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[]))
@@ -21,13 +21,13 @@ _TABLES = """
       AND a.attname = 'tenant' AND NOT a.attisdropped
     ORDER BY c.relname
 """
-# Tables none of whose whole indexes begins with the tenant: these parts of them have one that does.
+# Tables without a full index that begins with the tenant: each of these parts has a partial index that does.
 PARTS = {"greendot_notifications": ("AND archived_at IS NULL", "AND archived_at IS NOT NULL")}
 _COUNT_S = 3600.0
 
 
 class PostgresTenants:
-    """See `TenantStore`."""
+    """PostgreSQL adapter of `TenantStore`."""
 
     _links: Pool
 
@@ -69,23 +69,25 @@ class PostgresTenants:
 
 
 def erase_sql(table: str, key: Sequence[str], part: str) -> str:
-    """Delete some of a tenant's rows."""
+    """Return a statement that deletes at most $2 rows of tenant $1."""
     some = f"SELECT {', '.join(key)} FROM {table} WHERE tenant = $1 {part} LIMIT $2 FOR UPDATE"
     return f"WITH chosen AS MATERIALIZED ({some}) DELETE FROM {table} t USING chosen WHERE {is_chosen(key)}"
 
 
 def is_chosen(key: Sequence[str]) -> str:
-    """A condition that joins the rows of table `t` to `chosen` by their key.
+    """Return a condition that joins the rows of table `t` to `chosen` by their key.
 
-    Never by `ctid`: a row that another transaction changes while this statement waits for it is elsewhere afterwards,
-    and would be passed over.
+    Never by `ctid`: a row that another transaction changes while the statement waits gets another `ctid` and would be
+    skipped.
     """
     return " AND ".join(f"t.{column} = chosen.{column}" for column in key)
 
 
 async def _parts(link: Link) -> list[tuple[str, list[str], str]]:
-    """Every table with something of a tenant but revocations, with its primary key, in the order it is erased in; large
-    ones in parts."""
+    """Return the tables with rows of tenants, except revocations, with their primary keys, in erasure order.
+
+    Tables in `PARTS` appear once per part.
+    """
     keys: dict[str, list[str]] = {row[0]: row[1] for row in await link.fetch(_TABLES) if row[0] not in _KEPT}
     others = [name for name in keys if name not in (*_FIRST, _REGISTRY)]
     return [(name, keys[name], part) for name in (*_FIRST, *others, _REGISTRY) for part in PARTS.get(name, ("",))]

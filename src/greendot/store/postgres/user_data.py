@@ -1,4 +1,4 @@
-"""All of one user, in PostgreSQL."""
+"""Export and erasure of one user's data, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNTELL = "DELETE FROM greendot_hook_events WHERE tenant = $1 AND stream = $2 AN
 
 
 class PostgresPeople:
-    """See `UserDataStore`."""
+    """PostgreSQL adapter of `UserDataStore`."""
 
     _links: Pool
 
@@ -75,7 +75,7 @@ class PostgresPeople:
             for part in PARTS.get(table.name, ("",)):
                 count += await _erase(link, table, f"{where} {part}", values, limit - count)
             if not table.walked and count == limit:
-                return Erased(count, ExportCursor(table.plain))  # what was looked at is gone: from the beginning again
+                return Erased(count, ExportCursor(table.plain))  # from the start again: the rows read are gone
             return Erased(
                 count, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
             )
@@ -91,7 +91,7 @@ async def _tables(link: Link) -> list[Table]:
 async def _window(
     link: Link, table: Table, tenant: str, user: str, after: tuple[Any, ...], limit: int
 ) -> tuple[str, tuple[Any, ...], tuple[Any, ...]]:
-    """A condition for the next rows, its values, and where they end if others come behind them."""
+    """Return a condition for the next rows, its values, and the key of the last row if more rows may follow."""
     beyond = f" AND ({table.keys}) > ({_marks(after, 3)})" if after else ""
     where, values = f"tenant = $1 AND {table.owner} = $2{beyond}", (tenant, user, *after)
     if not table.walked:
@@ -114,7 +114,7 @@ def _order(table: Table, limit: int) -> str:
 
 
 async def _erase(link: Link, table: Table, where: str, values: tuple[Any, ...], limit: int) -> int:
-    """What is numbered or counted elsewhere is locked there first, as everybody does."""
+    """Erase rows; return how many. Heads of rooms and inboxes are locked first, as in every other transaction."""
     tenant, user = values[:2]
     if table.plain == "notifications":
         await link.fetch(LOCK_INBOXES, [tenant], [user])
@@ -145,7 +145,7 @@ def _count(status: str) -> int:
 
 
 async def _forget(link: Link, table: Table, tenant: str, user: str) -> None:
-    """Take the user out of others' rows."""
+    """Remove the user from rows of other users, and the queued webhook events of the user's notifications."""
     if table.names_others:
         await link.execute(f"DELETE FROM {table.name} WHERE tenant = $1 AND other = $2", tenant, user)
     if table.plain == "privacy":

@@ -1,4 +1,4 @@
-"""Who may see whom, in PostgreSQL."""
+"""Privacy settings and contacts, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HIDING = """
         SELECT 1 FROM greendot_privacy p WHERE p.tenant = t.tenant AND (last_seen = 'hidden' OR hide_from <> '')
     )
 """
-# Those who add to one user's contacts take turns: together they would be more than there may be.
+# Transactions that add contacts of one user take turns: together they could exceed the maximum.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('greendot contacts ' || $1::text || ' ' || $2::text, 0))"
 _COUNT = "SELECT count(*) FROM greendot_contacts WHERE tenant = $1 AND user_id = $2 AND other <> $3"
 _PUT_CONTACT = """
@@ -37,7 +37,7 @@ MEMBERSHIPS = f"SELECT tenant, user_id, room FROM greendot_members WHERE {_OF_TH
 
 
 class PostgresPrivacy:
-    """See `PrivacyStore`."""
+    """PostgreSQL adapter of `PrivacyStore`."""
 
     _links: Pool
 

@@ -1,4 +1,4 @@
-"""What apps have still to be told by webhook, in PostgreSQL."""
+"""Queues of webhook events, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from greendot.store.webhooks import (
     Queued,
 )
 
-NEW, AGAIN, DEAD = range(3)  # phases
+NEW, AGAIN, DEAD = range(3)  # phases of an event
 _QUEUE_MARKED = """
     INSERT INTO greendot_hook_events (tenant, type, stream, at, state, ids)
     VALUES ($1, 'notification.updated', $2, $3, $4, $5)
@@ -107,7 +107,7 @@ _PRUNE = """
 
 
 class PostgresHooks:
-    """See `HookStore`."""
+    """PostgreSQL adapter of `HookStore`."""
 
     _links: Pool
     _hooked: Hooked
@@ -116,7 +116,7 @@ class PostgresHooks:
         return event in self._hooked.get(tenant, ())
 
     def _wanting(self, event: str) -> list[str]:
-        """The tenants that want to be told of such events."""
+        """Return the tenants whose hook wants events of this type."""
         return [tenant for tenant, wanted in self._hooked.items() if event in wanted]
 
     async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, Claim]:
@@ -150,7 +150,7 @@ class PostgresHooks:
 
     async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
         async def work(link: Link) -> list[HookDepth]:
-            # A plan with a bitmap gathers the whole backlog before it counts the first event.
+            # A plan with a bitmap reads the whole backlog before it counts the first event.
             await link.execute("SET LOCAL enable_bitmapscan = off")
             return [HookDepth(*row) for row in await link.fetch(DEPTHS, [*tenants], most)]
 
@@ -182,7 +182,7 @@ class PostgresHooks:
         return len(await self._all(_PRUNE, before, limit))
 
     async def _all(self, sql: str, *values: object) -> list[Any]:
-        """For operators and upkeep: it may look at everything."""
+        """Run a statement that may scan whole tables. For operators and upkeep."""
 
         async def work(link: Link) -> list[Any]:
             await link.execute("SET LOCAL enable_seqscan = on")

@@ -1,4 +1,4 @@
-"""The tables, as numbered files that are applied once each and never changed again. One folder per store."""
+"""Migrations: numbered SQL files that are applied once each and never changed again. One folder per store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """One file: it brings the tables from the version of the step before it to `number`."""
+    """Migration file: brings the tables from the version of the previous step to `number`."""
 
     number: int
     name: str
@@ -15,7 +15,7 @@ class Step(NamedTuple):
 
 
 def steps(store: str) -> list[Step]:
-    """All steps of one store, in order. Numbers may be left out; the last one is the version of the tables."""
+    """Return all steps of one store, in order. Numbers may have gaps; the last one is the version of the tables."""
     files = sorted((Path(__file__).parent / store).iterdir(), key=lambda file: file.name)
     found = [Step(int(f.name[:4]), f.name.removesuffix(".sql"), f.read_text()) for f in files if f.name[0].isdigit()]
     numbers = [step.number for step in found]

@@ -1,4 +1,4 @@
-"""The embedded store: SQLite in WAL mode, one connection in one thread, concurrent calls in one commit."""
+"""Embedded store: SQLite in WAL mode, one connection in one thread, concurrent calls in one commit."""
 
 from greendot.store.sqlite.store import SqliteStore
 

@@ -17,7 +17,7 @@ _ADD_SECRET = "INSERT INTO api_secrets VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S1
 
 
 class SqliteKeys:
-    """See `KeyStore`."""
+    """SQLite adapter of `KeyStore`."""
 
     _thread: DatabaseThread
 

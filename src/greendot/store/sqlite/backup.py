@@ -1,4 +1,4 @@
-"""A store's file copied while others write to it, and looked at: is it whole, is it ours, is it of our version."""
+"""Backup of a store's file while servers write to it, and checks of a file: integrity, origin and version."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from urllib.parse import quote
 from greendot.errors import ConfigError
 from greendot.store.schema import steps
 
-PAGES = 256  # at a time: a megabyte
+PAGES = 256  # copied in one step: a megabyte
 CHUNK = 1 << 20
 MAGIC = b"SQLite format 3\0"
 COUNTED = ("rooms", "messages", "notifications", "api_keys")
-_OPCODES = 100_000  # of SQLite's machine, between looks at whether somebody wants an end
+_OPCODES = 100_000  # SQLite VM instructions between two checks for Ctrl-C
 
-Progress = Callable[[int, int], None]  # how much is done, of how much
+Progress = Callable[[int, int], None]  # amount done, total
 
 
 class Contents(NamedTuple):
-    """What is in a file that is whole."""
+    """Contents of an intact file."""
 
     version: int  # of the tables
     size: int  # bytes
     sha256: str
-    records: dict[str, int]  # by table, those that people ask for
+    records: dict[str, int]  # row counts of the tables in `COUNTED`
 
 
 def copy(source: str, target: Path, progress: Progress) -> None:
-    """As the store was at one moment. Servers go on writing meanwhile, and do not wait."""
+    """Copy the store as it is at one moment. Servers keep writing meanwhile and are not blocked."""
     with _usable(source), closing(_open(source)) as db, closing(sqlite3.connect(target, isolation_level=None)) as made:
-        # One look at all of it: else every write of a server would have the copy begin again.
+        # One read snapshot: without it every write of a server would restart the copy.
         db.execute("BEGIN")
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         db.backup(made, pages=PAGES, progress=lambda _, left, total: progress(total - left, total), sleep=0.05)
-        made.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+        made.execute("PRAGMA journal_mode = DELETE")  # one file, without WAL files
 
 
 def copy_bytes(source: Path, target: BinaryIO, progress: Progress) -> str:
-    """Copy a file as it is; return the SHA-256 of what was copied."""
+    """Copy a file byte by byte; return the SHA-256 of the bytes copied."""
     made, size = sha256(), source.stat().st_size
     with source.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -53,7 +53,7 @@ def copy_bytes(source: Path, target: BinaryIO, progress: Progress) -> str:
 
 
 def check_backup_file(path: Path) -> None:
-    """ConfigError if this is no SQLite database, or only a part of one: a log beside it has commits of its own."""
+    """Raise ConfigError if the file is no SQLite database, or if a log beside it has commits that it lacks."""
     if not path.is_file():
         raise ConfigError(f"there is no file {path}.")
     if not is_database(path):
@@ -69,15 +69,16 @@ def check_backup_file(path: Path) -> None:
 
 
 def is_database(path: Path) -> bool:
-    """Whether the file begins as SQLite files do."""
+    """Return whether the file begins with the magic bytes of SQLite."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def contents(path: str, digest: str, name: str | None = None) -> Contents:
-    """Open the database and read all of it. ConfigError if it is damaged, of another program or of a newer Greendot.
+    """Open the database and check all of it.
 
-    `name` is what errors call it, if not by its path.
+    ConfigError if it is damaged, of another program or of a newer Greendot. `name`: name of the file in errors, if not
+    its path.
     """
     name = name or path
     with _usable(name), closing(_open(path)) as db:
@@ -100,7 +101,6 @@ def contents(path: str, digest: str, name: str | None = None) -> Contents:
 
 
 def _columns(db: sqlite3.Connection) -> dict[str, set[str]]:
-    """Return the columns of every table."""
     tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return {
         table: {row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", (table,))} for table in tables
@@ -117,13 +117,13 @@ def _expected(version: int) -> dict[str, set[str]]:
 
 
 def make_single_file(path: str, name: str) -> None:
-    """Switch the database to a mode in which nothing is kept beside it. Errors call it by `name`."""
+    """Switch the database to a journal mode without files beside it. `name`: name of the file in errors."""
     with _usable(name), closing(_open(path)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
 
 
 def checksum(path: str, progress: Progress) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     made, done, size = sha256(), 0, Path(path).stat().st_size
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK):
@@ -135,13 +135,13 @@ def checksum(path: str, progress: Progress) -> str:
 
 @contextmanager
 def sole_use(path: Path) -> Iterator[None]:
-    """Hold a database alone, with the logs beside it put into it. A damaged one cannot be held, and is left as it is.
+    """Lock a database exclusively, with the logs beside it merged into it. A damaged one is neither locked nor changed.
 
-    Meanwhile no other program can read it. One that opens it now and waits cannot write to it after it was replaced:
-    to keep a log of its own it would have to change the mode, and SQLite refuses that of a file that was moved.
-    ConfigError if another program has it open.
+    Meanwhile no other program can read the database. A program that opens it now and waits cannot write to it after it
+    was replaced: for a log it would have to change the journal mode, which SQLite refuses for a file that was moved.
+    ConfigError if another program has the database open.
     """
-    if not is_database(path):  # SQLite would remove what is beside it: somebody may still need that
+    if not is_database(path):  # SQLite would remove the files beside it, which may still be needed
         yield
         return
     with closing(_open(str(path))) as db:
@@ -168,14 +168,14 @@ def _take_alone(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _open(path: str) -> sqlite3.Connection:
-    """Never made: only what is there."""
+    """Open an existing file; a missing one is not created."""
     db = sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, isolation_level=None, timeout=1.0)
     db.set_progress_handler(_look_up, _OPCODES)
     return db
 
 
 def _look_up() -> int:
-    """Ctrl-C is heard between two of these, also in what takes SQLite long."""
+    """Let the interpreter handle Ctrl-C during a long SQLite statement; 0 means continue."""
     return 0
 
 

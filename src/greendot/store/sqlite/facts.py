@@ -1,4 +1,4 @@
-"""What the file of a store is like. Looking makes none, and changes nothing."""
+"""Facts about the file of a store. Reading them creates no file and changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WAIT_S = 2.0
 
 
 def sqlite_facts(path: str) -> SqliteFacts:
-    """With `trouble` if a server could not use it."""
+    """Return the facts of the file, with `trouble` if a server could not use it."""
     file = Path(path)
     folder = _nearest(file.absolute().parent)
     at = file if file.exists() else folder
@@ -34,7 +34,7 @@ def sqlite_facts(path: str) -> SqliteFacts:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the first above it that exists."""
+    """Return the folder, or its nearest parent that exists."""
     return folder if folder.exists() or folder == folder.parent else _nearest(folder.parent)
 
 
@@ -61,7 +61,7 @@ def _with_tables(found: SqliteFacts) -> SqliteFacts:
 
 
 def _filesystem(folder: Path, mounts: Path) -> str:
-    """Of which kind it is; empty where the system does not tell."""
+    """Return the type of the folder's file system; empty if the system does not provide it."""
     try:
         lines = mounts.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Inboxes in SQLite. The counters of the head row change with every row that they count."""
+"""Inboxes in SQLite. The counters of the head row change with every row they count."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _CONDITIONS: dict[Filter, str] = {
     "unseen": "seen_at IS NULL",
     "archived": "archived_at IS NOT NULL",
 }
-_COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marked already
+_COLUMNS: dict[Mark, tuple[str, ...]] = {  # columns that a mark sets; the first shows whether the mark is set
     "seen": ("seen_at",),
     "read": ("read_at", "seen_at"),
     "archive": ("archived_at", "read_at", "seen_at"),
     "ack": ("acked_at", "read_at", "seen_at"),
 }
 _INDEXES: dict[Mark, str] = {"seen": "unseen", "read": "unread", "archive": "all", "ack": "unacked"}
-_Row = tuple[int, str, int, int]  # number, id, whether it was unread, whether it was unseen
-_BEYOND = 2**62  # no number is as large
-_CHUNK = 5_000  # marked in one commit: the thread serves everybody
+_Row = tuple[int, str, int, int]  # number, id, whether unread, whether unseen before the mark
+_BEYOND = 2**62  # above every number
+_CHUNK = 5_000  # notifications marked in one commit: the thread serves all callers
 
 
 def page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
-    # The index is named: without it the planner may walk past a million archived ones to find the few that are not.
+    # The index is named: else the planner may scan a million archived notifications to find the few that are not.
     return (
         f"SELECT {_FIELDS} FROM notifications INDEXED BY notifications_{only} WHERE tenant = ? AND user = ?"
         f" AND seq > ? AND seq < ? AND {_CONDITIONS[only]} ORDER BY seq {order} LIMIT ?"
@@ -69,7 +69,7 @@ COUNTED = """
 
 
 class SqliteInbox(SqliteHooks, SqlitePushes):
-    """See `InboxStore`."""
+    """SQLite adapter of `InboxStore`."""
 
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
         check_text(text for notice in notices for text in notice.texts)
@@ -167,7 +167,7 @@ def _notification(row: tuple[Any, ...]) -> Notification:
 def read_notifications(
     db: sqlite3.Connection, key: Key, only: Filter, after: int | None, before: int | None, limit: int
 ) -> list[Notification]:
-    """Read a page in ascending order, see `InboxStore.notifications`."""
+    """Return a page in ascending order, see `InboxStore.notifications`."""
     sql = page_sql(only, "DESC" if after is None else "ASC")
     values = (*key, after or 0, _BEYOND if before is None else before, limit)
     page = [_notification(row) for row in db.execute(sql, values)]
@@ -210,7 +210,7 @@ def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
 
 
 def _these(db: sqlite3.Connection, key: Key, mark: Mark, ids: Sequence[str]) -> list[_Row]:
-    """Those of the ids that are this user's and not marked yet."""
+    """Return the rows of these ids that belong to the user and are not marked yet."""
     sql = (
         "SELECT seq, id, read_at IS NULL, seen_at IS NULL FROM notifications"
         f" WHERE tenant = ? AND user = ? AND seq = ? AND id = ? AND {_COLUMNS[mark][0]} IS NULL"
@@ -235,7 +235,7 @@ def _lower(db: sqlite3.Connection, key: Key, unread: int, unseen: int) -> None:
 
 
 def _prune(db: sqlite3.Connection, now: int, oldest: int, limit: int) -> dict[Key, Inbox]:
-    # Read before they are removed: SQLite 3.40 gets `RETURNING read_at IS NULL` wrong.
+    # The rows are read before they are removed: SQLite 3.40 gets `RETURNING read_at IS NULL` wrong.
     found = (*db.execute(EXPIRED, (now, limit)), *db.execute(OLD, (oldest, limit)))
     gone = [*dict.fromkeys(found)][:limit]
     changed: set[Key] = set()

@@ -49,7 +49,7 @@ UNREAD = f"""
 
 
 class SqliteJobs:
-    """See `JobStore`."""
+    """SQLite adapter of `JobStore`."""
 
     _thread: DatabaseThread
 
@@ -123,7 +123,7 @@ class SqliteJobs:
 def _unread(
     tenant: str, user: str, unread: int, reminded_at: int | None, oldest_at: int | None, counted: int
 ) -> Unread:
-    """Up to `MOST_COUNTED` it is exact; the counter of the inbox has reminders in it."""
+    """Choose the exact count up to `MOST_COUNTED`, above it the counter of the inbox, which includes reminders."""
     return Unread(tenant, user, counted if counted <= MOST_COUNTED else unread, oldest_at, reminded_at)
 
 

@@ -1,4 +1,4 @@
-"""Who has the file of a store: servers while they run, or a restore, which must be alone."""
+"""Lock of a store's file: shared by running servers, exclusive for a restore."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from greendot.errors import ConfigError
 
 
 def lock_path(path: str) -> str:
-    """Where its lock is."""
     return f"{path}.lock"
 
 
 def lock_file(path: str, *, alone: bool) -> int | None:
-    """A lock beside the store, to be closed when it is not needed any more; None if others have it.
+    """Take the lock file beside the store; return its descriptor, to be closed by the caller. None: it is held.
 
-    It is the kernel's and ends with the process, however that ends. Without `alone` several may have it.
+    The kernel holds the lock and releases it when the process ends, for whatever reason. Without `alone` several
+    processes may hold it. ConfigError if the file cannot be opened.
     """
     try:
         lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o600)
@@ -31,7 +31,7 @@ def lock_file(path: str, *, alone: bool) -> int | None:
 
 
 def is_locked(path: str) -> bool:
-    """Whether somebody has the lock. None is made: it would belong to whoever asks."""
+    """Return whether a process holds the lock. A missing file is not created: it would belong to the caller's user."""
     if not os.path.exists(lock_path(path)):
         return False
     lock = lock_file(path, alone=True)

@@ -14,11 +14,11 @@ MESSAGE = "SELECT room, seq, id, user, name, body, at, ref, op, traceparent FROM
 AFTER = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq LIMIT ?"
 NEWEST = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 
-_BEYOND = 2**62  # no number is as large
+_BEYOND = 2**62  # above every number
 
 
 class SqliteMessages(SqliteHooks):
-    """See `MessageStore`."""
+    """SQLite adapter of `MessageStore`."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
         check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))
@@ -36,7 +36,7 @@ class SqliteMessages(SqliteHooks):
 
 
 def read_messages(db: sqlite3.Connection, key: Key, after: int | None, before: int | None, limit: int) -> list[Record]:
-    """Read a page in ascending order, see `MessageStore.messages`."""
+    """Return a page in ascending order, see `MessageStore.messages`."""
     values = (*key, after or 0, _BEYOND if before is None else before, limit)
     page = [Record(*row) for row in db.execute(NEWEST if after is None else AFTER, values)]
     return page[::-1] if after is None else page

@@ -1,4 +1,4 @@
-"""Pages with the head of their stream, in SQLite: both are read in one transaction."""
+"""Pages with the head of their stream, in SQLite. One transaction reads both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greendot.store.sqlite.thread import DatabaseThread
 
 
 class SqliteSnapshots:
-    """See `SnapshotStore`."""
+    """SQLite adapter of `SnapshotStore`."""
 
     _thread: DatabaseThread
 

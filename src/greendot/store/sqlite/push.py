@@ -1,4 +1,4 @@
-"""Devices and what is to be pushed to them, in SQLite."""
+"""Devices and the push queue, in SQLite."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DUE_OF = """
     SELECT id FROM pushes INDEXED BY pushes_due_by_tenant
     WHERE tenant = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 """
-# One index lookup per tenant with queued pushes, however many each has.
+# One index lookup per tenant with queued pushes, however many pushes a tenant has.
 BACKLOG = """
     WITH RECURSIVE queued (tenant) AS (
         SELECT min(tenant) FROM pushes INDEXED BY pushes_due_by_tenant WHERE due_at IS NOT NULL
@@ -87,13 +87,13 @@ _results = msgspec.json.Decoder(list[PushResult])
 
 
 class SqlitePushes:
-    """See `PushStore`."""
+    """SQLite adapter of `PushStore`."""
 
     _thread: DatabaseThread
-    _pushed: Collection[str]  # the tenants that push
+    _pushed: Collection[str]  # tenants that push
 
     def _queue_pushes(self, db: sqlite3.Connection, made: Iterable[tuple[Notice, Created]]) -> None:
-        """In the transaction that writes the notifications."""
+        """Queue pushes of new notifications; called in the transaction that writes the notifications."""
         rows = [
             (n.tenant, n.user, c.notification.seq, c.notification.id, n.importance, n.room, n.collapse, n.created_at)
             for n, c in made
@@ -214,7 +214,7 @@ def _push(db: sqlite3.Connection, row: tuple[Any, ...], since: int) -> Push:
 
 
 def _settle(db: sqlite3.Connection, holder: str, one: Settled, now: int) -> bool:
-    """Whether it was still held."""
+    """Write the outcome of a push; return whether `holder` still held it."""
     over_at = now if one.due_at is None else None
     values = (one.due_at, over_at, one.reason, msgspec.json.encode(one.results), one.is_dead, one.tried)
     row = db.execute(_SETTLE, (one.id, holder, *values, now if one.sent else None)).fetchone()

@@ -29,7 +29,7 @@ _REMOVE = """
 
 
 class SqliteRevocations:
-    """See `RevocationStore`."""
+    """SQLite adapter of `RevocationStore`."""
 
     _thread: DatabaseThread
 

@@ -40,7 +40,7 @@ COUNT = "SELECT count(*) FROM members WHERE tenant = ? AND room = ?"
 
 
 class SqliteRooms:
-    """See `RoomStore`."""
+    """SQLite adapter of `RoomStore`."""
 
     _thread: DatabaseThread
 

@@ -1,4 +1,4 @@
-"""What users set by hand, in SQLite."""
+"""Statuses that users set, in SQLite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greendot.store.status import StatusStore
 
 
 class SqliteStatus:
-    """See `StatusStore`."""
+    """SQLite adapter of `StatusStore`."""
 
     _thread: DatabaseThread
 

@@ -1,4 +1,4 @@
-"""All records in one SQLite file."""
+"""Store in one SQLite file."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ class SqliteStore(
     SqliteRevocations,
     SqliteJobs,
 ):
-    """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them,
-    and for `pushed` tenants what is to be pushed."""
+    """SQLite adapter of `Store`. `path` is a file or `:memory:`.
+
+    Webhook events are queued for `hooked` tenants, pushes for `pushed` tenants.
+    """
 
     def __init__(self, path: str, *, hooked: Hooked | None = None, pushed: Collection[str] = ()) -> None:
         self._thread = DatabaseThread(path)

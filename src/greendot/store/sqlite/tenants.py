@@ -7,13 +7,13 @@ import sqlite3
 from greendot.store.api_keys import RegisteredTenant, TenantStore
 from greendot.store.sqlite.thread import DatabaseThread
 
-_FIRST = ("api_secrets", "api_keys")  # to be erased before anything else
-_REGISTRY = "tenants"  # after everything else
-_KEPT = ("revocations",)  # they end by themselves: without them revoked tokens would be good again
+_FIRST = ("api_secrets", "api_keys")  # erased first
+_REGISTRY = "tenants"  # erased last
+_KEPT = ("revocations",)  # never erased, they expire: without them revoked tokens would be valid again
 
 
 class SqliteTenants:
-    """See `TenantStore`."""
+    """SQLite adapter of `TenantStore`."""
 
     _thread: DatabaseThread
 
@@ -56,8 +56,10 @@ def _count(db: sqlite3.Connection, table: str, tenant: str) -> int:
 
 
 def _tables(db: sqlite3.Connection) -> dict[str, str]:
-    """Every table with something of a tenant but revocations, in the order it is erased in, and the columns of its key.
-    Asked of the database, so that none can be forgotten."""
+    """Return the tables with rows of tenants, except revocations, with the columns of their keys, in erasure order.
+
+    They are read from the database schema, so that none can be forgotten.
+    """
     names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     found = {}
     for name in [*_FIRST, *(name for name in names if name not in (*_FIRST, _REGISTRY)), _REGISTRY]:

@@ -1,7 +1,7 @@
-"""The thread that has the database.
+"""Thread that owns the database connection.
 
-All calls waiting when the thread is free are carried out in one transaction, so a burst of writers shares one
-commit. A call that fails is undone alone (savepoint); the others are committed.
+All calls that wait when the thread is free run in one transaction, so a burst of writers shares one commit. A call
+that fails is rolled back alone (savepoint); the other calls are committed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
 _Job = tuple[Work, "asyncio.Future[Any]"]
 
-_BATCH = 512  # calls in one transaction at most
+_BATCH = 512  # maximum of calls in one transaction
 
 
 class DatabaseThread:
-    """One connection, one thread, and calls that come to it from one loop."""
+    """Thread with one connection, which takes calls from one event loop."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class DatabaseThread:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
-        """Open the file and bring its tables up to date. ConfigError if it cannot be used."""
+        """Open the file and apply missing migrations. ConfigError if the file cannot be used."""
         self._loop = asyncio.get_running_loop()
         opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(opened,), name="greendot-sqlite", daemon=True)
@@ -48,7 +48,7 @@ class DatabaseThread:
             raise
 
     def migrate(self) -> list[str]:
-        """Bring the tables of the file up to date, in the caller's thread."""
+        """Apply missing migrations in the caller's thread; return their names."""
         try:
             db, applied = _open(self.path)
         except (sqlite3.Error, ConfigError, ValueError) as error:
@@ -57,15 +57,15 @@ class DatabaseThread:
         return applied
 
     async def close(self) -> None:
-        # No call may get behind the end of the queue: nobody would answer it.
+        # No call may be queued behind the end marker: its future would never be resolved.
         thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
-            # Not for ever: another process may hold the file, and what was acknowledged is safe already.
+            # The wait is bounded: another process may hold the file, and acknowledged writes are already committed.
             await asyncio.get_running_loop().run_in_executor(None, thread.join, 1.0)
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Carry it out in a transaction shared with others; returns when that is committed."""
+        """Run `work` in a transaction shared with other calls; return its result after the commit."""
         if self._loop is None or self._thread is None:
             raise StoreUnavailable("the store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
@@ -76,7 +76,7 @@ class DatabaseThread:
         assert self._loop is not None
         try:
             db, _ = _open(self.path)
-        except Exception as error:  # whatever it is, the start waits for a word
+        except Exception as error:  # any error, because `start` waits for the future
             self._loop.call_soon_threadsafe(opened.set_exception, self._unusable(error))
             return
         self._loop.call_soon_threadsafe(opened.set_result, None)
@@ -99,14 +99,14 @@ class DatabaseThread:
 
 
 def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:
-    """The database with its tables up to date, and what was missing."""
+    """Open the database and apply missing migrations; return the connection and their names."""
     _refuse_lone_log(path)
     _make_private(path)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA busy_timeout = 5000")
         _write_ahead(db)
-        # A power cut may lose the last commits of WAL at NORMAL; a record that was acknowledged must not be lost.
+        # With NORMAL a power cut may lose the last commits of the WAL; an acknowledged record must not be lost.
         db.execute("PRAGMA synchronous = FULL")
         applied = _migrate(db)
     except BaseException:
@@ -116,7 +116,7 @@ def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:
 
 
 def _refuse_lone_log(path: str) -> None:
-    """ConfigError if a log is there without its database: SQLite would remove it, with the last commits of that."""
+    """Raise ConfigError if a log exists without its database: SQLite would remove it, with the last commits."""
     log = f"{path}-wal"
     try:
         size = os.stat(log).st_size
@@ -130,15 +130,14 @@ def _refuse_lone_log(path: str) -> None:
 
 
 def _make_private(path: str) -> None:
-    """A new file is for its owner only: all that people write is in it. What SQLite puts beside it is, too."""
+    """Create a new file for its owner only: it has all that users write. SQLite gives its logs the same mode."""
     if path != ":memory:":
-        with suppress(OSError):  # SQLite says what is wrong
+        with suppress(OSError):  # SQLite reports the error
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
-    """Switch to WAL. The busy timeout does not hold for this: of processes that open a fresh file at once, some must
-    try again."""
+    """Switch to WAL, with retries: the busy timeout does not cover this when processes open a new file together."""
     for left in reversed(range(500)):
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -150,7 +149,7 @@ def _write_ahead(db: sqlite3.Connection) -> None:
 
 
 def _migrate(db: sqlite3.Connection) -> list[str]:
-    """Apply the steps that the database has not seen; their names. Safe when two processes start at once."""
+    """Apply missing migrations; return their names. Safe when two processes start at once."""
     all_steps = steps("sqlite")
     wanted = all_steps[-1].number
     db.execute("BEGIN IMMEDIATE")
@@ -168,16 +167,16 @@ def _migrate(db: sqlite3.Connection) -> list[str]:
 
 
 def _transact(db: sqlite3.Connection, batch: list[_Job]) -> list[tuple[asyncio.Future[Any], Any]]:
-    """Carry out the batch in one transaction; each call's result, or the error that undid it."""
+    """Run the batch in one transaction; return each call's result, or the error that rolled it back."""
     results: list[tuple[asyncio.Future[Any], Any]] = []
     try:
-        # Not deferred: a call that reads before it writes would fail at once if another process wrote in between.
+        # Not deferred: a call that reads before it writes would fail at once after a write of another process.
         db.execute("BEGIN IMMEDIATE")
         for work, future in batch:
             db.execute("SAVEPOINT call")
             try:
                 results.append((future, work(db)))
-            except Exception as error:  # also a value SQLite cannot hold: nothing may end the thread
+            except Exception as error:  # any error, also a value SQLite cannot hold: the thread must not end
                 db.execute("ROLLBACK TO call")
                 results.append((future, _translated(error)))
             db.execute("RELEASE call")
@@ -192,7 +191,7 @@ def _transact(db: sqlite3.Connection, batch: list[_Job]) -> list[tuple[asyncio.F
 def _translated(error: Exception) -> Exception:
     if isinstance(error, sqlite3.OperationalError):
         return StoreUnavailable(str(error))
-    # OverflowError: a number beyond 64 bits. UnicodeEncodeError: half a surrogate pair.
+    # OverflowError: a number above 64 bits. UnicodeEncodeError: half a surrogate pair.
     if isinstance(error, sqlite3.Error | OverflowError | UnicodeEncodeError):
         return Unstorable(str(error))
     return error

@@ -1,4 +1,4 @@
-"""All of one user, in SQLite."""
+"""Export and erasure of one user's data, in SQLite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANONYMOUS = f"user = '', name = NULL, body = x'{NOTHING.hex()}', key = 'erased-
 
 
 class SqlitePeople:
-    """See `UserDataStore`."""
+    """SQLite adapter of `UserDataStore`."""
 
     _thread: DatabaseThread
 
@@ -48,7 +48,7 @@ class SqlitePeople:
             where, values, last = _window(db, table, tenant, user, after, limit)
             count = _erase(db, table, where, (*values, limit))
             if not table.walked and count == limit:
-                return Erased(count, ExportCursor(table.plain))  # what was looked at is gone: from the beginning again
+                return Erased(count, ExportCursor(table.plain))  # from the start again: the rows read are gone
             return Erased(
                 count, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
             )
@@ -68,7 +68,7 @@ def _tables(db: sqlite3.Connection) -> list[Table]:
 def _window(
     db: sqlite3.Connection, table: Table, tenant: str, user: str, after: tuple[Any, ...], limit: int
 ) -> tuple[str, tuple[Any, ...], tuple[Any, ...]]:
-    """A condition for the next rows, its values, and where they end if others come behind them."""
+    """Return a condition for the next rows, its values, and the key of the last row if more rows may follow."""
     beyond = f" AND ({table.keys}) > ({_marks(after)})" if after else ""
     where, values = f"tenant = ? AND {table.owner} = ?{beyond}", (tenant, user, *after)
     if not table.walked:
@@ -105,7 +105,7 @@ def _erase(db: sqlite3.Connection, table: Table, where: str, values: tuple[Any, 
 
 
 def _forget(db: sqlite3.Connection, table: Table, tenant: str, user: str) -> None:
-    """Take the user out of others' rows."""
+    """Remove the user from rows of other users, and the queued webhook events of the user's notifications."""
     if table.names_others:
         db.execute(f"DELETE FROM {table.name} WHERE tenant = ? AND other = ?", (tenant, user))
     if table.plain == "privacy":

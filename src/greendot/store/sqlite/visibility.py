@@ -1,4 +1,4 @@
-"""Who may see whom, in SQLite."""
+"""Privacy settings and contacts, in SQLite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMBERSHIPS = "SELECT room FROM members WHERE tenant = ? AND user = ?"
 
 
 class SqlitePrivacy:
-    """See `PrivacyStore`."""
+    """SQLite adapter of `PrivacyStore`."""
 
     _thread: DatabaseThread
 

@@ -1,4 +1,4 @@
-"""What apps have still to be told by webhook, in SQLite."""
+"""Queues of webhook events, in SQLite."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from greendot.store.webhooks import (
     Queued,
 )
 
-NEW, AGAIN, DEAD = range(3)  # phases
+NEW, AGAIN, DEAD = range(3)  # phases of an event
 QUEUE = "INSERT INTO hook_events (tenant, type, stream, seq, at) VALUES (?, ?, ?, ?, ?)"
 QUEUE_MARKED = "INSERT INTO hook_events (tenant, type, stream, at, state, ids) VALUES (?, ?, ?, ?, ?, ?)"
 TAKE = """
@@ -74,7 +74,7 @@ _GO_ON = "UPDATE hooks SET stopped = '', stopped_at = NULL, reason = NULL WHERE 
 
 
 class SqliteHooks:
-    """See `HookStore`."""
+    """SQLite adapter of `HookStore`."""
 
     _thread: DatabaseThread
     _hooked: Hooked
@@ -113,7 +113,7 @@ class SqliteHooks:
         await self._thread.do(lambda db: db.execute(_STOP, (tenant, place, reason, now)))
 
     async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
-        # One call for each: what is to be written meanwhile gets its turn in between.
+        # One call per tenant, so that pending writes run in between.
         return [await self._thread.do(partial(_depth, tenant, most)) for tenant in tenants]
 
     async def hook_states(self, tenants: Sequence[str]) -> list[HookState]:
@@ -148,7 +148,7 @@ class SqliteHooks:
 
 
 def queue(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, int, int]]) -> None:
-    """Tenant, type, stream, number and time of each."""
+    """Queue events; a row is tenant, type, stream, number and time."""
     db.executemany(QUEUE, rows)
 
 

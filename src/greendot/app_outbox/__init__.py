@@ -1,1 +1,1 @@
-"""The relay: from an app's outbox into inboxes and rooms."""
+"""Relay from an app's outbox table into inboxes and rooms."""

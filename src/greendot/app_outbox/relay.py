@@ -1,8 +1,9 @@
-"""Sends what is in the outbox: at least once to the store, which by the rows' keys is once; in order per stream.
+"""Relay of outbox rows to the store: at least once, which the keys of the rows make once, and in order per stream.
 
-Each node has one. It holds a share of the shards and works on each that has rows, in a lane of its own: read, send,
-remove. Who is killed in between leaves rows that another sends again, under the same keys. Rows that can never be sent
-are set aside, and those behind them go on; what cannot be sent now holds up its stream only.
+Each node has one relay. The relay holds a share of the shards and runs a lane for each shard with rows: read, send,
+remove. If a relay is killed in between, another relay sends its rows again under the same keys. Rows that can never be
+sent are set aside, and later rows go on. A row that cannot be sent now holds up its room, or the inboxes of its batch;
+the shard is retried after `poll_s`.
 """
 
 from __future__ import annotations
@@ -24,47 +25,47 @@ from greendot.store.rooms import Draft
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-BATCH = 256  # rows read at once; all inboxes among them are written in one commit
-FINISH_S = 2.0  # what is being written when the relay is told to end may take so long
+BATCH = 256  # rows read at once; all notifications among them are written in one commit
+FINISH_S = 2.0  # time for writes under way when the relay is closed
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 MOST_REASON = 500  # characters
-COUNT_S = 10.0  # between two counts of what waits
-MOST_COUNTED = 100_000  # rows: a backlog is not to be held up by being counted
+COUNT_S = 10.0  # seconds between two counts of the waiting rows
+MOST_COUNTED = 100_000  # rows: a count must not delay a backlog
 
 
 class Publisher(Protocol):
-    """The way everything is sent: written first, then told to those who are connected."""
+    """Publisher of messages and notifications: writes to the store first, then publishes to connected clients."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> object:
-        """Refused if there is no such room."""
+        """Write and publish a message. Refused if there is no such room."""
         ...
 
     async def notify(self, notices: Sequence[Notice]) -> object:
-        """All are written, or none."""
+        """Write and publish notifications. All are written, or none."""
         ...
 
 
 class _Outcome(NamedTuple):
     done: list[int]
     aside: list[SetAside]
-    held: bool = False  # something could not be sent now
+    held: bool = False  # a row could not be sent now
 
 
 class RelayCounts(Struct):
-    """What a relay has done, and how it is."""
+    """Counters and state of a relay, for `/metrics`."""
 
     up: bool = False
     shards: int = 0
     relayed: int = 0
     set_aside: int = 0
     expired: int = 0
-    waiting: int | None = 0  # rows, as last counted, MOST_COUNTED at most; None: that took too long
+    waiting: int | None = 0  # rows at the last count, MOST_COUNTED at most; None: the count timed out
     oldest_s: float = 0.0
 
 
 class Relay:
-    """Runs from `start` to `close`; whatever happens to the outbox or the store, it goes on when they are back."""
+    """Relay of one node, from `start` to `close`. After an outage of the outbox or the store the relay continues."""
 
     def __init__(self, outbox: Outbox, delivery: Publisher, clock: Clock, poll_s: float = 1.0) -> None:
         self._outbox = outbox
@@ -72,7 +73,7 @@ class Relay:
         self._clock = clock
         self._poll_s = poll_s
         self._wake = asyncio.Event()
-        self._resting: dict[int, float] = {}  # shards with something that could not be sent, and until when
+        self._resting: dict[int, float] = {}  # shard with a row that could not be sent → loop time of its retry
         self._ending = False
         self._trouble: str | None = None
         self._task: asyncio.Task[None] | None = None
@@ -82,7 +83,7 @@ class Relay:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """What is being sent is finished; the rest is left to others."""
+        """Finish the rows being sent; the rest is left to relays of other nodes."""
         self._ending = True
         self._wake.set()
         if self._task is not None:
@@ -92,7 +93,7 @@ class Relay:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def items(self) -> dict[str, float]:
-        """For `/metrics`."""
+        """Return the metrics of the relay."""
         waiting = {} if self.counts.waiting is None else {"outbox_queue_waiting": self.counts.waiting}
         return {
             **waiting,
@@ -136,10 +137,10 @@ class Relay:
     # --- shards ---
 
     async def _tend(self, session: OutboxSession) -> None:
-        """Hold a share of the shards and start a lane for each that has rows, until told to end."""
+        """Claim a share of the shards and start a lane for each shard that has rows, until `close`."""
         lanes: dict[int, asyncio.Task[None]] = {}
         loop, mine, next_claim = asyncio.get_running_loop(), frozenset[int](), 0.0
-        next_count = loop.time() + COUNT_S  # the work comes first, in every session
+        next_count = loop.time() + COUNT_S  # rows are sent before the first count of a session
         try:
             while not self._ending:
                 self._wake.clear()
@@ -151,7 +152,7 @@ class Relay:
                 resting = {shard for shard, until in self._resting.items() if until > loop.time()}
                 for shard in await session.waiting(mine - lanes.keys() - resting):
                     lanes[shard] = loop.create_task(self._lane(session, shard))
-                    # What was written while a lane ended is not looked for by it: look again then.
+                    # A lane that ends may miss rows written meanwhile: check the shards again then.
                     lanes[shard].add_done_callback(lambda _: self._wake.set())
                 self._found()
                 if loop.time() >= next_count:
@@ -176,7 +177,7 @@ class Relay:
             self.counts.relayed += len(done)
             self.counts.set_aside += len(aside)
             for row in aside:
-                # Why quotes ids of the row, so it is logged as they are; `greendot outbox` shows it in any case.
+                # The reason quotes ids of the row, so it is logged as an id is. `greendot outbox` always shows it.
                 log(log_events.OUTBOX_SET_ASIDE, message=row.id, reason=Id(row.reason))
             if held:
                 self._resting[shard] = asyncio.get_running_loop().time() + self._poll_s
@@ -185,11 +186,11 @@ class Relay:
     # --- sending ---
 
     async def _send(self, rows: Sequence[OutboxRow]) -> _Outcome:
-        """Inboxes together, rooms beside each other, one message after the other in each."""
+        """Send the rows: all notifications together, rooms in parallel, and the messages of a room in order."""
         notices: list[NoticeRow] = []
         rooms: dict[Key, list[MessageRow]] = {}
         aside: list[SetAside] = []
-        expired: list[int] = []  # while they waited: nobody is to hear of them any more
+        expired: list[int] = []  # rows that expired while they waited; not delivered
         now = self._clock.now_ms()
         for row in rows:
             match parse_row(row):
@@ -240,7 +241,7 @@ class Relay:
 
 
 async def _finish(lanes: list[asyncio.Task[None]]) -> None:
-    """Let them end by themselves: a message that is written and not told would be heard of late."""
+    """Wait for the lanes before cancelling them: a message that is written but not published arrives late."""
     if lanes:
         _, late = await asyncio.wait(lanes, timeout=FINISH_S)
         for lane in late:

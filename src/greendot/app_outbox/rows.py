@@ -1,4 +1,4 @@
-"""What a row of the outbox says to send, or why it cannot be sent. Pure: the same row is always the same letter."""
+"""Parser of outbox rows: a notification, a message, or the reason why a row cannot be sent. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TOO_DEEP = f"body may be nested at most {MAX_DEPTH} levels deep"
 
 
 class NoticeRow(NamedTuple):
-    """For an inbox."""
+    """Row with a notification for an inbox."""
 
     id: int
     notice: Notice
 
 
 class MessageRow(NamedTuple):
-    """For a room."""
+    """Row with a message for a room."""
 
     id: int
     tenant: str
@@ -35,7 +35,7 @@ class MessageRow(NamedTuple):
 
 
 class _Unfit(Exception):
-    """Says why."""
+    """Error with the reason why a row cannot be sent."""
 
 
 def parse_row(row: OutboxRow) -> NoticeRow | MessageRow | SetAside:
@@ -53,8 +53,11 @@ def parse_row(row: OutboxRow) -> NoticeRow | MessageRow | SetAside:
 
 
 def _key(row: OutboxRow) -> str:
-    """The row's own, or one that names the row. Ids begin again when a database is made anew; with the time of the row
-    beside it, what such a row says is not taken for what another one said long ago."""
+    """Return the row's own key, or one made of its id and creation time.
+
+    Ids start again when a database is created anew. The time keeps such a row from being taken for an old row with the
+    same id.
+    """
     return _id("key", row.key) if row.key is not None else f"outbox-{row.id}-{round(row.created_s * 1_000_000)}"
 
 
@@ -71,7 +74,7 @@ def _ms(what: str, seconds: float) -> int:
 
 
 def _body(text: str) -> bytes:
-    """Without the spaces that PostgreSQL puts into it."""
+    """Return the body as JSON without the whitespace that PostgreSQL adds."""
     if len(text) >= MOST_BODY:
         raise _Unfit(f"body may have at most {MAX_FRAME} bytes")
     try:

@@ -1,1 +1,1 @@
-"""Jobs: what is to be done now and then, by one process of all."""
+"""Jobs: periodic work that one process of all runs."""

@@ -1,4 +1,4 @@
-"""The jobs that remove what nobody needs any more: `retention`, `cleanup-tokens`, `sweep`."""
+"""Jobs that remove data no longer needed: `retention`, `cleanup-tokens`, `sweep`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from greendot.jobs.job import RunningJob
 from greendot.store.port import Store
 from greendot.store.push import PushStore
 
-AT_ONCE = 500  # removed in one commit
-PAUSE_S = 0.02  # after each: in SQLite others who share the file would not get their turn
+AT_ONCE = 500  # rows removed in one commit
+PAUSE_S = 0.02  # after each commit: other processes that share a SQLite file need their turn
 DAY_MS = 86_400_000
-KEEP_HOOKS_MS = 30 * DAY_MS  # dead letters of webhooks
+KEEP_HOOKS_MS = 30 * DAY_MS  # retention of dead webhook events
 
 
 class Retention:
-    """Notifications that have expired or were kept long enough, revocations that have ended, dead letters, and what
-    became of pushes. `pruned` is called with how many inboxes have less in them."""
+    """Job that removes old notifications, ended revocations, dead webhook events and records of past pushes.
+
+    Notifications are removed when they have expired or were kept long enough. `pruned` is called with the number of
+    inboxes that lost notifications.
+    """
 
     name = "retention"
 
@@ -46,7 +49,7 @@ class Retention:
         return f"removed from {inboxes} inboxes, {counted}"
 
     async def _prune_inboxes(self, run: RunningJob) -> int:
-        """Little by little. Devices are told that there is less to read."""
+        """Remove notifications in small commits and publish the change to the users' devices; return the inboxes."""
         inboxes = 0
         while changed := await self._store.prune(run.now_ms(), keep_ms=self._keep_ms, limit=AT_ONCE):
             for tenant, user in changed:
@@ -60,7 +63,7 @@ class Retention:
 
 
 class CleanupTokens:
-    """Devices nobody has used for long. Those a provider calls gone are removed as soon as it says so."""
+    """Job that removes devices unused for long. Devices that a provider reports as gone are removed at once."""
 
     name = "cleanup-tokens"
 
@@ -75,13 +78,13 @@ class CleanupTokens:
 
 
 class Sweeping(Protocol):
-    """Of the engine, what this job needs."""
+    """Part of the engine that the sweep needs."""
 
     async def sweep(self) -> Swept: ...
 
 
 class Sweep:
-    """Sessions that no longer count, and what drifted."""
+    """Job that ends sessions that no longer count, and corrects drifted state."""
 
     name = "sweep"
 
@@ -95,7 +98,7 @@ class Sweep:
 
 
 async def little_by_little(run: RunningJob, remove: Callable[[], Awaitable[int]]) -> int:
-    """All there is, a commit at a time."""
+    """Call `remove` until it removes nothing, with a step and a pause after each commit; return the total."""
     total = 0
     while removed := await remove():
         total += removed

@@ -1,4 +1,4 @@
-"""What a job is to the scheduler."""
+"""Interface of a job, and its run with lease and progress."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 LEASE_S = 60.0
-KEPT = 6  # times in a lease: so often the store is told
-REPORT_S = 10.0  # between two lines of a long run
+KEPT = 6  # renewals in the time of a lease
+REPORT_S = 10.0  # seconds between two progress reports of a long run
 
 
 class Stopped(Exception):
-    """The run was told to stop; what it noted stays."""
+    """End of a run on request; the recorded progress stays."""
 
 
 class Lost(Exception):
-    """The run is another's now."""
+    """End of a run because another process has the job."""
 
 
 def log_progress(name: str, done: int) -> None:
@@ -31,18 +31,18 @@ def log_progress(name: str, done: int) -> None:
 
 
 class ProgressReport(NamedTuple):
-    """How a long run is heard of."""
+    """Callback for the progress of a long run, and its interval."""
 
     report: Callable[[str, int], None] = log_progress
     every_s: float = REPORT_S
 
 
 class RunningJob:
-    """What a job works with. `offset_ms`: how far the time of the store is ahead of the clock's."""
+    """Run of a job, which the job works with. `offset_ms`: time of the store minus time of the clock."""
 
     def __init__(self, store: JobStore, claimed: JobState, clock: Clock, offset_ms: int, lease_s: float) -> None:
         self.name = claimed.name
-        self.cursor = claimed.cursor  # where it goes on
+        self.cursor = claimed.cursor  # where the run continues
         self.started_at = clock.now_ms() + offset_ms
         self.done = 0
         self.progress = ProgressReport()
@@ -58,15 +58,15 @@ class RunningJob:
         self._keeping = asyncio.Lock()
 
     def now_ms(self) -> int:
-        """The time of the store."""
+        """Return the time of the store."""
         return self._clock.now_ms() + self._offset_ms
 
     def stop(self) -> None:
-        """It ends at its next step."""
+        """End the run at its next step."""
         self._stopping = True
 
     async def step(self, done: int, cursor: str | None = None) -> None:
-        """So much more was done, and a later run may go on at `cursor`. Raises what ends the run."""
+        """Add `done` items to the progress; a later run may continue at `cursor`. Raises Stopped or Lost."""
         self.done += done
         self.cursor = cursor
         now = self._clock.monotonic()
@@ -82,7 +82,10 @@ class RunningJob:
             raise Lost
 
     async def keep(self) -> None:
-        """Say to the store that it goes on, and how far it is. A store that is away is told later."""
+        """Renew the lease and record the progress. If the store is unavailable, a later call does it.
+
+        The run is lost when another process has the job, or when no renewal succeeded for a whole lease.
+        """
         async with self._keeping:
             if self._is_lost:
                 return
@@ -92,12 +95,12 @@ class RunningJob:
                 self._is_lost = not await self._store.keep_job(self.name, self._fence, until, self.done, self.cursor)
             except StoreUnavailable:
                 if asked_at - self._kept_at >= self._lease_s:
-                    self._is_lost = True  # for all we know
+                    self._is_lost = True  # another process may have claimed the job
                 return
             self._kept_at = asked_at
 
     async def keep_on(self) -> None:
-        """Until it is cancelled, also while a step takes long."""
+        """Renew the lease until cancelled or lost, also while a step takes long."""
         while not self._is_lost:
             await asyncio.sleep(self._keep_s)
             if self._clock.monotonic() - self._kept_at >= self._keep_s:
@@ -105,19 +108,21 @@ class RunningJob:
 
 
 class Job(Protocol):
-    """Something that is done now and then. It may be cut short anywhere, and is then begun again where it last called
-    `run.step`: what it did since, it does again."""
+    """Periodic work.
+
+    A run may be interrupted at any point. The next run continues at the last `run.step` and repeats later work.
+    """
 
     name: str
 
     async def work(self, run: RunningJob) -> str:
-        """Do it; says what was done, for people."""
+        """Do the work; return a summary for operators."""
         ...
 
 
 class Planned(NamedTuple):
-    """A job and when it runs."""
+    """Job with its plan."""
 
     job: Job
     plan: JobPlan
-    schedule: str  # the same in words
+    schedule: str  # the plan in words

@@ -1,7 +1,7 @@
-"""When a job is due: after it ran, after it failed, after it was planned otherwise.
+"""Due times of jobs: after a run, after a failure, after a change of the plan.
 
-A run counts from when it began. What was missed is made up for once, however often it was: the next run is planned from
-the one that was made, not from those that were not. A run that failed does not count: it is tried again soon.
+The next run is planned from the start of the last run. However many runs were missed, one run makes up for them. A
+failed run does not count and is retried soon.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ LONGEST_PAUSE_MS = 3_600_000
 
 
 class Timetable(Protocol):
-    """The times a job is to run at."""
+    """Times at which a job runs."""
 
     def after(self, at: int) -> int:
-        """The first that comes after this one."""
+        """Return the first time after `at`."""
         ...
 
 
 class Every(NamedTuple):
-    """The same time between any two."""
+    """Fixed interval between two runs."""
 
     ms: int
 
@@ -30,23 +30,27 @@ class Every(NamedTuple):
 
 
 class JobPlan(NamedTuple):
-    """A timetable, and how much later than it says a run may begin: not all that is due at three begins at three."""
+    """Timetable with jitter: a run begins up to `jitter_ms` late, so that jobs due together do not start together."""
 
     timetable: Timetable
     jitter_ms: int = 0
 
     def first(self, now: int, ran_at: int | None, chance: float) -> int:
-        """When a job runs that is planned for the first time, or otherwise than before. `chance`, here and below, is
-        from 0 to 1."""
+        """Return when a job runs that has a new plan: after its last run, or after `now` if it never ran.
+
+        `chance`, here and below, is a random number from 0 to 1.
+        """
         return self.timetable.after(now if ran_at is None else ran_at) + self._late(chance)
 
     def following(self, started_at: int, chance: float) -> int:
-        """When it runs again. If a run took longer than the interval, that is past, and it runs at once."""
+        """Return when the job runs next. If the run took longer than the interval, that is past: it runs at once."""
         return self.timetable.after(started_at) + self._late(chance)
 
     def again(self, now: int, failures: int, chance: float) -> int:
-        """When it is tried again, after so many failures in a row: after half a minute, twice as long each time up to
-        an hour, half of it by lot; but no later than it would run anyway."""
+        """Return when the job is retried after `failures` failures in a row, never later than its next regular time.
+
+        The pause is half a minute, doubled with each failure up to an hour; half of it is random.
+        """
         pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * (1 << min(max(failures, 1) - 1, 20)))
         return min(now + round(pause * (0.5 + chance / 2)), self.timetable.after(now))
 

@@ -1,4 +1,4 @@
-"""A run from its claim to its end."""
+"""Runner of jobs, from the claim of a run to its end."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ MOST_NOTE = 300  # characters
 
 
 class Runner:
-    """Runs jobs, for one process."""
+    """Runner of one process."""
 
     def __init__(self, store: JobStore, clock: Clock, lease_s: float = LEASE_S) -> None:
-        self.runs: dict[str, RunningJob] = {}  # those under way, by name
-        self.ended: dict[tuple[str, JobOutcome], int] = {}  # how many, by name
+        self.runs: dict[str, RunningJob] = {}  # runs under way, by job name
+        self.ended: dict[tuple[str, JobOutcome], int] = {}  # number of ended runs, by job name and outcome
         self._store = store
         self._clock = clock
         self._lease_s = lease_s
-        self._holder = f"{gethostname()}-{os.getpid()}-{new_message_id()}"  # operators may look for it
+        self._holder = f"{gethostname()}-{os.getpid()}-{new_message_id()}"  # operators can find the process by it
 
     async def time(self) -> int:
-        """By how much the time of the store is ahead of ours."""
+        """Return the time of the store minus the time of the clock, in milliseconds."""
         own = self._clock.now_ms()
         return await self._store.job_time(own) - own
 
     async def plan(self, planned: Sequence[Planned]) -> None:
-        """Make them known. One that was planned otherwise before is planned anew, from its last run on."""
+        """Register the jobs. A job whose schedule has changed is planned anew, from its last run on."""
         now = self._clock.now_ms() + await self.time()
         known = {state.name: state for state in await self._store.jobs()}
         for one in planned:
@@ -49,7 +49,10 @@ class Runner:
     async def run(
         self, planned: Planned, *, early: bool = False, telling: ProgressReport | None = None
     ) -> JobEnd | None:
-        """Run it if it is due, or `early`, and nobody else does. None: it is not, or the run was lost."""
+        """Run the job if it is due (or `early`) and no other process runs it.
+
+        None if the job was not run, or if the run was lost.
+        """
         name, offset_ms = planned.job.name, await self.time()
         now = self._clock.now_ms() + offset_ms
         claimed = await self._store.claim_job(name, self._holder, now, round(self._lease_s * 1000), early=early)
@@ -75,7 +78,7 @@ class Runner:
             failures += 1
             next_at = planned.plan.again(now, failures, chance)
         else:
-            next_at = min(claimed.next_at, now)  # whoever comes next goes on with it
+            next_at = min(claimed.next_at, now)  # due at once: another process continues the job
         ended = JobEnd(outcome, now, next_at, failures, run.done, storable(note[:MOST_NOTE]))
         if not await self._store.end_job(run.name, claimed.fence, ended):
             log(log_events.JOB_LOST, job=run.name)
@@ -104,7 +107,7 @@ class Runner:
             await asyncio.gather(keeping, return_exceptions=True)
 
     async def _keep(self, run: RunningJob) -> None:
-        """How far it came is where it is tried again."""
+        """Record the progress of a failed run: the retry continues there."""
         try:
             await run.keep()
         except StoreUnavailable:

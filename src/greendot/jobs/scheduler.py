@@ -1,4 +1,4 @@
-"""The scheduler: on every node, it looks for what is due. Who claims a job first runs it."""
+"""Scheduler of jobs. Every node has one; the node that claims a due job first runs it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from greendot.store.jobs import JobEnd, JobStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-CHECK_S = 10.0  # at the latest: others may have run a job, or died running it
-SOON_S = 0.05  # at the earliest
-AWAY_S = 5.0  # between two looks at a store that is away
-FINISH_S = 5.0  # what runs when it is told to end may take so long to its next step
+CHECK_S = 10.0  # longest time between two checks: another node may have run a job, or died running it
+SOON_S = 0.05  # shortest time between two checks
+AWAY_S = 5.0  # between two checks while the store is unavailable
+FINISH_S = 5.0  # time for runs to reach their next step at `close`
 
 
 class Scheduler:
-    """Runs from `start` to `close`. Jobs of one process run side by side, each of them once at a time."""
+    """Scheduler of one process, from `start` to `close`. Jobs run in parallel, each of them once at a time."""
 
     def __init__(self, store: JobStore, planned: Sequence[Planned], clock: Clock, lease_s: float = LEASE_S) -> None:
         self._store = store
@@ -29,8 +29,8 @@ class Scheduler:
         self._clock = clock
         self._running: dict[str, asyncio.Task[object]] = {}
         self._is_planned = False
-        self._due: dict[str, int] = {}  # when each is to be run next, by the store's clock, as last seen
-        self._offset_ms = 0  # of the store's clock
+        self._due: dict[str, int] = {}  # job name → due time by the store's clock, as last read
+        self._offset_ms = 0  # store's clock minus own clock
         self._failing = 0  # jobs whose last run failed
         self._task: asyncio.Task[None] | None = None
 
@@ -39,7 +39,7 @@ class Scheduler:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """What runs is stopped at its next step, and another goes on with it."""
+        """Stop running jobs at their next step; another process continues them."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -53,7 +53,7 @@ class Scheduler:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def turn(self) -> float:
-        """Begin what is due; in how many seconds to look again. Then `settle` waits for it."""
+        """Start the due jobs; return the seconds until the next check. `settle` waits for the jobs."""
         if not self._is_planned:
             await self._plan()
         offset_ms = await self._runner.time()
@@ -74,23 +74,23 @@ class Scheduler:
         return max(soonest, SOON_S)
 
     async def settle(self) -> None:
-        """Wait for what runs."""
+        """Wait for the running jobs."""
         await asyncio.gather(*self._running.values())
 
     async def run(self, name: str) -> JobEnd | None:
-        """Run a job now, due or not. None: another runs it."""
+        """Run a job now, due or not. None if another process runs it, or if the run was lost."""
         planned = self._planned[name]
         if not self._is_planned:
             await self._plan()
         return await self._runner.run(planned, early=True)
 
     def items(self) -> dict[str, float]:
-        """For metrics: what is late, and how runs of this node ended."""
+        """Return the metrics: overdue and failing jobs, and the outcomes of this node's runs."""
         ended = {f"jobs_{outcome}_total": 0 for outcome in ("ok", "failed", "stopped", "lost")} | self._ended()
         return {"jobs_overdue_s": self._overdue_s(), "jobs_failing": self._failing} | ended
 
     def _overdue_s(self) -> float:
-        """How late the latest is that nobody runs; also while the store is away and nobody can."""
+        """Return the delay of the most overdue job that no process runs; it grows while the store is unavailable."""
         now = self._clock.now_ms() + self._offset_ms
         waiting = (due_at for name, due_at in self._due.items() if name not in self._running)
         return max(0.0, round((now - min(waiting, default=now)) / 1000, 1))

@@ -15,8 +15,10 @@ MOST_CRON = 200  # characters
 
 
 class Cron(NamedTuple):
-    """By the wall clock of a place. Where that is set forward, what falls into the gap runs after it; where it is set
-    back, what is at a fixed hour runs once."""
+    """Cron expression by the wall clock of a time zone.
+
+    When the clock is set forward, a time in the gap runs after the gap. When it is set back, a fixed hour runs once.
+    """
 
     expression: str
     zone: str = "UTC"
@@ -28,7 +30,7 @@ class Cron(NamedTuple):
 
 
 def timetable(setting: str, every_s: float, cron: str, zone: str) -> Timetable:
-    """That of a job whose settings are at `setting`. ConfigError says what is wrong with it."""
+    """Return the timetable of the job with settings at `setting`. ConfigError if zone or expression is invalid."""
     if not cron:
         return Every(round(every_s * 1000))
     made = Cron(cron, zone)
@@ -49,7 +51,7 @@ def timetable(setting: str, every_s: float, cron: str, zone: str) -> Timetable:
 
 
 def in_words(every_s: float, cron: str, zone: str) -> str:
-    """What tells one plan from another, and operators when it runs."""
+    """Describe the plan for operators; different plans have different texts."""
     return f"cron {cron} {zone}" if cron else f"every {every_s:g} s"
 
 

@@ -1,4 +1,7 @@
-"""`unread-reminder`: who is away and has something unread for long is told once, and again when that is long ago."""
+"""Job `unread-reminder`: reminds users who are away of notifications unread for long.
+
+A user is reminded once, and again when the last reminder is long ago.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,23 @@ from greendot.jobs.job import RunningJob
 from greendot.store.inbox import Notice
 from greendot.store.jobs import REMINDER, JobStore, Unread
 
-AT_ONCE = 500  # users looked at together: all that is in memory at any time
-BEYOND = "~"  # comes behind every name
-PLACE = "{unread}"  # in the text, where the count goes
+AT_ONCE = 500  # users read together, the most in memory at any time
+BEYOND = "~"  # sorts after every user id
+PLACE = "{unread}"  # placeholder of the count in the text
 
 Notify = Callable[[Sequence[Notice]], Awaitable[object]]
 
 
 class Reminding(Struct, frozen=True):
-    """From the settings."""
+    """Settings of the job."""
 
-    pushes: Callable[[str], bool]  # whether a tenant does
-    after_ms: int = 7_200_000  # unread for so long, and not reminded for so long
+    pushes: Callable[[str], bool]  # whether a tenant pushes
+    after_ms: int = 7_200_000  # least age of an unread notification, and least time between two reminders
     text: str = ""
 
 
 class _Body(Struct, omit_defaults=True):
-    """What apps get to show."""
+    """Body of a reminder, for the app to display."""
 
     unread: int
     since: int
@@ -36,7 +39,7 @@ class _Body(Struct, omit_defaults=True):
 
 
 class UnreadReminder:
-    """A reminder is a notification like any other, and pushed like any other. The next one takes its place."""
+    """Job that writes reminders. A reminder is a normal notification and pushed as one; the next one replaces it."""
 
     name = "unread-reminder"
 
@@ -55,13 +58,16 @@ class UnreadReminder:
                     reminded += await self._remind([one for one in page if one.tenant == pushing], run.started_at)
             tenant, user = page[-1][:2]
             if not self._reminding.pushes(tenant):
-                user = BEYOND  # its other users need not be looked at
+                user = BEYOND  # skip the other users of the tenant
             await run.step(len(page), f"{tenant}/{user}")
         return f"{reminded} of {run.done} users reminded"
 
     async def _remind(self, users: Sequence[Unread], now: int) -> int:
-        """Of one tenant. `now` is when the run began: the next begins an interval later, and then
-        everybody is due again whom this one reminds."""
+        """Remind the users of one tenant who are due and away; return how many.
+
+        `now` is the start of the run. The next run begins an interval later, and then every user reminded now is due
+        again.
+        """
         latest = now - self._reminding.after_ms
         due = [
             one
@@ -72,7 +78,7 @@ class UnreadReminder:
         ]
         if due:
             seen = await self._engine.read(due[0].tenant, [one.user for one in due])
-            # How they are really: who hides from others is not away, and who is not known is looked at next time.
+            # The user's own state counts: an invisible user may be online. Stale users are left to the next run.
             known = ((one, snapshot.own.state) for one, snapshot in zip(due, seen, strict=True) if not snapshot.stale)
             due = [one for one, state in known if state in ("offline", "idle")]
         if due:
@@ -87,7 +93,7 @@ class UnreadReminder:
             one.user,
             REMINDER,
             msgspec.json.encode(_Body(one.unread, one.oldest_at or 0, text)),
-            # Cut short before it is noted, it is written again under the same key: once.
+            # A run interrupted before `put_reminded` writes the reminder again with this key: it is stored once.
             key=f"{REMINDER}.{one.reminded_at or 0}",
             created_at=now,
             expires_at=now + self._reminding.after_ms,

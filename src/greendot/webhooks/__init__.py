@@ -1,1 +1,1 @@
-"""Webhooks: telling apps what happened, so that they need not ask."""
+"""Webhooks: events sent to apps, so that apps need not poll."""

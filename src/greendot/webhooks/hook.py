@@ -1,4 +1,4 @@
-"""One tenant's hook: where its app is told, and how it stands."""
+"""Hook of one tenant: sends signed events to the app's URL and keeps the state of that URL."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from greendot.webhooks.model import Verdict, verdict
 
 
 class HookCounts(Struct):
-    """What was done, of all hooks of a node."""
+    """Counters of one hook on a node; `Webhooks.items` adds them up."""
 
     requests: int = 0
     failures: int = 0
-    events: int = 0  # taken by the apps
-    dropped: int = 0  # signals nobody took in time
-    dead: int = 0  # records nobody took in time
-    held: int = 0  # queues this node works on
+    events: int = 0  # accepted by the app
+    dropped: int = 0  # signals not accepted in time
+    dead: int = 0  # record events not accepted in time
+    held: int = 0  # 1 if this node holds the queue
 
     def items(self) -> dict[str, int]:
-        """For `/metrics`."""
+        """Return the counters by metric name."""
         return {
             "webhooks_requests_total": self.requests,
             "webhooks_failures_total": self.failures,
@@ -56,17 +56,17 @@ class HookCounts(Struct):
 
 
 class Hook:
-    """Sends. Nothing that is logged names more of the URL than its host, nor what was sent."""
+    """Hook of one tenant. Logs contain no event data, and of the URL only the host."""
 
     def __init__(
         self, tenant: str, url: str, secrets: Sequence[str], wanted: Collection[str], caller: Caller, clock: Clock
     ) -> None:
         self.tenant = tenant
         self.wanted = frozenset(wanted)
-        # By this a stop is for this URL only, and the URL, which may contain what nobody should read, is not kept.
+        # A stop is stored for this hash, so for this URL only. The URL itself may contain secrets and is not stored.
         self.place = blake2b(url.encode(), digest_size=12).hexdigest()
-        self.stopped = False  # the app wants nothing more here
-        self.gone: str | None = None  # why, as long as the other nodes do not know it
+        self.stopped = False  # the app wants no more events at this URL
+        self.gone: str | None = None  # reason of a stop that is not in the store yet
         self.counts = HookCounts()
         self._secrets = [secret for secret in secrets if secret]
         self._caller = caller
@@ -74,7 +74,7 @@ class Hook:
         self._trouble: str | None = None
 
     async def send(self, events: Sequence[HookEvent], traceparent: str | None = None) -> Verdict:
-        """One attempt. The app is told in the course of what it happened, if that is one thing."""
+        """Send the events in one attempt. `traceparent`: trace in which all of them were written, if it is one."""
         self.counts.requests += 1
         try:
             with span("webhook.send", read(traceparent), events=len(events)):
@@ -102,7 +102,7 @@ class Hook:
         await self._caller.close()
 
     def _note(self, found: Verdict) -> None:
-        """Once for each trouble, not for each attempt."""
+        """Log a change of the outcome: once per problem, not per attempt. Stop the hook if the app is gone."""
         if found.outcome == "gone" and not self.stopped:
             log(log_events.WEBHOOK_STOPPED, tenant=self.tenant, reason=found.reason)
         elif found.outcome == "failed" and self._trouble != found.reason:
@@ -129,7 +129,7 @@ def turn_event(turn: Transition, event_id: str, at: int) -> HookEvent:
 
 
 def queued_event(queued: Queued) -> HookEvent | None:
-    """The same each time it is asked for, id included; None if its record is gone."""
+    """Return the event, the same on every call, id included; None if its record was removed."""
     if queued.record is not None:
         data: Struct = message_event(queued.record)
         event_id = f"message-{queued.record.id}"

@@ -1,4 +1,4 @@
-"""What becomes of a webhook: what an answer means, when to try again, how much goes into one request."""
+"""Rules of webhook delivery: meaning of a response, pauses before a retry, size of a request."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ DeliveryOutcome = Literal["taken", "gone", "failed"]
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 900.0
 MOST_BYTES = 1024 * 1024  # of one request, unless a single event has more
-ALONE_AFTER = 3  # attempts: what failed so often together is tried one by one, so that the one to blame fails alone
-GONE = 410  # the app says that nobody is there any more
+ALONE_AFTER = 3  # attempts in a batch; then events are sent one by one, so that only the faulty event fails
+GONE = 410  # status with which an app stops its hook
 
 T = TypeVar("T")
 
 
 class Verdict(NamedTuple):
-    """What an attempt came to."""
+    """Result of an attempt."""
 
     outcome: DeliveryOutcome
     reason: str = ""
-    wait_s: float = 0.0  # the app asked for so long at least
+    wait_s: float = 0.0  # shortest pause that the app asked for
 
 
 def verdict(status: int, retry_after: str | None) -> Verdict:
-    """What an answer means. Redirects are not followed: the new place was never checked by the operator."""
+    """Judge a response. Redirects are not followed: the operator never checked the new URL."""
     if 200 <= status < 300:
         return Verdict("taken")
     if status == GONE:
@@ -36,7 +36,10 @@ def verdict(status: int, retry_after: str | None) -> Verdict:
 
 
 def _seconds(text: str | None) -> float:
-    """Of `Retry-After`; a date is as good as nothing. A wrong one must not silence a hook for a day."""
+    """Return the seconds of `Retry-After`, or 0 for a date.
+
+    At most `LONGEST_PAUSE_S`: a wrong value must not silence a hook for a day.
+    """
     text = (text or "").strip()
     if not (text.isascii() and text.isdecimal()):
         return 0.0
@@ -44,14 +47,16 @@ def _seconds(text: str | None) -> float:
 
 
 def pause_s(failures: int, chance: float, wait_s: float = 0.0) -> float:
-    """How long to wait after so many failures in a row: 1 s, doubled each time up to 15 min, half of it by lot
-    (`chance`, 0 to 1), so that what failed together is not tried again together. At least `wait_s`."""
+    """Return the pause after `failures` failures in a row: 1 s, doubled each time up to 15 min, at least `wait_s`.
+
+    Half of the pause is random (`chance`, 0 to 1), so that hooks that failed together are not retried together.
+    """
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(max(failures, 1) - 1, 20))
     return max(wait_s, longest * (0.5 + chance / 2))
 
 
 def batches(items: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
-    """The items, each with its size in bytes, in as many at once as one request may have."""
+    """Split the items, each given with its size in bytes, into batches that fit into one request."""
     batch, size = list[T](), 0
     for item, bytes_ in items:
         if batch and (len(batch) >= most or size + bytes_ > MOST_BYTES):

@@ -1,10 +1,11 @@
-"""Telling apps what became of records: at least once, from the queue in the store.
+"""Delivery of events about records to apps: at least once, from the queues in the store.
 
-Each node tries to hold the queues; who holds one sends what is in it, oldest first, and removes it when the app has
-taken it. Who is killed in between leaves a lease that runs out, and events that another sends again under the same ids.
+Each node tries to claim the queues. The holder of a queue sends its events, oldest first, and removes events that the
+app has accepted. If the holder is killed in between, its lease runs out and another node sends the events again under
+the same ids.
 
-An event that fails waits by itself, longer each time, while those behind it go on. When nothing at all is taken the
-hook rests, and is tried with something now and then.
+A failed event waits alone, longer after each failure, while later events go on. When the app accepts nothing at all,
+the hook rests and is tried with some events now and then.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from greendot.webhooks.model import ALONE_AFTER, Verdict, batches, pause_s
 
 LEASE_S = 10.0
 CLAIM_EVERY_S = 3.0
-FINISH_S = 2.0  # what is being sent when it is told to end may take so long
-AWAY_S = 1.0  # between two looks at a store that is away
+FINISH_S = 2.0  # time for requests under way at `close`
+AWAY_S = 1.0  # between two attempts while the store is unavailable
 MOST_REASON = 300  # characters
-COUNT_S = 10.0  # between two counts of what waits
+COUNT_S = 10.0  # seconds between two counts of the queues
 MOST_COUNTED = 10_000  # events of a tenant
 
 
 class DeliveryPace(Struct, frozen=True):
-    """From the settings."""
+    """Settings of the delivery."""
 
     batch_max: int
     poll_s: float
@@ -43,7 +44,7 @@ class DeliveryPace(Struct, frozen=True):
 
 
 class _Lane(Struct):
-    """How it goes with one queue."""
+    """State of one queue."""
 
     hook: Hook
     failures: int = 0  # in a row
@@ -52,7 +53,7 @@ class _Lane(Struct):
 
 
 class RecordQueues:
-    """All queues, on one node."""
+    """Queues of all tenants, on one node."""
 
     def __init__(self, store: HookStore, hooks: Mapping[str, Hook], clock: Clock, pace: DeliveryPace) -> None:
         self._store = store
@@ -65,10 +66,10 @@ class RecordQueues:
         self._next_claim = 0.0
         self.held: list[str] = []
         self._counting: asyncio.Task[None] | None = None
-        self._depths: list[HookDepth] = []  # of the queues that are held, as last counted
+        self._depths: list[HookDepth] = []  # last count of the queues that are held
 
     def items(self) -> dict[str, float]:
-        """For `/metrics`: what waits in the queues this node holds."""
+        """Return the metrics of the queues that this node holds."""
         depths, now = [depth for depth in self._depths if depth.tenant in self.held], self._clock.now_ms()
         oldest_at = min((depth.oldest_at for depth in depths if depth.oldest_at is not None), default=now)
         return {
@@ -83,7 +84,7 @@ class RecordQueues:
             self._task, self._counting = loop.create_task(self._run()), loop.create_task(self._count())
 
     async def close(self) -> None:
-        """What is being sent is finished; the rest is left to others."""
+        """Finish the requests under way and release the queues to other nodes."""
         self._ending.set()
         if self._task is None or self._counting is None:
             return
@@ -115,11 +116,11 @@ class RecordQueues:
             except Exception as error:
                 log(log_events.WORK_FAILED, error, work="webhooks")
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
-            # Who holds nothing need not look before it may.
+            # A node without a queue waits until its next claim.
             await self._wait(pause if self.held else max(pause, self._next_claim - loop.time()))
 
     async def _count(self) -> None:
-        """Beside the rest: however long it takes and whatever comes of it, leases are renewed and events sent."""
+        """Count the queues in a task of its own: a slow or failed count must not delay leases or events."""
         while not self._ending.is_set():
             await self._wait(COUNT_S if self.held else CLAIM_EVERY_S)
             try:
@@ -130,7 +131,7 @@ class RecordQueues:
                 log(log_events.WORK_FAILED, error, work="counting webhooks")
 
     async def _claim(self) -> None:
-        """Hold what no other does; learn what was stopped, and tell what was stopped here."""
+        """Record hooks stopped on this node, claim queues that no other node holds, and read which hooks stopped."""
         now = self._clock.now_ms()
         for lane in self._lanes.values():
             if lane.hook.gone is not None:
@@ -163,7 +164,7 @@ class RecordQueues:
             self._lanes[tenant].task = loop.create_task(self._work(self._lanes[tenant]))
 
     async def _bury(self, tenant: str) -> None:
-        """What comes to be queued for a hook that was stopped is dead: it would be kept for ever."""
+        """Mark new events of a stopped hook as dead: without that they would be kept for ever."""
         now, rows = self._clock.now_ms(), await self._take(tenant, again=False)
         if rows:
             await self._store.settle_hooks(
@@ -180,12 +181,12 @@ class RecordQueues:
     # --- one queue ---
 
     async def _work(self, lane: _Lane) -> None:
-        """Send until little is left, or the hook rests, or the queue is another's."""
+        """Send events until few are left, the hook rests or is stopped, or the queue is lost to another node."""
         tenant = lane.hook.tenant
         while not self._ending.is_set() and tenant in self.held and not lane.hook.stopped:
             if lane.rests_until > self._clock.monotonic():
                 return
-            # After a failure something else is tried: one that the app cannot take must not hold up the others.
+            # After a failure new events come first: an event that the app cannot accept must not hold up the rest.
             again = lane.failures == 0
             rows = await self._take(tenant, again=again) or await self._take(tenant, again=not again)
             if not rows:
@@ -194,20 +195,20 @@ class RecordQueues:
                 if not await self._send(lane, batch):
                     break
             if len(rows) < self._pace.batch_max:
-                return  # what comes meanwhile is sent together at the next look: a request costs as much as many events
+                return  # newer events are sent together after the next poll: one request costs as much as many events
 
     async def _take(self, tenant: str, *, again: bool) -> list[Queued]:
         return await self._store.take_hooks(tenant, self._clock.now_ms(), self._pace.batch_max, again=again)
 
     def _batches(self, rows: Sequence[Queued]) -> list[list[tuple[Queued, HookEvent | None]]]:
-        """Together, or one by one where that has failed."""
+        """Return the batches of the rows; events that failed in batches too often are alone."""
         made = [(row, queued_event(row)) for row in rows]
         alone = [[one] for one in made if one[0].attempts >= ALONE_AFTER]
         sized = [(one, len(one[1].data) if one[1] else 0) for one in made if one[0].attempts < ALONE_AFTER]
         return [*batches(sized, self._pace.batch_max), *alone]
 
     async def _send(self, lane: _Lane, batch: Sequence[tuple[Queued, HookEvent | None]]) -> bool:
-        """Whether it was taken."""
+        """Send a batch and settle its events; return whether the app accepted it."""
         events = [event for _, event in batch if event is not None]
         found = await lane.hook.send(events, _traceparent(batch)) if events else Verdict("taken")
         rows, now, tenant = [row for row, _ in batch], self._clock.now_ms(), lane.hook.tenant
@@ -216,13 +217,13 @@ class RecordQueues:
             await self._store.settle_hooks(tenant, [row.id for row in rows], [], now)
             return True
         if found.outcome == "gone":
-            self._next_claim = 0.0  # then it is said to the others
+            self._next_claim = 0.0  # the next claim records the stop for other nodes
             return False
         lane.failures += 1
-        # The first failure may be this batch's own; from the second on it is the hook's.
+        # The first failure may be due to this batch; from the second on it is due to the app.
         rest_s = 0.0 if lane.failures == 1 else pause_s(lane.failures - 1, random.random())
         lane.rests_until = self._clock.monotonic() + max(found.wait_s, rest_s)
-        chance = random.random()  # one for all: what failed together comes again together, in order
+        chance = random.random()  # the same for all rows: events that failed together are retried together, in order
         failed = [self._failed(row, found, now, chance) for row in rows]
         lane.hook.counts.dead += sum(event.next_at is None for event in failed)
         await self._store.settle_hooks(tenant, [], failed, now)
@@ -237,7 +238,7 @@ class RecordQueues:
 
 
 def _traceparent(batch: Sequence[tuple[Queued, object]]) -> str | None:
-    """In the course of what all of it was written; None if that is more than one thing."""
+    """Return the trace in which all records of the batch were written; None if they are from several."""
     records = (row.record or row.notification for row, _ in batch)
     found = {None if record is None else record.traceparent for record in records}
     return found.pop() if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""All hooks of a node, put together."""
+"""Service for the webhooks of a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greendot.webhooks.signals import SignalQueue
 
 
 class Webhooks:
-    """Runs from `start` to `close`. A tenant's events go to its own hook; who has none is told nothing."""
+    """Webhooks of all tenants, from `start` to `close`. A tenant's events go to its own hook, if it has one."""
 
     def __init__(self, hooks: Mapping[str, Hook], store: HookStore, clock: Clock, pace: DeliveryPace) -> None:
         self._hooks = hooks
@@ -37,12 +37,12 @@ class Webhooks:
             await hook.close()
 
     def turned(self, turn: Transition) -> None:
-        """Somebody came or went, and this node is the one to tell it."""
+        """Queue a transition of a user or room. The engine calls this on the one node that reports the transition."""
         lane = self._signals.get(turn.tenant)
         if lane is not None:
             lane.offer(turn)
 
     def items(self) -> dict[str, float]:
-        """For `/metrics`."""
+        """Return the metrics of all hooks and queues."""
         counts = [hook.counts.items() for hook in self._hooks.values()]
         return {name: sum(each[name] for each in counts) for name in HookCounts().items()} | self._records.items()

@@ -1,6 +1,7 @@
-"""Telling an app who comes and goes: at most once, from memory, for minutes.
+"""Delivery of presence and occupancy signals to an app: from memory, retried for minutes, without a guarantee.
 
-It never touches the store. What an app does not take in time is dropped and counted; it can ask over HTTP who is there.
+Signals never touch the store. Events that the app does not accept in time are dropped and counted; the app can read the
+current presence over HTTP.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from greendot.protocol.webhooks import HookEvent
 from greendot.webhooks.hook import Hook, turn_event, turn_type
 from greendot.webhooks.model import batches, pause_s
 
-MOST_WAITING = 10_000  # events; beyond it the oldest are dropped
-KEEP_MS = 300_000  # older ones are dropped
+MOST_WAITING = 10_000  # events; above it the oldest are dropped
+KEEP_MS = 300_000  # older events are dropped
 LONGEST_PAUSE_S = 30.0
 
 
 class SignalQueue:
-    """One hook's, on one node. In order, unless the app is away."""
+    """Queue of one hook's signals on one node, sent in order. While the app is unreachable, old events are dropped."""
 
     def __init__(self, hook: Hook, clock: Clock, batch_max: int, batch_wait_s: float) -> None:
         self._hook = hook
@@ -35,7 +36,7 @@ class SignalQueue:
         self._task: asyncio.Task[None] | None = None
 
     def offer(self, turn: Transition) -> None:
-        """Never waits."""
+        """Queue the transition if the hook wants it. Never blocks; a full queue drops its oldest event."""
         if turn_type(turn) not in self._hook.wanted or self._hook.stopped:
             return
         if len(self._waiting) >= MOST_WAITING:
@@ -48,7 +49,7 @@ class SignalQueue:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self, within_s: float) -> None:
-        """What waits is tried once more."""
+        """Send the waiting events once more, within `within_s`; drop and count the rest."""
         self._ending.set()
         self._wake.set()
         if self._task is not None:
@@ -80,7 +81,7 @@ class SignalQueue:
                 return
 
     def _next(self) -> list[HookEvent]:
-        """The events of the next request, taken out."""
+        """Take the events of the next request from the queue; drop events that are too old."""
         now = self._clock.now_ms()
         while self._waiting and (self._hook.stopped or self._waiting[0].at < now - KEEP_MS):
             self._waiting.popleft()
@@ -97,13 +98,13 @@ class SignalQueue:
             self._hook.counts.dropped += 1
 
     async def _rest(self, seconds: float) -> None:
-        """Until the clock says so, or it ends."""
+        """Wait for `seconds` by the clock, or until `close`."""
         end = self._clock.monotonic() + seconds
         while (left := end - self._clock.monotonic()) > 0 and not self._ending.is_set():
             await self._pause(min(left, self._batch_wait_s))
 
     async def _pause(self, seconds: float) -> None:
-        """Or until it ends."""
+        """Wait for `seconds`, or until `close`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._ending.wait()

@@ -1,7 +1,7 @@
-"""How much is left to see and to read, told to all devices of a user whenever it may have changed.
+"""Badges: counts of unread and unseen notifications, sent to all devices of a user when they may have changed.
 
-What changed waits a moment and is then read from the store for all users together, so that what is told is always what
-was counted, however many changes there were and in whatever order they were heard of.
+Changed users wait a moment and are then read from the store together. A badge therefore always carries counts of the
+store, however many changes there were and in whatever order they arrived.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-EVERY_S = 0.25  # a user is told at most once in so long
-AGAIN_S = 1.0  # after the store could not be read
+EVERY_S = 0.25  # seconds between two badges of a user
+AGAIN_S = 1.0  # seconds until the next read after the store failed
 AT_ONCE = 1_000  # inboxes in one read
-KEY = ("badge",)  # the latest replaces those that wait
+KEY = ("badge",)  # the latest badge replaces queued ones
 
 
 class Badges:
-    """Users whose counts may have changed. `read` is told where inboxes stand whenever they were read."""
+    """Queue of users whose counts may have changed. `read` is called with the inboxes after each read."""
 
     def __init__(
         self, store: Store, context: NodeContext, metrics: Metrics, read: Callable[[Mapping[Key, Inbox]], None]
@@ -37,7 +37,7 @@ class Badges:
         self._metrics = metrics
         self._read = read
         self._changed: dict[Key, None] = {}
-        self._timer: Timer | None = None  # set, or a read is under way
+        self._timer: Timer | None = None  # set while a read is scheduled or under way
 
     def changed(self, keys: Iterable[Key]) -> None:
         self._changed.update(dict.fromkeys(keys))
@@ -48,7 +48,7 @@ class Badges:
         self._context.tasks.spawn(self._deliver())
 
     async def _deliver(self) -> None:
-        # One at a time: of two reads of the same inbox the older must not be told last.
+        # One read at a time: of two reads of the same inbox, the older must not be sent last.
         changed, self._changed = [*self._changed], {}
         wait_s = EVERY_S
         try:
@@ -68,7 +68,7 @@ class Badges:
 
     def _send(self, key: Key, inbox: Inbox) -> None:
         frame = encode_event(InboxBadge(inbox.unread, inbox.unseen), self._context.clock.now_ms())
-        # Also to a device that is just saying hello: what its welcome will say may have been read before.
+        # Also to a device during its hello: the counts of its welcome may have been read before.
         for connection in self._context.registry.connections_of(*key):
             connection.send(frame, record=False, key=KEY)
             self._metrics.inbox_badges_total += 1

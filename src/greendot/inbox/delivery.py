@@ -1,7 +1,7 @@
-"""Inboxes on this node: what is new reaches every device of its user in order, each once, none left out.
+"""Delivery of notifications to every device of a user on this node: in order, each once, without gaps.
 
-An inbox is a stream (`node.stream`) of which numbers may be missing for good: a notification that was archived on
-another device or has expired is not announced any more.
+An inbox is a stream (`node.stream`) in which numbers may be missing for good: a notification that was archived on
+another device, or has expired, is not delivered any more.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-COMPARE_S = 60.0  # between two comparisons of the heads of all inboxes here
-READERS = 32  # gaps read at the same time
+COMPARE_S = 60.0  # seconds between two comparisons of all local inboxes' heads with the store
+READERS = 32  # concurrent reads of gaps and of missed notifications
 
 
 class InboxCatchUp(NamedTuple):
-    """What a device is told when it comes."""
+    """Count and events for a device that attaches."""
 
     unread: int
-    events: list[Event]  # what it missed, and what it is to acknowledge still
+    events: list[Event]  # missed notifications, and those that wait for an acknowledgement
 
 
 class InboxDelivery(StreamFollower[LocalInbox]):
-    """The inboxes of all users with sessions on this node."""
+    """Follower of the inboxes of all users with sessions on this node."""
 
     def __init__(self, store: Store, context: NodeContext, metrics: Metrics) -> None:
         super().__init__(context, "inboxes", COMPARE_S)
@@ -57,17 +57,20 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         self.redelivery = Redelivery(store, context, metrics, self._send, self._is_attached)
         self.bus: BusTable = {Notified: self._notified, InboxChanged: self.received}
 
-    # --- devices come and go ---
+    # --- attaching and leaving ---
 
     def ask(self, session: Session) -> asyncio.Future[Inbox]:
-        """Where the inbox of a device that comes stands. Nothing that comes after this is lost for it."""
+        """Request the inbox of a session that connects. No notification that arrives after this call is lost for it."""
         self._of(session.key)
         return self._heads.ask(session.key)
 
     async def attach(
         self, connection: Connection, session: Session, asked: asyncio.Future[Inbox], after: int | None
     ) -> InboxCatchUp:
-        """The device hears what is new from now on, beginning behind `after`; without it, with what comes now."""
+        """Attach a device; return the notifications after `after`. From now on new ones are delivered to the device.
+
+        Without `after`, no notification counts as missed. Pending acknowledgements are returned in any case.
+        """
         local = self._of(session.key)
         inbox = await asyncio.shield(asked)
         await self._catch_up(local, inbox.head)
@@ -75,7 +78,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         start = inbox.head if after is None else after
         self._metrics.notification_recovery_fetch_total += after is not None
         missed, inbox = await self._missed(local, start, inbox)
-        # No await below: what was read and what the device will hear must meet without a gap.
+        # No await below: the notifications read and those delivered from now on must meet without a gap.
         self._show(local, inbox)
         events: list[Event] = []
         if missed is None:
@@ -98,7 +101,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
-        """No device that comes may be ahead of what was offered to those that are there."""
+        """Advance the stream to `head`: an attaching device must not be ahead of the attached ones."""
         if not local.known:
             local.known = True
             self._forward(local, local.stream.skip_to(head))
@@ -108,9 +111,9 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             await self._fill(local)
 
     async def _missed(self, local: LocalInbox, after: int, inbox: Inbox) -> tuple[list[Notification] | None, Inbox]:
-        """Read the notifications after `after` up to the cursor; None if they are too many, or it lies beyond.
+        """Read the notifications after `after` up to the cursor; None if too many, or if `after` is beyond the cursor.
 
-        The counters are those of the last read, `inbox` where nothing has to be read.
+        The returned counts are those of the last read, or of `inbox` if no read was needed.
         """
         missed: list[Notification] = []
         if after > local.cursor:
@@ -130,11 +133,11 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     @staticmethod
     def _replayed(missed: list[Notification]) -> list[Event]:
-        """As if the device had been there: each as it was announced, then what became of them."""
+        """Return the events that a connected device would have got: the notifications, then their changes of state."""
         return [*(created_event(notification) for notification in missed), *state_events(missed)]
 
     def left(self, key: Key) -> None:
-        """The user's last session here is gone."""
+        """Drop the inbox of a user whose last session on this node has ended."""
         local = self._local.pop(key, None)
         if local is not None:
             self.drop(local)
@@ -161,7 +164,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             for seq, frame, ack in message.records:
                 if frame:
                     self._forward(local, local.stream.offer(seq, QueuedNotification(frame, ack)))
-                else:  # the content is in the store only
+                else:  # a hint: only the store has the content
                     local.stream.hint(seq)
             if local.known:
                 self._schedule_if_behind(local)
@@ -175,10 +178,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             if connection.id != message.without_connection:
                 connection.send(message.frame)
 
-    # --- to the devices ---
+    # --- sending ---
 
     def _devices(self, local: LocalInbox) -> Iterator[Connection]:
-        if local.stream.closed:  # while something was read for it
+        if local.stream.closed:  # closed during a read
             return iter(())
         return (c for c in self._context.registry.connections_of(*local.key) if c.gets_inbox and not c.closing)
 
@@ -186,7 +189,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return any(True for _ in self._devices(local))
 
     def _send(self, local: LocalInbox, frame: bytes) -> int:
-        """To how many devices."""
+        """Send a frame to the user's attached devices; return their number."""
         sent = 0
         for connection in self._devices(local):
             connection.send(frame)
@@ -194,7 +197,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return sent
 
     def _forward(self, local: LocalInbox, entries: list[QueuedNotification]) -> None:
-        """The last of these is the cursor's."""
+        """Send entries to the devices. The cursor is the number of the last entry."""
         if not entries:
             return
         first = local.cursor - len(entries) + 1
@@ -210,7 +213,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        # The head first: what it counts and a page does not show is not to be announced any more.
+        # Read the head first: numbers up to the head that the page lacks are not delivered any more.
         head = (await self._heads.get(local.key)).head
         found: list[Notification] = []
         if head > local.cursor and self._is_attached(local):
@@ -235,11 +238,11 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 entry = QueuedNotification(created_frame(notification, now), notification.ack)
                 self._forward(local, local.stream.offer(notification.seq, entry))
         if len(found) >= RECOVER and head > local.cursor:
-            # Too much for a live stream: clients fetch it when they want it.
+            # Too many notifications for a live stream: clients fetch them when they need them.
             self._send(local, encode_event(Resync("inbox"), now))
         self._forward(local, local.stream.skip_to(head))
 
-    # --- comparing ---
+    # --- comparisons ---
 
     def _followed(self) -> Collection[LocalInbox]:
         return self._local.values()
@@ -255,29 +258,29 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 self._show(local, inbox)
 
     def _show(self, local: LocalInbox, inbox: Inbox) -> None:
-        """What was marked elsewhere and not heard of here is seen by the count only."""
+        """Send a new badge if the counts differ: only the counts show a mark whose message was lost."""
         if local.shown is None:
             local.shown = inbox
         elif (local.shown.unread, local.shown.unseen) != (inbox.unread, inbox.unseen):
             self.badges.changed([local.key])
 
     def answered(self, key: Key, inbox: Inbox) -> None:
-        """Read the counters again for the user's devices if a reply carries others than their last badge.
+        """Send a new badge if a reply carries other counts than the last badge.
 
-        The reply may be older than that badge and still reach its device after it.
+        The reply may be older than the badge and still reach its device later.
         """
         if (local := self._local.get(key)) is not None:
             self._show(local, inbox)
 
     def _badges_sent(self, inboxes: Mapping[Key, Inbox]) -> None:
-        """The devices know these counts now."""
+        """Record the counts that were sent to the devices."""
         for key, inbox in inboxes.items():
             if (local := self._local.get(key)) is not None:
                 local.shown = inbox
         self._compared(inboxes)
 
     def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
-        """What is behind the store may still come by itself; it is read if it does not."""
+        """Schedule a gap read for inboxes behind the store, unless the missing notifications arrive before it."""
         for key, inbox in inboxes.items():
             local = self._local.get(key)
             if local is not None and local.known and inbox.head > local.cursor:
@@ -285,6 +288,9 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 self._schedule(local, GAP_S)
 
     async def resync(self, part: Part, node: str) -> None:
-        """Something may have been missed. What a node is told comes from where its own name is kept."""
+        """Compare a part's inboxes with the store after messages may have been missed.
+
+        Messages to a node pass through the partition of the node's name: a part that covers `node` covers all inboxes.
+        """
         everything = part.covers("", node)
         await self._compare([local for key, local in self._local.items() if everything or part.covers(*key)])

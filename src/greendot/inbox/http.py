@@ -1,4 +1,4 @@
-"""Inboxes over HTTP: what an app backend tells its users, and what became of it."""
+"""HTTP routes of notifications and inboxes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from greendot.store.port import Store
 from greendot.store.wire import fit
 
 MOST = 10_000  # notifications in one request
-MOST_BYTES = 16 * 1024 * 1024  # of them
+MOST_BYTES = 16 * 1024 * 1024  # in one request
 
 
 class PostNotification(Struct):
@@ -42,9 +42,9 @@ class PostNotification(Struct):
     expires_at: Seq | None = None
     ttl_s: Annotated[float, Meta(gt=0, le=36_500 * 86_400)] | None = None
     importance: Importance = "normal"
-    room: Id | None = None  # it is about a message of this room: who is there sees it there
-    collapse: Id | None = None  # on a device it takes the place of the one before with the same
-    push: bool = True  # false: it is in the inbox only
+    room: Id | None = None  # room of the message that the notification is about; occupants see the message there
+    collapse: Id | None = None  # on a device, the push replaces the previous one with the same value
+    push: bool = True  # False: inbox only
 
 
 class PostNotifications(Struct):
@@ -94,7 +94,7 @@ class NotificationShown(Struct, gc=False):
 class InboxSpan(Span, frozen=True):
     """The query of an inbox."""
 
-    filter: Filter = "all"  # which is all but the archived
+    filter: Filter = "all"  # "all" leaves out archived notifications
 
 
 class InboxShown(Struct):
@@ -107,7 +107,7 @@ class InboxShown(Struct):
 
 
 class NotificationRoutes:
-    """`/v1/notifications` and inboxes."""
+    """Routes of `/v1/notifications` and inboxes."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class NotificationRoutes:
             self._rate_limits.app_notifications(tenant, 1)
             (made,) = await self._inbox_service.notify([notice])
             return json(_made(made), 201 if made is None or made.new else 200)
-        # Before the work of reading them: who sends too much must not cost it.
+        # Check the limit before decoding the notifications: a refusal must be cheap.
         self._rate_limits.app_notifications(tenant, len(many))
         notices: list[Notice] = []
         async for some in self._slices.cut(many):

@@ -1,6 +1,6 @@
-"""Kinds of notifications: what is promised of each, and when one that is to be acknowledged is sent again.
+"""Kinds of notifications: the promise of each kind, and the times of redelivery.
 
-An app names kinds as it likes; what is not named in the settings is durable.
+An app chooses the names of kinds. A kind that the settings do not name is durable.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-# ephemeral: a signal, never kept. recomputable: the same, and the latest of a key replaces those before.
-# durable: kept in the inbox. acknowledged: kept, and sent again until a device says that it was taken note of.
+# ephemeral: a signal, never kept. recomputable: a signal; the latest of a key replaces the earlier ones.
+# durable: kept in the inbox. acknowledged: kept in the inbox, and redelivered until a device acknowledges it.
 Promise = Literal["ephemeral", "recomputable", "durable", "acknowledged"]
 
-AGAIN_S, LONGEST_S = 5.0, 60.0  # before it is sent again the first time, and at most
-TIMES = 10  # so often it is sent again
+AGAIN_S, LONGEST_S = 5.0, 60.0  # seconds before the first redelivery, and the longest wait
+TIMES = 10  # redeliveries of one notification
 
 
 class NotificationKind(NamedTuple):
-    """What is promised."""
+    """Promise of a kind, and the content of its bus messages."""
 
     promise: Promise = "durable"
-    bus: Literal["full", "hint"] = "full"  # whether content travels between nodes, or only that there is something
+    bus: Literal["full", "hint"] = "full"  # "hint": the bus carries the number without content
 
     @property
     def is_kept(self) -> bool:
@@ -32,7 +32,7 @@ class NotificationKind(NamedTuple):
 
 
 class Kinds:
-    """All that are named."""
+    """Kinds that the settings name."""
 
     def __init__(self, named: Mapping[str, NotificationKind]) -> None:
         self._named = named
@@ -43,9 +43,9 @@ class Kinds:
 
 
 def wait_s(times: int) -> float:
-    """How long an answer may take to what was sent again so often."""
+    """Return the seconds to wait for an acknowledgement after `times` redeliveries."""
     return min(LONGEST_S, AGAIN_S * (1 << times))
 
 
-# From the first time to the end of the last wait.
+# Seconds from the first delivery to the end of the last wait.
 RETRIED_S = sum(wait_s(times) for times in range(TIMES + 1))

@@ -1,4 +1,4 @@
-"""The inbox of a user with sessions on this node, and what is known of it here."""
+"""State of the inbox of a user with sessions on this node."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from greendot.store.inbox import Inbox
 
 
 class QueuedNotification(NamedTuple):
-    """A notification on its way to the user's devices."""
+    """Notification on its way to the user's devices."""
 
     frame: bytes
-    ack: bool  # it is sent again until it is acknowledged
+    ack: bool  # redelivered until acknowledged
 
 
 class PendingAck(NamedTuple):
-    """A notification that waits to be acknowledged."""
+    """Notification that waits for an acknowledgement."""
 
-    times: int  # it was sent again
-    due: float  # monotonic seconds, when it is sent again
+    times: int  # number of redeliveries
+    due: float  # monotonic seconds of the next redelivery
 
 
 class LocalInbox:
-    """One for each user, from the first session here to the last."""
+    """Inbox of one user, from the first session on this node to the last."""
 
     __slots__ = ("key", "known", "pending_acks", "redelivery_timer", "shown", "stream")
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.known = False  # whether its head was read: before that nothing is known to be missing
-        self.stream: LocalStream[QueuedNotification] = LocalStream()  # the notifications, as offered to the devices
-        self.shown: Inbox | None = None  # as the devices were last told of it
-        self.pending_acks: dict[int, PendingAck] | None = None  # by number; most have none
-        self.redelivery_timer: Timer | None = None  # set while a device is connected that could acknowledge
+        self.known = False  # whether the head was read; before, no number is known to be missing
+        self.stream: LocalStream[QueuedNotification] = LocalStream()  # notifications offered to the devices
+        self.shown: Inbox | None = None  # with the counts that the devices got last
+        self.pending_acks: dict[int, PendingAck] | None = None  # by number; None for most inboxes
+        self.redelivery_timer: Timer | None = None  # set while a redelivery is scheduled
 
     @property
     def cursor(self) -> int:
-        """The number of the newest notification offered to the devices."""
+        """Return the number of the newest notification offered to the devices."""
         return self.stream.cursor

@@ -1,4 +1,4 @@
-"""When notifications were first given to a connected device: noted together, never one by one."""
+"""Receipts: when notifications were first delivered to a connected device. They are written in batches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 EVERY_S = 1.0
-AT_ONCE = 1_000  # notifications noted in one commit
-MOST = 100_000  # that wait while the store is away; beyond it they are not noted
+AT_ONCE = 1_000  # receipts in one commit
+MOST = 100_000  # receipts queued while the store is away; further ones are dropped
 
 
 class Receipts:
-    """What was delivered and is still to be noted."""
+    """Queue of receipts to be written."""
 
     def __init__(self, store: Store, context: NodeContext) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class Receipts:
         self._context.tasks.spawn(self.flush())
 
     async def flush(self) -> None:
-        """Note what waits. What cannot be noted now goes on waiting."""
+        """Write the queued receipts. Those that cannot be written stay queued."""
         waiting, self._waiting = self._waiting, []
         at = self._context.clock.now_ms()
         while waiting:

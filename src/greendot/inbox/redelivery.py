@@ -1,8 +1,8 @@
-"""Redelivery of notifications that are to be acknowledged: to the devices that are here, until one of them does.
+"""Redelivery of notifications to the devices on this node until one of them acknowledges.
 
-Pending notifications are read from the store before each redelivery: an acknowledgement that another node received
-counts too. After the last time the node gives up. Push is not told: its gate knows when the redeliveries are over
-(`push.policy_model`), on whatever node, also after a restart.
+Pending notifications are read from the store before each redelivery, because another node may have received the
+acknowledgement. After the last redelivery the node gives up. Push needs no message then: its gate computes when the
+redeliveries are over (`push.policy_model`), on any node and also after a restart.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-MOST = 100  # of one user that are sent again; the others' turn comes when these are acknowledged
-AGAIN_S = 5.0  # after the store could not be read
+MOST = 100  # notifications of one user that are redelivered; the next ones follow when these are acknowledged
+AGAIN_S = 5.0  # seconds until the next attempt after the store failed
 
 
 class Redelivery:
-    """Of all local inboxes. `send` gives a frame to the devices of a user and says how many there were."""
+    """Redelivery for all local inboxes. `send` sends a frame to the devices of a user and returns their number."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class Redelivery:
         self._context = context
         self._metrics = metrics
         self._send = send
-        self._has_devices = hears  # whether a device is there
+        self._has_devices = hears  # returns whether the user has an attached device
         self._pending: BatchedReads[Key, list[Notification]] = BatchedReads(
             context, lambda keys: store.pending(keys, limit=MOST), []
         )
 
     async def pending(self, key: Key) -> list[Notification]:
-        """What the user is to acknowledge still; what has expired is left out."""
+        """Return the notifications that wait for an acknowledgement, without expired ones."""
         now = self._context.clock.now_ms()
         return [notification for notification in await self._pending.get(key) if not is_over(notification, now)]
 
     def sent(self, local: LocalInbox, seqs: Iterable[int]) -> None:
-        """These were sent, to a device that has just come or to all: each has its time from now on."""
+        """Record notifications as sent, to a new device or to all. The wait for each acknowledgement starts now."""
         now, acks = self._context.timers.now(), local.pending_acks or {}
         for seq in seqs:
             times = acks[seq].times if seq in acks else 0
@@ -70,11 +70,11 @@ class Redelivery:
             self._arm(local)
 
     def left(self, local: LocalInbox) -> None:
-        """The user has no session here any more."""
+        """Stop the redelivery for a user without sessions on this node."""
         self._context.timers.cancel(local.redelivery_timer)
         local.pending_acks = None
 
-    # --- sending again ---
+    # --- redelivery ---
 
     def _arm(self, local: LocalInbox) -> None:
         self._context.timers.cancel(local.redelivery_timer)
@@ -86,7 +86,7 @@ class Redelivery:
 
     def _on_timer(self, local: LocalInbox) -> None:
         local.redelivery_timer = None
-        if self._has_devices(local):  # else it is sent when a device comes
+        if self._has_devices(local):  # else `attach` sends them to the next device
             self._context.tasks.spawn(self._redeliver(local))
 
     async def _redeliver(self, local: LocalInbox) -> None:
@@ -100,7 +100,7 @@ class Redelivery:
         if local.pending_acks is None:
             return
         later, waiting = self._context.timers.now() + LONGEST_S, {notification.seq for notification in pending}
-        known = pending[-1].seq if len(pending) >= MOST else inf  # those beyond have their turn later
+        known = pending[-1].seq if len(pending) >= MOST else inf  # numbers beyond were not read; their turn comes later
         local.pending_acks = {
             seq: ack if seq in waiting else ack._replace(due=later)
             for seq, ack in local.pending_acks.items()
@@ -114,7 +114,7 @@ class Redelivery:
         self._metrics.inbox_unacknowledged_total += len(given_up)
 
     def _send_again(self, local: LocalInbox, pending_acks: dict[int, PendingAck], notification: Notification) -> bool:
-        """Send one again if its time has come. True if that was done often enough, and it is given up."""
+        """Send a notification again if due. Return True if its redeliveries are used up and the node gives up."""
         now, ack = self._context.timers.now(), pending_acks[notification.seq]
         if not has_come(ack.due, now):
             return False

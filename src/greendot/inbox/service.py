@@ -1,6 +1,6 @@
-"""What becomes of inboxes: what is new in them, pages of them, what users have seen, read, put away, acknowledged.
+"""Inbox service: new notifications, pages of an inbox, and marks (seen, read, archived, acknowledged).
 
-Written first, then told. What is promised of a notification depends on its kind.
+A notification is written to the store first, then published. The promise of a notification depends on its kind.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from greendot.store.wire import created_frame, fit, inbox_entry
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent, span
 
-MOST_IDS = 1_000  # of what was marked are told to the other devices
-TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications for one user in one message between nodes
-IN_A_ROW = 50  # messages, before others have their turn
-SENDER = "system"  # of a notification that is not kept, which devices get as a signal
+MOST_IDS = 1_000  # marked ids that the other devices get
+TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications, and bytes, for one user in one bus message
+IN_A_ROW = 50  # messages published before other tasks get a turn
+SENDER = "system"  # sender of a notification that is not kept; devices get it as a signal
 _MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
     InboxSeen: ("seen", "seen"),
     InboxRead: ("read", "read"),
@@ -44,7 +44,7 @@ _MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
 
 
 class InboxService:
-    """Commands and requests that change an inbox, or read it."""
+    """Service for commands and requests that change or read an inbox."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class InboxService:
         inboxes: InboxDelivery,
         kinds: Kinds,
         metrics: Metrics,
-        queue_policies: Mapping[str, QueuePolicy],  # for push, by tenant; "" for all others
-        push_queued: Callable[[], None],  # called when there may be something to push
+        queue_policies: Mapping[str, QueuePolicy],  # push policies by tenant; "" for all other tenants
+        push_queued: Callable[[], None],  # called when notifications may wait for push
     ) -> None:
         self._engine = engine
         self._store = store
@@ -70,12 +70,13 @@ class InboxService:
             **dict.fromkeys(_MARKS, self.mark),
         }
 
-    # --- what is new ---
+    # --- new notifications ---
 
     async def notify(self, notices: Sequence[Notice]) -> list[Created | None]:
-        """Write them, all or none, and tell the users' devices. None for one whose kind is not kept.
+        """Write notifications, all or none, then publish them to the users' devices.
 
-        One without a key is another one each time; `ack` is decided here.
+        Return one result per notice, in order; None for a kind that is not kept. A notice without a key makes a new
+        notification each time. The kind of a notice decides its `ack`, whatever the caller has set.
         """
         kept: list[Notice] = []
         async for some in self._context.slices.cut(notices):
@@ -99,7 +100,7 @@ class InboxService:
         return created
 
     def _kept(self, notices: Sequence[Notice]) -> Iterator[Notice]:
-        """Yield those whose kind is kept, as they are written."""
+        """Yield the notices whose kind is kept, as they are written."""
         traceparent = parent()
         for notice in notices:
             if (kind := self._kinds.of(notice.kind)).is_kept:
@@ -119,8 +120,11 @@ class InboxService:
             return await self._store.notify(notices)
 
     def _published(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
-        """One message per user, or a few if there is much. What was written before is told again: whoever wrote it may
-        have ended before it was told, and who has heard of it drops it."""
+        """Yield one message per user, or several if there are many notifications.
+
+        A notification that was written before is published again: its writer may have ended before publishing. Nodes
+        that already have the notification drop it.
+        """
         users: dict[Key, list[Notification]] = {}
         for notice, notification in zip(notices, made, strict=True):
             users.setdefault((notice.tenant, notice.user), []).append(notification)
@@ -152,7 +156,7 @@ class InboxService:
             if number % IN_A_ROW == 0:
                 await self._context.slices.turn()
 
-    # --- what users do with it ---
+    # --- reads and marks by users ---
 
     async def page(self, session: Session, command: InboxList) -> InboxReply:
         if command.before is not None and command.after is not None:
@@ -165,7 +169,7 @@ class InboxService:
         return InboxReply(entries, inbox.head, inbox.unread, inbox.unseen)
 
     async def mark(self, connection: Connection, session: Session, command: InboxMark) -> BadgeReply:
-        """The user's other devices are told."""
+        """Mark notifications, and publish the change to the user's other devices."""
         mark, state = _MARKS[type(command)]
         ids, through = command.ids, command.through
         if (ids is None) == (through is None):
@@ -175,13 +179,13 @@ class InboxService:
         if marked.ids:
             event = NotificationUpdatedV1(state, marked.ids[-MOST_IDS:], UNSET if through is None else through)
             frames = encode_event(event, now)
-            if len(marked.ids) > MOST_IDS:  # this version cannot name them all
+            if len(marked.ids) > MOST_IDS:  # this version of the event cannot name all ids
                 frames += encode_event(Refresh(event.type), now)
             acked = [seq for text in marked.ids if (seq := number_of(text)) is not None] if through is None else []
             told = InboxChanged(frames, connection.id)
             if mark == "ack":
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)
-        else:  # nobody is told to count again
+        else:  # no message was published that makes nodes read the counts
             self._inboxes.answered(session.key, marked.inbox)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

@@ -1,8 +1,8 @@
-"""Users whom very many watch here: their changes are told in slices, or not at all but when somebody asks.
+"""Celebrities: users with very many watchers on this node.
 
-Which of the two is decided on each node by its own watchers, and both last a while after there are fewer again. That a
-user is to be asked for, or no longer, is told to all watchers, in slices too. The user's own devices are no watchers:
-they are told everything at once.
+Changes of a celebrity are delivered in slices, or not at all: then watchers poll. Each node decides by its own
+watchers. Both modes end only when the watchers are clearly fewer than the threshold. The start and the end of polling
+are delivered to all watchers, in slices too. The user's own devices are no watchers: they get every change at once.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-STEP_S = 0.1  # between two slices: of 20,000 watchers, 67 each
+STEP_S = 0.1  # seconds between two slices; of 20,000 watchers a slice has 67
 
 
 def active_at(watcher: Connection) -> float:
-    """Monotonic seconds of the last thing the person did."""
+    """Return the monotonic seconds of the last activity."""
     return watcher.session.active_at if watcher.session is not None else 0.0
 
 
 class Celebrities:
-    """All of them on this node. `forced` are never told of, however few watch them."""
+    """Celebrities of this node. Users in `forced` are always polled, however few watch them."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Celebrities:
         self._now_ms = now_ms  # of the engine's clock
         self._thresholds = thresholds
         self._forced = frozenset(forced)
-        self.polled: set[Key] = {*forced}  # whose watchers ask
+        self.polled: set[Key] = {*forced}  # users whose watchers poll
 
     def came(self, watched: WatchedUser, watcher: Connection) -> None:
-        """It watches, and is about to be given the newest state."""
+        """Add a watcher, which is about to get the newest state."""
         count, celebrity = len(watched.channel.listeners), watched.celebrity
         if celebrity is None:
             if not self._thresholds.is_spread(count, was=False):
@@ -58,7 +58,6 @@ class Celebrities:
             celebrity.spread.came(watcher)
 
     def left(self, watched: WatchedUser, watcher: Connection) -> None:
-        """It watches no longer."""
         count, celebrity = len(watched.channel.listeners), watched.celebrity
         if celebrity is None:
             return
@@ -70,20 +69,20 @@ class Celebrities:
         self._forget_if_few(watched, celebrity)
 
     def delivers(self, watched: WatchedUser) -> bool:
-        """Tell watchers what is new: in slices, or when they ask. False: they are few, and to be told at once."""
+        """Deliver a change in slices, or leave it to polling; return False if the caller has to deliver it at once."""
         celebrity = watched.celebrity
         if celebrity is None:
             return False
         if celebrity.polled:
             return True
         if not self._thresholds.is_spread(len(watched.channel.listeners), was=True):
-            self.close(watched)  # whoever was still to be told is told with the others
+            self.close(watched)  # the caller also delivers to the watchers that still waited
             return False
         self._spread(watched, celebrity)
         return True
 
     def close(self, watched: WatchedUser) -> None:
-        """Tell nothing more in slices."""
+        """Stop the slices of a user."""
         if watched.celebrity is not None:
             self._context.timers.cancel(watched.celebrity.timer)
             watched.celebrity = None
@@ -92,7 +91,7 @@ class Celebrities:
     # --- polling ---
 
     def opened(self, watched: WatchedUser) -> None:
-        """It is about to be followed."""
+        """Set a forced user to polling, before the user is followed."""
         if watched.key in self._forced:
             watched.celebrity = CelebrityWatchers(polled=True)
 
@@ -121,7 +120,7 @@ class Celebrities:
         celebrity, now = watched.celebrity, self._context.timers.now()
         if celebrity is None or celebrity.spread is None:
             return
-        if watched.channel.pending or watched.channel.queued:  # said at once, and older: it must not come later
+        if watched.channel.pending or watched.channel.queued:  # an earlier frame must not arrive after the slice
             celebrity.timer = self._context.timers.set(STEP_S, self._slice, watched)
             return
         due = celebrity.spread.due(now, self._thresholds.per_s(len(watched.channel.listeners)))

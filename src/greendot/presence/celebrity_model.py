@@ -1,8 +1,8 @@
-"""Telling very many watchers of one user's change: a few at a time, those who were active lately first.
+"""Fan-out of one user's changes to very many watchers: a few at a time, recently active watchers first.
 
-A change is not queued for anybody. Who is told is told the newest state there is by then; whoever was told before a
-later change is told once more, after all who know less. So every watcher ends with the newest state, none hears an
-older one after a newer or one twice, and how fast the user changes makes no difference to how much is sent.
+No change is queued. A watcher whose turn comes gets the newest state of that moment. A watcher served before a later
+change is served again, after all watchers with older states. Every watcher therefore ends with the newest state. No
+watcher gets a state twice, or an older state after a newer one. The amount sent does not depend on the rate of changes.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-SHORTEST_S, LONGEST_S = 10.0, 30.0  # in which all are told once
-STAYS = 0.8  # of a threshold: who fell below it is again like everybody else
-LATELY_S = (60.0, 300.0, 3600.0)  # who was active within the first of these comes first, and so on
-AT_ONCE = 5_000  # watchers looked through for who comes first: more would hold everything else up
-BEHIND_S = 0.5  # what was not sent for longer than this, because there was no time, is not sent all at once then
+SHORTEST_S, LONGEST_S = 10.0, 30.0  # seconds in which each watcher is served once
+STAYS = 0.8  # fraction of a threshold down to which its mode lasts
+LATELY_S = (60.0, 300.0, 3600.0)  # seconds since the last activity: limits of the groups, first group first
+AT_ONCE = 5_000  # watchers grouped in one step: more would delay other work
+BEHIND_S = 0.5  # seconds of missed slices that are made up for at once; older ones are not
 
 W = TypeVar("W")
 
 
 class CelebrityThresholds(Struct, frozen=True):
-    """How many watchers on one node are too many to be told at once (`spread`), and at all (`poll`)."""
+    """Numbers of watchers on a node above which changes are sent in slices (`spread`), or watchers poll (`poll`)."""
 
     spread: int
     poll: int
 
     def per_s(self, watchers: int) -> float:
-        """How many of them are told in a second. All of them take the longer the more there are."""
-        watchers = max(watchers, self.spread)  # when most have left meanwhile, the rest need not wait for it
+        """Return the watchers to serve per second. A round takes longer the more watchers there are."""
+        watchers = max(watchers, self.spread)  # if most have left, the rest must not wait longer
         share = (watchers - self.spread) / max(1, self.poll - self.spread)
         return watchers / (SHORTEST_S + min(1.0, share) * (LONGEST_S - SHORTEST_S))
 
@@ -38,46 +38,45 @@ class CelebrityThresholds(Struct, frozen=True):
         return watchers > self.spread * (STAYS if was else 1)
 
     def is_polled(self, watchers: int, was: bool) -> bool:
-        # It stays a while: watchers who come and go around the threshold must not be told of it each time.
+        # Hysteresis: watchers that come and go around the threshold must not cause a switch each time.
         return watchers > self.poll * (STAYS if was else 1)
 
 
 class CelebrityFanout(Generic[W]):
-    """Who of one user's watchers does not know the newest state yet. Each watcher is in one of these groups."""
+    """Watchers of one user, by whether they have the newest state. Each watcher is in exactly one group."""
 
     __slots__ = ("_active_at", "_behind", "_current", "_paid", "_round", "_turns")
 
     def __init__(self, watchers: Iterable[W], active_at: Callable[[W], float], now: float) -> None:
-        """Something is new for all of them. `active_at` says when a watcher last did something."""
+        """Start with a new state for all watchers. `active_at` returns the time of a watcher's last activity."""
         self._active_at = active_at
-        self._paid = now  # for what was sent since then there was time
-        self._behind: dict[W, None] = dict.fromkeys(watchers)  # they know something older, and wait for a round
-        self._current: dict[W, None] = {}  # they know the newest
-        self._round: dict[W, None] = {}  # their turn is in this round, when is not known yet
-        self._turns: tuple[dict[W, None], ...] = ({}, {}, {}, {})  # the same, by how lately they were active
+        self._paid = now  # monotonic seconds up to which the rate is used
+        self._behind: dict[W, None] = dict.fromkeys(watchers)  # have an older state, and wait for the next round
+        self._current: dict[W, None] = {}  # have the newest state
+        self._round: dict[W, None] = {}  # in this round, not grouped yet
+        self._turns: tuple[dict[W, None], ...] = ({}, {}, {}, {})  # in this round, grouped by activity
 
     @property
     def done(self) -> bool:
-        """Everybody knows the newest state."""
+        """Return whether every watcher has the newest state."""
         return not (self._behind or self._round or any(self._turns))
 
     def changed(self) -> None:
-        """There is a newer state: nobody knows it."""
+        """Record a newer state, which no watcher has yet."""
         self._behind.update(self._current)
         self._current.clear()
 
     def came(self, watcher: W) -> None:
-        """It has just been given the newest state."""
+        """Add a watcher that has the newest state."""
         self.left(watcher)
         self._current[watcher] = None
 
     def left(self, watcher: W) -> None:
-        """It is to be told nothing more."""
         for group in (self._behind, self._current, self._round, *self._turns):
             group.pop(watcher, None)
 
     def due(self, now: float, per_s: float) -> list[W]:
-        """Whose turn it is at `now`, if `per_s` are told in a second. They count as told the newest state."""
+        """Return the watchers whose turn it is at `now`, at `per_s` a second. They count as having the newest state."""
         self._paid = max(self._paid, now - BEHIND_S - 1 / per_s)
         count = int((now - self._paid) * per_s + 1e-6)
         self._paid += count / per_s
@@ -92,7 +91,7 @@ class CelebrityFanout(Generic[W]):
         return due
 
     def _first(self, now: float) -> dict[W, None]:
-        """Those whose turn comes first; empty if everybody knows the newest state."""
+        """Return the group whose turn is next; empty if every watcher has the newest state."""
         while not any(self._turns) and not self.done:
             if not self._round:
                 self._round, self._behind = self._behind, {}
@@ -100,7 +99,7 @@ class CelebrityFanout(Generic[W]):
         return next(filter(None, self._turns), {})
 
     def _arrange(self, now: float) -> None:
-        """Find out when the turn of some more of this round is. Four groups will do: sorting takes thrice the time."""
+        """Group some more watchers of this round by activity. Four groups suffice: sorting takes three times longer."""
         minute, minutes, hour = (now - lately_s for lately_s in LATELY_S)
         first, second, third, last = self._turns
         for watcher in [*islice(self._round, AT_ONCE)]:

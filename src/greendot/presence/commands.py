@@ -1,4 +1,4 @@
-"""Commands of presence: `status.set`, `watch`, `unwatch`, `presence.get`."""
+"""Handlers of the commands `status.set`, `watch`, `unwatch` and `presence.get`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from greendot.protocol.replies import StatusReply
 
 
 class PresenceCommands:
-    """Handlers: limits, then the service. `hide` is called with a connection whose user has become invisible."""
+    """Handlers of presence commands: check limits, then call the service.
+
+    `hide` is called with a connection whose user has become invisible.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How long a session still counts once its connection is gone, by what ended it."""
+"""Grace: how long a session counts after its connection has ended, by cause."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from greendot.protocol.codes import Close, invites_return
 
 
 class EndCause(Enum):
-    """Who ended the connection."""
+    """Cause of a connection's end."""
 
-    BYE = auto()  # the client said so
+    BYE = auto()  # the client sent `bye`
     CLIENT_CLOSE = auto()  # the client sent a close frame
-    SERVER_CLOSE = auto()  # we sent one
-    LOST = auto()  # the socket was gone without a word
+    SERVER_CLOSE = auto()  # the server sent a close frame
+    LOST = auto()  # the socket ended without a close frame
 
 
 class Graces(Struct, frozen=True):
-    """Seconds, from the settings."""
+    """Graces in seconds, from the settings."""
 
     lost: float
     clean: float
@@ -27,12 +27,12 @@ class Graces(Struct, frozen=True):
 
 
 def grace_s(cause: EndCause, code: int, graces: Graces) -> float:
-    """The linger after a connection ended by `cause` with close code `code` (0 where there was none)."""
+    """Return the seconds of grace after a connection ended by `cause` with close code `code` (0: no code)."""
     match cause:
         case EndCause.BYE:
             return 0.0
         case EndCause.CLIENT_CLOSE:
-            # A close frame without a code (0) is how browsers close when the page does not name one.
+            # Browsers send a close frame without a code (0) if the page names none.
             return graces.clean if code in (0, Close.NORMAL, Close.GOING_AWAY) else graces.lost
         case EndCause.SERVER_CLOSE if code == Close.HEARTBEAT_LOST:
             return graces.silent
@@ -43,8 +43,9 @@ def grace_s(cause: EndCause, code: int, graces: Graces) -> float:
 
 
 def shown_code(cause: EndCause, code: int) -> int:
-    """The close code a connection's end is counted under. Clients may send any: of theirs only the usual ones count.
+    """Return the close code under which the end of a connection is counted.
 
+    Clients may send any code: only their usual codes are counted as such.
     1005 and 1006 are the RFC's numbers for "without a code" and "without a close frame"; they are never sent.
     """
     match cause:

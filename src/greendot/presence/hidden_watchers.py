@@ -1,8 +1,9 @@
-"""Watchers who may not see whom they watch.
+"""Watchers who may not see the user they watch.
 
-They are no listeners: nothing that is told can reach them, at once, in slices or from a queue. What they are shown is
-that of somebody unknown; or, if they saw the user before, of somebody who went offline when they were barred, and it
-stays so. The topic stays followed for them, so that to ask again takes as long as for anybody.
+Hidden watchers are no listeners: no frame for listeners can reach them, at once, in slices or from a queue. They get
+the state of an unknown user. A watcher who saw the user before gets the state of a user who went offline when the
+watcher was barred, and the state stays so. The topic stays followed for hidden watchers, so that another request of
+theirs takes as long as for any watcher.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from greendot.protocol.events import Presence
 
 
 def unknown_presence(user: str, *, stale: bool = False) -> Presence:
-    """What is shown of somebody nothing is known of, in a snapshot."""
+    """Return the snapshot entry of an unknown user."""
     return entry(user, NOBODY, None, [], stale=stale)
 
 
 class HiddenWatchers:
-    """One for each node. `now_ms` is the engine's time."""
+    """Hidden watchers of all users watched on this node. `now_ms` is the engine's time."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class HiddenWatchers:
         self._now_ms = now_ms
 
     def bar(self, watched: WatchedUser, connection: Connection) -> None:
-        """It may not see the user, from the beginning or any more."""
+        """Hide the user from a watcher, from the start or from now on."""
         if connection in watched.barred:
             return
         watched.shows += 1
@@ -52,13 +53,16 @@ class HiddenWatchers:
             return
         gone = self._gone(watched)
         watched.barred[connection] = gone
-        self._watched.detach(watched.channel.topic, connection)  # and with it what waits to be written to it
+        self._watched.detach(watched.channel.topic, connection)  # also drops frames that wait for the connection
         self._celebrities.left(watched, connection)
         if watched.visible.state != "offline" and not watched.is_polled:
             self._deliver(watched, connection, gone)
 
     def lift(self, watched: WatchedUser, connection: Connection) -> Presence | None:
-        """It may see the user again. What it is to be told; None if it was not barred, or nothing is different."""
+        """Let a watcher see the user again; return the entry to send.
+
+        Return None if the watcher was not hidden, or if the entry does not differ from the last one.
+        """
         before = watched.barred.pop(connection, None)
         if before is None:
             return None
@@ -66,30 +70,29 @@ class HiddenWatchers:
         self._watched.attach(watched, connection)
         self._celebrities.came(watched, connection)
         now = watched.shown(self._now_ms())
-        if 0 < now.version <= before.version:  # what was told in its place must not seem to be newer
+        if 0 < now.version <= before.version:  # the entry sent while hidden must not appear newer
             watched.raised = max(watched.raised, before.version + 1)
             now = structs.replace(now, version=before.version + 1)
         return None if now == before else now
 
     def forget(self, watched: WatchedUser, connection: Connection) -> None:
-        """It watches no longer."""
         watched.barred.pop(connection, None)
 
     def snapshot(self, watched: WatchedUser, connection: Connection | None) -> Presence:
-        """What one who may not see the user is answered."""
+        """Return the snapshot entry for a connection that may not see the user."""
         shown = None if connection is None else watched.barred.get(connection)
         if shown is None or (shown.version == 0 and shown.name is None):
-            # Most of them, and in no more time than it takes for somebody who is unknown.
+            # The usual case. It must take no longer than for an unknown user.
             return entry(watched.user, NOBODY, None, [], stale=watched.stale)
         return structs.replace(self._current(watched, shown), devices=[])
 
     def redeliver(self, watched: WatchedUser) -> None:
-        """Whether the user is followed is told to them too: that it is not would tell them apart."""
+        """Send hidden watchers their entry after `stale` has changed: its absence would show that they are hidden."""
         for connection, shown in watched.barred.items():
             self._deliver(watched, connection, shown)
 
     def _gone(self, watched: WatchedUser) -> Presence:
-        """As if the user had gone offline this moment, to those who saw them."""
+        """Return the entry for watchers who saw the user: the user appears to go offline now."""
         if watched.visible.state == "offline":
             visible = watched.visible
         else:

@@ -1,4 +1,4 @@
-"""Presence over HTTP: what an app backend asks about its users."""
+"""HTTP routes of presence, sessions and status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from greendot.protocol.commands import Seq, Text, Users
 from greendot.protocol.events import Presence
 from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
 
-MOST_TENANTS = 10_000  # of which it is remembered what their pages take
+MOST_TENANTS = 10_000  # most entries of `PresenceRoutes._work`
 
 
 class QueryPresence(Struct):
@@ -55,7 +55,7 @@ class OnlineUsers(Struct):
     users: list[str]
     next: str | None
     count: int
-    stale: bool | UnsetType = UNSET  # some may be missing: lost records are being restored
+    stale: bool | UnsetType = UNSET  # users may be missing: lost records are being restored
 
 
 class Sessions(Struct):
@@ -65,7 +65,7 @@ class Sessions(Struct):
 
 
 class PresenceRoutes:
-    """`/v1/presence` and `/v1/users`."""
+    """Routes of `/v1/presence` and `/v1/users`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class PresenceRoutes:
         self._snapshots = snapshots
         self._statuses = statuses
         self._sessions_of = sessions_of
-        self._work: dict[tuple[str, bool], int] = {}  # of the last page online, by tenant, of first pages and others
+        self._work: dict[tuple[str, bool], int] = {}  # of the last `online` page, by tenant and whether a first page
 
     @operation("POST /v1/presence/query", answers={200: (PresenceReply,)})
     async def query(self, request: Request, body: QueryPresence) -> Response:
@@ -102,7 +102,7 @@ class PresenceRoutes:
     async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:
         """Who is online. Pages are in no order that means something; each is by id."""
         tenant, rate_limits, engine = self._keys.tenant(request), self._rate_limits, self._engine
-        # The work is known afterwards. What such a page took the last time is charged before, and the rest then.
+        # The work is known only afterwards: charge the work of the last such page now, and the rest then.
         kind = tenant, query.after is None
         expected = self._work.get(kind, query.limit)
         rate_limits.app_query(tenant, expected)

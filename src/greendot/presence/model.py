@@ -1,8 +1,8 @@
-"""One user's presence: sessions go in, what others may see comes out.
+"""Presence record of one user: sessions go in, visible states come out.
 
-Every verb first settles the record (drops sessions that no longer count, ends a manual status that has run out),
-then compares what was shown with what is to be shown. Only a difference gets a new version and is returned, so
-an offline is told exactly once however many verbs notice it.
+Every verb first settles the record: it drops sessions that no longer count, and ends an expired manual status. Then it
+compares the visible states before and after. Only a difference gets a new version and is returned. An offline is
+therefore published exactly once, however many verbs notice it.
 
 A record has two visible states: `visible` for others, and `own` for the user's own devices. They differ only
 while the user is invisible: then `visible` stays frozen, also through the real leave.
@@ -21,7 +21,7 @@ from greendot.protocol.events import Presence, State, Status
 
 
 class ManualStatus(Struct, frozen=True, gc=False):
-    """What the user set by hand. Durable; `rev` lets a late copy of an older setting be ignored."""
+    """Status set by the user. Durable; `rev` lets a late copy of an older setting be ignored."""
 
     status: Status = "auto"
     until: int | None = None
@@ -30,7 +30,7 @@ class ManualStatus(Struct, frozen=True, gc=False):
 
 
 class VisibleState(Struct, frozen=True, gc=False):
-    """What one group of readers sees. `status` and `until` are for the user's own devices only."""
+    """State that one group of readers sees. `status` and `until` are for the user's own devices only."""
 
     state: State = "offline"
     since: int | None = None
@@ -42,7 +42,7 @@ class VisibleState(Struct, frozen=True, gc=False):
 
 
 class SessionEpoch(NamedTuple):
-    """One life of one session. A verb about an older life of the session must not end the newer one."""
+    """Session with its incarnation and connection number. A verb of an older epoch must not end a newer one."""
 
     session: str
     incarnation: str
@@ -50,37 +50,38 @@ class SessionEpoch(NamedTuple):
 
 
 class NodeLife(NamedTuple):
-    """What is known of a node's incarnation: nothing to subtract while it lives, both times once it is dead."""
+    """Life of a node's incarnation. Both times are None while it lives, and set once it is dead."""
 
-    last_renewal: int | None = None  # when it was last known to live
-    ends: int | None = None  # from when on its sessions do not count
+    last_renewal: int | None = None  # time at which the node was last known to live
+    ends: int | None = None  # time from which its sessions no longer count
 
 
 class SessionRecord(Struct, gc=False):
-    """One session in the record."""
+    """Session in a presence record."""
 
     device: str
     incarnation: str
     conn: int
     idle: bool
-    deadline: int | None = None  # lingering until then; None while connected
-    heard: int = 0  # when the client was last heard; known once it lingers
+    deadline: int | None = None  # end of the linger; None while connected
+    heard: int = 0  # time of the client's last frame; 0 until the session lingers
 
 
 class Snapshot(NamedTuple):
-    """One user as far as it is known now."""
+    """State of one user at the time of a read."""
 
     visible: VisibleState
     own: VisibleState
     name: str | None
     devices: list[str]
-    stale: bool = False  # the engine has lost records, and not all nodes have restored theirs: absence means nothing
+    stale: bool = False  # the engine lost records, and not all nodes have restored theirs: absence proves nothing
 
 
 class Change(Struct, frozen=True):
-    """What is new: others are told if `public`, the user's own devices if `private`.
+    """Change of a user's state: for others if `public`, for the user's own devices if `private`.
 
-    When only the devices or the name are new nobody is told; who keeps a copy for later readers brings it up to date.
+    A change of only the devices or the name is delivered to no client. Nodes update the copy they keep for later
+    readers.
     """
 
     visible: VisibleState
@@ -89,7 +90,7 @@ class Change(Struct, frozen=True):
     devices: list[str]
     public: bool
     private: bool
-    restored: bool = False  # after a loss; the user may have sessions that are still to be restored
+    restored: bool = False  # after a loss; further sessions of the user may follow
 
 
 NOBODY = VisibleState()
@@ -97,7 +98,7 @@ _GONE = NodeLife(None, 0)
 
 
 class UserPresence:
-    """The record of one user with sessions. Dropped when `empty`; `visible` is what remains as last-seen."""
+    """Presence record of a user with sessions. Dropped when `empty`; `visible` remains as the last-seen state."""
 
     __slots__ = ("devices", "last_heard", "manual", "name", "own", "published_name", "sessions", "turned", "visible")
 
@@ -107,10 +108,10 @@ class UserPresence:
         self.name = name
         self.published_name = name
         self.sessions: dict[str, SessionRecord] = {}
-        self.manual: ManualStatus | None = None  # None: not known yet, so the user is shown to nobody
-        self.last_heard: int | None = None  # of the sessions that have left
-        self.devices: list[str] = []  # of the sessions that count, as last told
-        self.turned: bool | None = None  # whether the last verb made others see the user come (True) or go (False)
+        self.manual: ManualStatus | None = None  # None: not known yet, so the user appears offline
+        self.last_heard: int | None = None  # latest time of the sessions that have left
+        self.devices: list[str] = []  # of the sessions that count, as last published
+        self.turned: bool | None = None  # the last verb made others see the user come (True), or go (False)
 
     @property
     def empty(self) -> bool:
@@ -126,10 +127,10 @@ class UserPresence:
         *,
         since: int | None = None,
     ) -> tuple[bool, Change | None]:
-        """The session lives, under this connection. `idle` None keeps what the session was (a return is not activity).
+        """Record that a session lives on the connection of `ref`; return whether it was there before, and the change.
 
-        A connection that is new ends the linger of every other session of the same device: it has come back. Answers
-        whether the session was there before. What is new by it began at `since` (None: now).
+        `idle` None keeps the state of the session: a return is no activity. A new connection ends the linger of every
+        other session of the same device, because the device has come back. A new state began at `since` (None: now).
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -140,7 +141,7 @@ class UserPresence:
             return True, self.settle(now, nodes, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
-            # What was heard before the return says nothing about when the client will be heard last.
+            # The time noted before the return does not apply to the next linger.
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
@@ -152,7 +153,10 @@ class UserPresence:
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
-        """The session goes on as `ref`. Answers the incarnation it was with and whether it is idle."""
+        """Continue a session as `ref`; return its previous incarnation and whether it is idle, and the change.
+
+        Return None in place of both if the session does not exist.
+        """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
         if record is None:
@@ -165,7 +169,10 @@ class UserPresence:
     def linger(
         self, ref: SessionEpoch, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[int | None, Change | None]:
-        """The connection is gone; the session counts for `grace` more. Answers what remains, None if it is not ours."""
+        """Let a session linger for `grace`; return the milliseconds that remain, and the change.
+
+        Return None for the time if `ref` is not the current epoch of the session.
+        """
         self._prune(now, nodes)  # a linger that is over must not be prolonged
         record = self._record(ref)
         if record is None:
@@ -174,7 +181,10 @@ class UserPresence:
         return grace, self.settle(now, nodes)
 
     def leave(self, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
-        """The linger is over. Answers the milliseconds that remain when early; None when there is nothing to leave."""
+        """End a linger that is over; return the milliseconds that remain, and the change.
+
+        Return None for the time unless the call is early.
+        """
         record = self._record(ref)
         remaining = None
         if record is not None and record.deadline is not None and record.deadline > now:
@@ -182,19 +192,19 @@ class UserPresence:
         return remaining, self.settle(now, nodes)
 
     def set_manual(self, manual: ManualStatus, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
-        """A copy of the durable setting arrives; a lower revision than the known one is ignored."""
+        """Apply a copy of the durable status; ignore a revision lower than the known one."""
         if self.manual is None or manual.rev >= self.manual.rev:
             self.manual = manual
         return self.settle(now, nodes)
 
     def shift(self, jump: int) -> None:
-        """The clock was set forward by `jump`: lingers last as long as before."""
+        """Move the ends of lingers by `jump` after the clock was set forward, so that they last as long as before."""
         for record in self.sessions.values():
             if record.deadline is not None:
                 record.deadline += jump
 
     def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
-        """Bring the record up to `now`; the change to tell, if anything visible came of it."""
+        """Bring the record up to `now`; return the change to publish, or None."""
         self._prune(now, nodes)
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
@@ -203,7 +213,7 @@ class UserPresence:
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
-        """Whether `ref` is the session's connection or a later one. A late touch of one that lingers is void."""
+        """Return whether `ref` is the session's connection or a later one. A late touch of a lingering one is void."""
         if record.incarnation != ref.incarnation:
             return True
         return ref.conn > record.conn or (ref.conn == record.conn and record.deadline is None)
@@ -220,7 +230,7 @@ class UserPresence:
             if record.deadline is not None and record.deadline <= now:
                 heard = record.heard
             elif life.ends is not None and life.ends <= now:
-                # A node that died silently never told when it last heard its clients: its last renewal must do.
+                # A node that died has not recorded when it last received frames of its clients: use its last renewal.
                 heard = record.heard or life.last_renewal or now
             else:
                 continue
@@ -273,12 +283,12 @@ T = TypeVar("T")
 
 
 def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return the items at these positions; the same items for a range of all."""
+    """Return the items in the order of these positions; `items` itself if `order` is a range."""
     return items if isinstance(order, range) else [items[position] for position in order]
 
 
 def restored_order(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return items that were made in an order of positions, by position."""
+    """Return items that were made in the order of `ordered`, sorted by position."""
     if isinstance(order, range):
         return items
     by_position = dict(zip(order, items, strict=True))
@@ -297,7 +307,7 @@ def entry(
     own: bool = False,
     stale: bool = False,
 ) -> Presence:
-    """The wire's presence entry; `devices` for snapshots, `own` for the user's own devices."""
+    """Return the presence entry of the wire. `devices` is for snapshots, `own` for the user's own devices."""
     return Presence(
         user=user,
         name=name,
@@ -314,23 +324,23 @@ def entry(
 
 
 def without_last_seen(shown: Presence) -> Presence:
-    """The same for those who are not to know when the user was last seen.
+    """Return the entry without the time at which the user was last seen.
 
-    Of somebody offline that is also in `since`, and in the version, which is a time: 0 may replace any.
+    For an offline user the time is also in `since` and in the version. Version 0 may replace any version.
     """
     return structs.replace(shown, since=None, last_seen=None, version=0) if shown.state == "offline" else shown
 
 
 def polled(shown: Presence, now: int) -> Presence:
-    """The same, of a user whose changes are not told: whether they were active lately, in its place.
+    """Return the entry of a polled user: with `recently_active`, because changes are not delivered.
 
-    It is made of nothing but what this reader is shown anyway, so it tells nothing that is hidden from them.
+    The value derives only from the entry that the reader gets anyway, so it shows nothing hidden.
     """
     at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
     return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)
 
 
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
-    """A snapshot as a reader may see it."""
+    """Return a snapshot as the entry that a reader may see."""
     visible = snapshot.own if own else snapshot.visible
     return entry(user, visible, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)

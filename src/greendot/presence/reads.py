@@ -1,7 +1,7 @@
 """Replies to `presence.get`: the users' states now, without watching them.
 
-A reply may have 10,000 entries. It is read and encoded in slices, and what the reader may see is decided once more for
-those about whom something was decided meanwhile: nobody is shown who was hidden before the reply is sent.
+A reply may have 10,000 entries. It is read and encoded in slices. Entries of users whose visibility has changed
+meanwhile are made again: the reply shows no user who was hidden before it is sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from greendot.visibility.cache import VisibilityCache
 
 
 class PresenceSnapshots:
-    """Reads users. `watched` gives what the node keeps of a user with local watchers."""
+    """Reader of user snapshots. `watched` returns the node's copy of a user with local watchers."""
 
     def __init__(self, engine: Engine, statuses: StatusService, watched: Callable[[Topic], WatchedUser | None]) -> None:
         self._engine = engine
@@ -35,7 +35,7 @@ class PresenceSnapshots:
         self._watched = watched
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
-        """Return a snapshot per user, in order. A stale one shows what was known here before, or local sessions."""
+        """Return a snapshot per user, in order. A stale one has this node's last state, or its local sessions."""
         found = await self._engine.read(tenant, users)
         if not any(snapshot.stale for snapshot in found):
             return found
@@ -49,7 +49,7 @@ class PresenceSnapshots:
         return self._engine.order(tenant, users) if len(users) > STEP else range(len(users))
 
     def is_restoring(self, tenant: str, user: str) -> bool:
-        """Whether a snapshot of this user would be stale."""
+        """Return whether a snapshot of this user would be stale."""
         return self._engine.is_restoring(tenant, user)
 
     def _known_here(self, tenant: str, user: str, snapshot: Snapshot) -> Snapshot:
@@ -59,11 +59,11 @@ class PresenceSnapshots:
         return self._statuses.with_sessions((tenant, user), snapshot)
 
 
-Found = Snapshot | WatchedUser  # as the engine has it; or, of a user whom thousands ask for, as it is known here
+Found = Snapshot | WatchedUser  # the engine's state; for a polled user this node's copy
 
 
 async def watchable(slices: TimeSlices, grants: Grants, users: Sequence[str]) -> Collection[str]:
-    """Return the users whom a token lets its bearer watch. It may have 100 patterns to compare each user with."""
+    """Return the users that the grants allow to watch, found in slices: a token may have 100 patterns."""
     if grants.watch is None:
         return dict.fromkeys(users)
     allowed: dict[str, None] = {}
@@ -73,7 +73,7 @@ async def watchable(slices: TimeSlices, grants: Grants, users: Sequence[str]) ->
 
 
 class PresenceReads:
-    """One for each node. `snapshot` is how a session sees a user who is followed here."""
+    """Reads of `presence.get` on this node. `snapshot` returns the entry of a followed user for a session."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class PresenceReads:
         self._snapshot = snapshot
 
     async def read(self, session: Session, users: list[str]) -> Raw:
-        """Return the users' states, in the order asked for."""
+        """Return the users' states, in the order of `users`."""
         tenant, viewer, visibility = session.tenant, session.user, self._visibility
         order = self._snapshots.order(tenant, users)
         users = [*ordered(users, order)]
@@ -102,12 +102,12 @@ class PresenceReads:
         async for some in self._slices.cut(users):
             found += await self._read_some(session, some, allowed)
             if many:
-                await self._slices.turn()  # others may have been read in this turn too
+                await self._slices.turn()  # other reads may have ended in this turn too
             await visibility.learn(tenant, [viewer], some)
             for user in some:
                 entries.append(encode_part(self._shown(session, user, found[len(entries)], allowed)))
         if many:
-            await self._slices.turn()  # to join so many entries takes a while too
+            await self._slices.turn()  # joining so many entries takes time too
         while again := visibility.decided_since(tenant, viewer, users, decided):
             decided = visibility.decided(tenant)
             async for numbers in self._slices.cut(again):
@@ -120,13 +120,13 @@ class PresenceReads:
         await self._visibility.learn(session.tenant, [session.user], users)
         visible = {user for user in users if user in allowed and self._may_see(session, user)}
         polled = await self._open_polled(session.tenant, visible)
-        # Users who are not to be seen are read under names nobody can have: that takes as long as for the unknown.
+        # Hidden users are read under impossible names: the read takes as long as for unknown users.
         names = [user if user in visible else f".{user}" for user in users if user not in polled]
         snapshots = iter(await self._snapshots.read(session.tenant, names) if names else ())
         return [polled[user] if user in polled else next(snapshots) for user in users]
 
     def _shown(self, session: Session, user: str, found: Found, allowed: Collection[str]) -> Presence:
-        """Decide what the session is shown, by what is known now."""
+        """Return the entry for the session, by the facts known now."""
         if user == session.user and isinstance(found, Snapshot):
             return project(user, found, own=True)
         if user not in allowed:
@@ -149,7 +149,7 @@ class PresenceReads:
         return self._hidden_watchers.snapshot(watched, session.connection)
 
     async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, WatchedUser]:
-        """Follow those of the users whom thousands ask for, if only for some seconds: their state is known here."""
+        """Follow the polled ones of the users, if only for some seconds, and return their state on this node."""
         polled = self._celebrities.polled
         if not polled:
             return {}

@@ -1,6 +1,6 @@
-"""The life of sessions: hello, resume, idle, linger, leave.
+"""Life of sessions: hello, resume, idle, linger, leave.
 
-The engine may be away at any of these. What could not be said is said again later, always as it is then: nothing is
+The engine may be away at any of these steps. A write that fails is retried later with the state of then: nothing is
 queued.
 """
 
@@ -27,34 +27,34 @@ from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 
-HELLO_S = 10.0  # a connection that has not said hello by then is closed
-RETRY_S = 1.0  # between two attempts to tell the engine something
+HELLO_S = 10.0  # seconds after which a connection without hello is closed
+RETRY_S = 1.0  # least seconds between two attempts to write to the engine
 RETURN_MS = (
-    10_000  # clients that were refused while the engine was away have tried again by then (`handshake.RETRY_MS`)
+    10_000  # time in which clients that were refused during an outage of the engine retry (`handshake.RETRY_MS`)
 )
 
 
 class SessionPeriods(Struct, frozen=True):
-    """Seconds, from the settings."""
+    """Periods in seconds, from the settings."""
 
     dead_after: float
     idle: float
     graces: Graces
-    leeway: float = 0.0  # a token holds so much longer than it says
-    accept_when_away: bool = False  # whether clients may come while the engine is away
+    leeway: float = 0.0  # time for which an expired token is still accepted
+    accept_when_away: bool = False  # whether clients may connect while the engine is away
 
 
 class Opened(NamedTuple):
-    """A session that the engine knows, on its connection."""
+    """Session on its connection, as returned by `open`."""
 
     session: Session
-    resumed: bool  # it is one that was there before
-    status_known: bool  # to the engine
-    is_first: bool  # of the user, here
+    resumed: bool  # whether the session was there before
+    status_known: bool  # whether the engine knows the user's status
+    is_first: bool  # whether the user had no session on this node
 
 
 class SessionService:
-    """Opens sessions on connections and ends them; the one place that tells the engine who is there."""
+    """Service that opens and ends sessions. No other service writes sessions to the engine."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class SessionService:
         periods: SessionPeriods,
         *,
         on_end: Callable[[Session], None],  # called when a session has ended
-        on_left: Callable[[Key], None],  # called when a user's last session here has ended
+        on_left: Callable[[Key], None],  # called when a user's last session on this node has ended
     ) -> None:
-        self.incarnation = ""  # this node's name; another one after it was taken for dead
+        self.incarnation = ""  # name of this node; changes after the node was taken for dead
         self._engine = engine
         self._statuses = statuses
         self._on_end = on_end
@@ -77,13 +77,16 @@ class SessionService:
         self._tasks = context.tasks
         self._recorder = context.recorder
         self._periods = periods
-        self._coming: set[str] = set()  # sessions on their way here from other nodes
-        self._due = self._check  # one for all connections' timers, instead of one each
+        self._coming: set[str] = set()  # ids of sessions being adopted from other nodes
+        self._due = self._check  # one bound method for all timers of connections, instead of one each
 
-    # --- coming ---
+    # --- opening ---
 
     async def open(self, connection: Connection, grants: Grants, hello: Hello) -> Opened:
-        """The session of this connection. Nobody sees it before `show`."""
+        """Open or resume the session of a connection. Others do not see the session before `show`.
+
+        Raise EngineUnavailable if the engine is away and `accept_when_away` is False.
+        """
         is_first = not self._registry.sessions_of(grants.tenant, grants.user)
         session = self._resumable(grants, hello) or await self._from_elsewhere(grants, hello)
         resumed = session is not None
@@ -95,20 +98,20 @@ class SessionService:
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
-            # A client that comes back by itself is not a person doing something: it stays as idle as it was. We say so,
-            # because the engine has forgotten it if another session of the device came back first.
+            # A reconnect is no activity: an idle session stays idle. Write `idle` all the same, because the engine has
+            # dropped the session if another session of the device came back first.
             ref = session.ref
             touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, resumed)
                 raise
-            return Opened(session, resumed, status_known=True, is_first=False)  # it is said when the engine is back
+            return Opened(session, resumed, status_known=True, is_first=False)  # written when the engine is back
         session.confirmed = session.confirmed or session.ref is ref
         return Opened(session, resumed, touched.status_known, is_first)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
-        """Let others see the user, as the status allows."""
+        """Let others see the user, as the status allows. Raise EngineUnavailable like `open`."""
         session = opened.session
         try:
             if not opened.status_known:
@@ -131,13 +134,13 @@ class SessionService:
         connection.session = session
 
     def _refuse(self, session: Session, connection: Connection, resumed: bool) -> None:
-        """Forget a new session whose hello is refused. A resumed one lingers: the close invites its client back."""
+        """Drop a new session whose hello is refused. A resumed one lingers: the close code invites its client back."""
         if not resumed and session.connection is connection:
             session.connection = connection.session = None
             self._forget(session)
 
     def _next_ref(self, session: Session) -> SessionEpoch:
-        """Its next connection, by a number of its own: small, because the engine keeps it for every session."""
+        """Return the epoch of the next connection. Each session counts its own: the engine stores the small number."""
         return SessionEpoch(session.id, self.incarnation, session.ref.conn + 1)
 
     def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
@@ -151,7 +154,10 @@ class SessionService:
         return session
 
     async def _from_elsewhere(self, grants: Grants, hello: Hello) -> Session | None:
-        """A session of another node goes on here, under an id of ours. Its old socket, if it has one, is closed."""
+        """Adopt a session of another node under a new id; return None if there is none to adopt.
+
+        The other node closes the old socket of the session, if there is one.
+        """
         wanted = hello.resume.session if hello.resume else None
         if wanted is None or wanted in self._registry.sessions:
             return None
@@ -161,7 +167,7 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                raise  # a new session now would end the one the client can still resume later
+                raise  # a new session would end the one that the client can resume later
             return None
         finally:
             self._coming.discard(ref.session)
@@ -176,10 +182,10 @@ class SessionService:
         self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
         return session
 
-    # --- being there ---
+    # --- activity and timers ---
 
     def active(self, session: Session, now: float) -> None:
-        """The person did something."""
+        """Record activity of the user."""
         session.active_at = now
         if session.idle:
             self._set_idle(session, False)
@@ -189,7 +195,7 @@ class SessionService:
         connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
     def _arm(self, connection: Connection) -> None:
-        """Set the connection's one timer to whatever comes first. What moves a date later need not touch it."""
+        """Set the connection's one timer to the earliest date. A date that moves later needs no new timer."""
         session = connection.session
         if session is None or connection.closing:
             return
@@ -204,7 +210,7 @@ class SessionService:
         connection.timer = self._timers.set(max(0.0, min(dates) - now), self._due, connection)
 
     def rearm(self, session: Session) -> None:
-        """A date may have come to be earlier: idle counts again, or a refreshed token ends sooner."""
+        """Set the timer again: idle counts again, or a refreshed token expires sooner."""
         if session.connection is not None:
             self._arm(session.connection)
 
@@ -234,10 +240,10 @@ class SessionService:
         except EngineUnavailable:
             self._later(lambda session: self._tasks.spawn(self._show_idle(session)), session)
 
-    # --- going ---
+    # --- ending ---
 
     def lost(self, connection: Connection, cause: EndCause, code: int) -> None:
-        """The connection is gone: its session lingers, unless it has moved on to another connection."""
+        """Let the session of an ended connection linger, unless the session has another connection."""
         session = connection.session
         if session is None or session.connection is not connection:
             return
@@ -255,10 +261,10 @@ class SessionService:
         left_ms, silent_ms = session.leaving.since(self._timers.now())
         try:
             if left_ms and not session.confirmed:
-                # The engine would take a life that it does not know for one that is over.
+                # The engine would treat an epoch that it does not know as ended.
                 await self.restore(session)
                 if self._registry.sessions.get(session.id) is session and not session.confirmed:
-                    self._later(self._linger_again, session)  # its grace ended before the engine was told
+                    self._later(self._linger_again, session)  # the grace ended before the engine was written
                 return
             remaining = await self._engine.linger(*session.key, ref, left_ms, silent_ms)
         except (EngineUnavailable, StoreUnavailable):
@@ -268,14 +274,14 @@ class SessionService:
         self._remains(session, ref, remaining)
 
     def _linger_again(self, session: Session) -> None:
-        """Try again after the engine could not be told."""
+        """Retry the write after the engine was away."""
         if session.leaving is not None:
-            # Its client could not come back while the engine was away, and was asked to wait before it tries again.
+            # The client could not return while the engine was away, and had to wait before its next attempt.
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
         self._tasks.spawn(self._linger(session, session.ref))
 
     def _remains(self, session: Session, ref: SessionEpoch, remaining: int | None) -> None:
-        if session.ref is not ref or session.connection is not None:  # it came back meanwhile
+        if session.ref is not ref or session.connection is not None:  # the session came back meanwhile
             return
         if remaining is None and self._is_forgotten(session):
             session.confirmed = False
@@ -288,7 +294,7 @@ class SessionService:
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
 
     def _is_forgotten(self, session: Session) -> bool:
-        """Whether the engine may have lost a session that it does not know, rather than ended it."""
+        """Return whether the engine may have lost a session that it does not know, rather than ended it."""
         if session.moved or session.leaving is None or not session.leaving.since(self._timers.now())[0]:
             return False
         return self._engine.is_restoring(*session.key)
@@ -304,20 +310,20 @@ class SessionService:
             self._on_left(session.key)
 
     def ends_within(self, session: Session, seconds: float) -> bool:
-        """Whether a session that lingers would be over by then."""
+        """Return whether a lingering session would end within `seconds`."""
         if session.connection is not None or session.leaving is None:
             return False
         return session.leaving.since(self._timers.now())[0] < seconds * 1000
 
     def prolong(self, session: Session, seconds: float) -> None:
-        """Its client is back and was asked to wait: it counts for so long and a grace more."""
+        """Keep a session for `seconds` and the grace of a lost connection: its client is back and was asked to wait."""
         now = self._timers.now()
         _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
         session.leaving = Disconnection(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
         self._tasks.spawn(self._linger(session, session.ref))
 
     def end(self, session: Session) -> None:
-        """One that lingers counts no longer."""
+        """End a lingering session now."""
         if session.connection is None:
             now = self._timers.now()
             _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
@@ -325,7 +331,7 @@ class SessionService:
             self._tasks.spawn(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
-        """It goes on on another node, as another session. If it lingers here, that is over."""
+        """Record that another node has adopted the session under another id. A linger on this node ends."""
         session.moved = True
         if session.connection is None:
             self._timers.cancel(session.leave_timer)
@@ -341,7 +347,8 @@ class SessionService:
         except EngineUnavailable:
             if session.ref is not ref or session.leaving is None:
                 return
-            # Said anew rather than repeated: the engine may have forgotten that it lingers. Others may have ended it.
+            # Write a new linger instead of repeating the leave: the engine may have lost the linger, or another node
+            # may have ended the session.
             now = self._timers.now()
             session.leaving = Disconnection(now, 0, session.leaving.since(now)[1])
             self._later(self._linger_again, session)
@@ -352,24 +359,24 @@ class SessionService:
         self._timers.cancel(session.leave_timer)
         session.leave_timer = self._timers.set(RETRY_S * random.uniform(1, 2), again, session)
 
-    # --- when the engine may have forgotten ---
+    # --- after a loss in the engine ---
 
     def here(self) -> list[Session]:
         return [*self._registry.sessions.values()]
 
     def holds(self, ref: SessionEpoch) -> bool:
-        """Whether a session the engine has of this node is one we know."""
+        """Return whether this node has a session that the engine attributes to it."""
         return ref.session in self._registry.sessions or ref.session in self._coming
 
     async def restore(self, session: Session) -> None:
-        """Tell the engine all there is to know of a session, as it is now."""
+        """Write the complete current state of a session to the engine."""
         manual = await self._statuses.of(session.key)
         if self._registry.sessions.get(session.id) is not session:
             return
         self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
-            return  # its end has come meanwhile, and its own timer says so
+            return  # the linger has ended meanwhile; its own timer writes the end
         if session.ref.incarnation != self.incarnation:
             session.ref, session.confirmed = self._next_ref(session), False
         since = self._statuses.since(session.key, manual, session.state_at)

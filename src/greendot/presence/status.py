@@ -1,4 +1,4 @@
-"""Manual status (busy, invisible): from the store into the engine, and timed while its user is here."""
+"""Manual status (busy, invisible): copied from the store to the engine, and timed while its user has sessions here."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from greendot.protocol.codes import Err
 from greendot.store.status import StatusStore
 
 RETRY_S = 1.0
-SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is over
+SHORTEST_S, LONGEST_S = 0.001, 60.0  # seconds between two checks whether a status is over
 
 
 class StatusService:
-    """Reads that arrive in the same tick share one query: a thousand returning users are one read."""
+    """Manual statuses. Reads of the same tick share one query: a thousand returning users cause one read."""
 
     def __init__(self, engine: Engine, store: StatusStore, context: NodeContext) -> None:
         self._engine = engine
         self._store = store
         self._context = context
         self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, ManualStatus())
-        self._ends: dict[Key, Timer] = {}  # of the users with sessions here
-        self._invisible: set[Key] = set()  # of the same
+        self._ends: dict[Key, Timer] = {}  # end of the status, of users with sessions here
+        self._invisible: set[Key] = set()  # users with sessions here
         self.listeners: list[
             Callable[[Key], None]
-        ] = []  # called with a user who is invisible from now on, or no longer
-        # Of those of them who have set one: a version, and when it came (monotonic seconds).
+        ] = []  # called with a user who has become invisible, or visible again
+        # Of users with sessions here who have set a status: the version of that change, and its monotonic seconds.
         self._seen: dict[Key, tuple[int, float]] = {}
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
 
     async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
-        """Keep what the user set and show it. Refused when it would be over before it began."""
+        """Store the status that a user set, and show it. Raise Refused if `until` is not in the future."""
         if manual.until is not None and manual.until <= self._engine.now_ms():
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         kept = await self._store.put_status(*key, manual)
@@ -49,46 +49,47 @@ class StatusService:
         self._engine.publish(Topic("user", *key), StatusChanged())
         if snapshot.stale:
             snapshot = self.with_sessions(key, snapshot)
-        # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.
+        # The engine knows the status only of users with sessions; the reply has the status in any case.
         return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
 
     async def copy(self, key: Key) -> None:
-        """Tell the engine what the store knows, so that the user can be shown."""
+        """Copy the stored status to the engine, so that the user can be shown."""
         await self._show(key, await self._manuals.get(key))
 
     async def learn(self, key: Key) -> None:
-        """Ask the engine, which knows the status of a user who is somewhere else as well."""
+        """Read the status from the engine, which has it for a user with sessions on other nodes."""
         (snapshot,) = await self._engine.read(key[0], [key[1]])
         if snapshot.stale:
-            await self.copy(key)  # the engine may have lost it: the store has not
+            await self.copy(key)  # the engine may have lost the status; the store has it
         else:
             self._note(key, snapshot)
 
     def refresh(self, key: Key) -> None:
-        """The status was set, here or elsewhere."""
+        """Read the status from the engine after it was set on any node."""
         self._context.tasks.spawn(self._settle(key))
 
     def learnt(self, key: Key, manual: ManualStatus) -> None:
-        """What the store knows, of a user the engine may not know."""
+        """Apply the stored status of a user whom the engine may not know."""
         over = manual.until is not None and manual.until <= self._engine.now_ms()
         self._hide(key, hidden=manual.status == "invisible" and not over)
 
     async def of(self, key: Key) -> ManualStatus:
-        """What the store knows."""
+        """Return the stored status."""
         return await self._manuals.get(key)
 
     def is_invisible(self, key: Key) -> bool:
-        """Whether a user with sessions here must not be seen by others in any way."""
+        """Return whether a user with sessions here must not be seen by others in any way."""
         return key in self._invisible
 
     def invisible(self, tenant: str) -> Iterable[str]:
-        """All such users of a tenant."""
+        """Return the invisible users of a tenant with sessions here."""
         return [user for its, user in self._invisible if its == tenant]
 
     def since(self, key: Key, manual: ManualStatus, state_at: float) -> float:
-        """Since when the user is in this state, as far as it is known here; one of the sessions is since `state_at`.
+        """Return the monotonic seconds at which the user's state began, as far as this node knows.
 
-        Being busy lasts from when it was set, whatever becomes of the sessions.
+        `state_at` is the time at which one session became idle or active. A busy state lasts from the time it was set,
+        whatever happens to the sessions.
         """
         _, set_at = self._seen.get(key, (0, None))
         if set_at is None:
@@ -96,7 +97,7 @@ class StatusService:
         return set_at if manual.status == "busy" else max(set_at, state_at)
 
     def forget(self, key: Key) -> None:
-        """The user has no session here any more."""
+        """Drop the status of a user without sessions here."""
         self._context.timers.cancel(self._ends.pop(key, None))
         self._invisible.discard(key)
         self._seen.pop(key, None)
@@ -115,11 +116,11 @@ class StatusService:
         snapshot = await self._engine.set_status(*key, manual)
         self._note(key, snapshot)
         if snapshot.stale and self._context.registry.sessions_of(*key):
-            self.learnt(key, manual)  # the engine may not know the user yet
+            self.learnt(key, manual)  # the engine may not know the sessions yet
         return snapshot
 
     def _note(self, key: Key, snapshot: Snapshot) -> None:
-        """Remember what this node must know of a user with sessions here."""
+        """Remember the status of a user with sessions here, and time its end."""
         seen, own, was_hidden = self._seen.get(key), snapshot.own, key in self._invisible
         self.forget(key)
         if not self._context.registry.sessions_of(*key):
@@ -133,7 +134,7 @@ class StatusService:
         self._hide(key, hidden=own.status == "invisible")
         if snapshot.own.until is not None:
             remaining_s = (snapshot.own.until - self._engine.now_ms()) / 1000
-            # Not longer at a time: the clock may be set meanwhile, and a date far ahead may be changed many times.
+            # No longer at a time: the clock may be set meanwhile, and a distant end may change many times.
             delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
             self._ends[key] = self._context.timers.set(delay_s, self._over, key)
 
@@ -148,7 +149,7 @@ class StatusService:
         self._context.tasks.spawn(self._settle(key))
 
     async def _settle(self, key: Key) -> None:
-        # Every verb ends what has run out; this one does nothing else.
+        # Every verb of the engine ends an expired status; a read does nothing else.
         snapshot: Snapshot | None
         try:
             (snapshot,) = await self._engine.read(key[0], [key[1]])

@@ -1,7 +1,7 @@
-"""Watching: the state of a user at once, then every change, and nothing for anybody else.
+"""Watches: the state of a user at once, then every change, delivered to watchers only.
 
-For each watched user the node keeps what it last heard; changes that arrive while the state is being read are kept by
-version. Taking the state and joining the listeners happen in one turn of the loop, so there is neither a gap nor a
+For each watched user the node keeps the last state. Changes that arrive while the state is being read are kept by
+version. The node takes the snapshot and attaches the watcher in one turn of the loop, so there is neither a gap nor a
 duplicate between snapshot and changes.
 """
 
@@ -34,18 +34,18 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 from greendot.visibility.cache import VisibilityCache
 
-AT_ONCE = 250  # users read or told of in one turn of the loop
+AT_ONCE = 250  # users read, or delivered, in one turn of the loop
 
 
 class WatchLimits(Struct, frozen=True):
-    """From the settings."""
+    """Limits and times of watches, from the settings."""
 
-    users: Callable[[str], int]  # one connection may watch, by its tenant
-    hold_s: float  # how long all nodes together take to restore a user
+    users: Callable[[str], int]  # most users that one connection may watch, by tenant
+    hold_s: float  # seconds in which all nodes restore the sessions of a user
 
 
 class WatchService:
-    """All watched users of this node."""
+    """Service for all watched users of this node."""
 
     def __init__(
         self,
@@ -74,10 +74,10 @@ class WatchService:
         return self._watched.get(topic)
 
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> Raw:
-        """Return the users' states, in the order asked for; changes follow as events until `unwatch` or the end.
+        """Return the users' states, in the order of `users`; changes follow until `unwatch` or the connection's end.
 
         Users are attached in groups, each in the turn of the loop in which its snapshot is taken. An entry that changed
-        before the reply is complete is made again, so the reply is never older than an event sent before it.
+        before the reply is complete is made again. The reply is therefore never older than an event sent before it.
         """
         watches = connection.watches or set()
         new = {*users}.difference(watches)
@@ -96,7 +96,7 @@ class WatchService:
                     return joined("presence", ())
                 entries += self._watch_some(connection, session, some, topics)
             if many:
-                await self._context.slices.turn()  # to join so many entries takes a while too
+                await self._context.slices.turn()  # joining so many entries takes time too
             while changed := [number for number, entry in enumerate(entries) if entry.is_outdated]:
                 async for numbers in self._context.slices.cut(changed):
                     for number in numbers:
@@ -108,13 +108,13 @@ class WatchService:
         return joined("presence", restored_order([entry.data for entry in entries], order))
 
     async def _open(self, session: Session, topics: Mapping[str, Topic], *, many: bool) -> None:
-        """Have the users followed, and who may see them known: both hold until the next await."""
+        """Follow the users, and read the facts that decide who sees them: both hold until the next await."""
         while True:
             await self._visibility.learn(session.tenant, [session.user], topics)
             await self._watched.open([*topics.values()])
             if many:
-                await self._context.slices.turn()  # others may have been read in this turn too
-            # Both may have been given up while the other was read.
+                await self._context.slices.turn()  # other reads may have ended in this turn too
+            # Either may have been dropped while the other was read.
             if self._visibility.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
                 return
 
@@ -170,7 +170,7 @@ class WatchService:
             connection.drop(lambda key: isinstance(key, tuple) and key[0] == "presence" and key[1] in lost)
 
     def forget(self, connection: Connection) -> None:
-        """End the interest of a connection that is gone."""
+        """End the watches of a closed connection."""
         watches, connection.watches = connection.watches, None
         if watches and connection.session is not None:
             if len(watches) <= STEP:
@@ -206,12 +206,12 @@ class WatchService:
     # --- changes ---
 
     def changed(self, topic: Topic, change: Change) -> None:
-        """A change from the bus."""
+        """Apply a change from the bus."""
         watched = self._watched.get(topic)
         if watched is None or watched.held:
             return
         if change.restored and not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
-            self._await_restored(watched)  # its other sessions may be still to come: showing this would be a flicker
+            self._await_restored(watched)  # other sessions of the user may follow: showing this would flicker
             return
         watched.name, watched.devices = change.name or watched.name, change.devices
         if change.public and change.visible.version > watched.visible.version:
@@ -220,7 +220,7 @@ class WatchService:
             self._show_own(watched, change.own)
 
     def _show(self, watched: WatchedUser, visible: VisibleState, *, anyway: bool = False) -> None:
-        """Others see this now; told unless it looks the same."""
+        """Set the state for others, and deliver it if it differs; with `anyway`, in any case."""
         before, watched.visible = watched.visible, visible
         watched.shows += 1
         if (not anyway and _same(before, visible)) or self._celebrities.delivers(watched):
@@ -241,14 +241,14 @@ class WatchService:
     def _devices(self, watched: WatchedUser) -> list[Connection]:
         return self._connections(watched, watched.user)
 
-    # --- who may see whom ---
+    # --- visibility ---
 
     def in_use(self, tenant: str) -> set[str]:
         """Return the users of the tenant who are watched."""
         return self._watched.names(tenant)
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
-        """Decide again what these see and who sees them, and send what is different."""
+        """Decide again whom these users see and who sees them (None: all users). Send the differences."""
         slices, looked = self._context.slices, 0
         for user in self.in_use(tenant) if users is None else users:
             if looked > STEP:
@@ -273,7 +273,7 @@ class WatchService:
                             self._reconsider(found, [connection])
 
     def _concerned(self, watched: WatchedUser) -> list[Connection]:
-        """Those of the watchers for whom there may be something else to decide than that they see the user."""
+        """Return the watchers for whom the decision may be another than that they see the user."""
         hide_from = self._visibility.only_hidden_from(*watched.key)
         if hide_from is None:
             return [*watched.channel.listeners, *watched.barred]
@@ -289,32 +289,34 @@ class WatchService:
         for connection in connections:
             session = connection.session
             if session is None or watched.user not in (connection.watches or ()):
-                continue  # it went while others were looked at
+                continue  # the watch ended while other watchers were reviewed
             if not self._may_see(session, watched.user):
                 self._hidden_watchers.bar(watched, connection)
             elif (shown := self._hidden_watchers.lift(watched, connection)) is not None:
                 frame = encode_event(shown, self._context.clock.now_ms())
                 connection.send(frame, record=False, key=("presence", watched.user))
 
-    # --- when something may have been missed ---
+    # --- after missed messages or a loss ---
 
     def hold(self, part: Part, seconds: float) -> None:
-        """Show nothing new of these users for so long, or until they are held anew and read: their sessions are being
-        restored. What else reads them before leaves them alone: another return of the engine, or an earlier loss.
+        """Keep the states of a part's users for `seconds`: their sessions are being restored.
+
+        A later call replaces the time. Until the time has passed, `resync` skips these users, for example after another
+        outage of the engine or for an earlier loss.
         """
         until = self._context.timers.now() + seconds
         for watched in self._watched.within(part):
             watched.held, watched.held_until = True, until
 
     def _await_restored(self, watched: WatchedUser) -> None:
-        """Show nothing new of the user until all sessions had time to be restored, then read it."""
+        """Keep the state of a user until all sessions had time to be restored, then read the user."""
         watched.held = True
         if not self._restoring:
             self._context.timers.set(self._hold_s, self._restored)
         self._restoring.append(watched)
 
     def _restored(self, _: None) -> None:
-        """Users that were restored before this node knew of any loss must all be back by now."""
+        """Read the users that were restored before this node noticed a loss: all their sessions must be back by now."""
         found, self._restoring = self._restoring, []
         known = [watched for watched in found if self._watched.get(watched.channel.topic) is watched]
         self._context.tasks.spawn(self._quietly(known))
@@ -324,13 +326,13 @@ class WatchService:
             some = known[at : at + AT_ONCE]
             try:
                 await self._resync(some, False)
-            except EngineUnavailable:  # perhaps for a moment, in which no loss is found that has all read again
+            except EngineUnavailable:  # perhaps too briefly for a recovery, which reads all users again
                 for watched in some:
                     if self._watched.get(watched.channel.topic) is watched:
                         self._await_restored(watched)
 
     async def mark_stale(self, part: Part) -> None:
-        """Watchers are told that what they see is not followed any more."""
+        """Mark the users of a part as stale, and deliver the mark to their watchers."""
         for number, watched in enumerate(self._watched.within(part)):
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -341,7 +343,7 @@ class WatchService:
                 self._hidden_watchers.redeliver(watched)
 
     async def resync(self, part: Part, *, intact: bool) -> None:
-        """Read everybody again and tell what is different. Unless `intact`, an older version may be the truth."""
+        """Read a part's users again and deliver the differences. Unless `intact`, an older version may be correct."""
         await self._resync(self._watched.within(part), intact)
 
     async def _resync(self, all_watched: list[WatchedUser], intact: bool) -> None:
@@ -353,14 +355,14 @@ class WatchService:
                 chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
                 before = [watched.visible for watched in chunk]
                 for watched in chunk:
-                    watched.held = False  # what is heard from here on is newer than what is being read
+                    watched.held = False  # changes received from here on are newer than the read
                 snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
                 for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):
-                    if has_come(watched.held_until, now):  # not lost again meanwhile
+                    if has_come(watched.held_until, now):  # no further loss meanwhile
                         self._retry(watched, snapshot, settled=intact or watched.visible is not visible)
 
     def _retry(self, watched: WatchedUser, snapshot: Snapshot, *, settled: bool) -> None:
-        """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""
+        """Apply a snapshot. Unless `settled`, apply it even if its version is older: the newer state was lost."""
         if snapshot.stale:
             self._await_restored(watched)
             return
@@ -377,7 +379,7 @@ class WatchService:
         snapshots = await self.snapshots.read(topics[0].tenant, [topic.name for topic in topics])
         for watched, snapshot in zip(fresh, snapshots, strict=True):
             watched.name, watched.devices = snapshot.name, snapshot.devices
-            # A change that came between subscribing and reading may be newer than what was read.
+            # A change received between the subscription and the read may be newer than the read.
             watched.visible = max(snapshot.visible, watched.visible, key=lambda visible: visible.version)
             watched.own = max(snapshot.own, watched.own, key=lambda visible: visible.version)
             if snapshot.stale:
@@ -391,12 +393,12 @@ def _watchers(watched: WatchedUser) -> set[str]:
 
 
 def _same(one: VisibleState, other: VisibleState) -> bool:
-    """Whether others would see no difference."""
+    """Return whether others would see no difference."""
     return (one.state, one.text) == (other.state, other.text)
 
 
 def _same_own(one: VisibleState, other: VisibleState) -> bool:
-    """Whether the user would see no difference."""
+    """Return whether the user would see no difference."""
     return _same(one, other) and (one.status, one.until) == (other.status, other.until)
 
 
@@ -405,5 +407,5 @@ def _newer(shown: VisibleState, read: VisibleState, settled: bool) -> VisibleSta
         return read
     if settled or _same_own(shown, read):
         return shown
-    # Readers take nothing older than what they have: the truth gets a version of its own.
+    # Clients ignore older versions: the state that was read gets a newer version.
     return structs.replace(read, version=shown.version + 1)

@@ -1,4 +1,4 @@
-"""A user with local watchers, as last heard."""
+"""State of a user with watchers on this node."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from greendot.protocol.events import Presence
 
 
 class CelebrityWatchers:
-    """The watchers of a user whom very many watch."""
+    """Delivery state for the watchers of a celebrity."""
 
     __slots__ = ("polled", "spread", "timer")
 
     def __init__(self, *, polled: bool = False) -> None:
-        self.polled = polled  # they are told nothing, but ask
-        self.spread: CelebrityFanout[Connection] | None = None  # set while something is being told
-        self.timer: Timer | None = None  # set at the same time, for those who are next
+        self.polled = polled  # watchers get no changes, but poll
+        self.spread: CelebrityFanout[Connection] | None = None  # set while a change is being delivered
+        self.timer: Timer | None = None  # set at the same time, for the next slice
 
 
 class WatchedUser(TopicSubscription):
-    """See the module."""
+    """User with watchers on this node, with the last state received."""
 
     __slots__ = (
         "barred",
@@ -47,15 +47,15 @@ class WatchedUser(TopicSubscription):
         self.visible = self.own = NOBODY
         self.name: str | None = None
         self.devices: list[str] = []
-        self.held = False  # after a loss: what is heard means nothing until everybody's sessions are restored
-        self.held_until = 0.0  # monotonic seconds: what is read before says nothing either
-        self.stale = False  # the engine has been away for a while, and watchers know it
-        self.celebrity: CelebrityWatchers | None = None  # set while very many watch, or watchers are to ask anyway
-        self.discreet = False  # others are not shown when the user was last seen
-        # Who watches and may not see. They hear nothing, and are shown this, which stays as it is.
+        self.held = False  # after a loss: changes are ignored until all sessions are restored
+        self.held_until = 0.0  # monotonic seconds: reads are ignored before this time too
+        self.stale = False  # watchers see the state as possibly out of date
+        self.celebrity: CelebrityWatchers | None = None  # set for very many watchers, or forced polling
+        self.discreet = False  # others do not see when the user was last seen
+        # Hidden watchers, each with the entry that they see. The entry stays as it is.
         self.barred: dict[Connection, Presence] = {}
-        self.shows = 0  # how often watchers were to be shown something else: an entry encoded before is out of date
-        self.raised = 0  # the highest version given to any who were barred and are no more
+        self.shows = 0  # grows with each change of what watchers see: older encoded entries are outdated
+        self.raised = 0  # highest version given to a watcher who is no longer hidden
 
     @property
     def is_wanted(self) -> bool:
@@ -63,7 +63,7 @@ class WatchedUser(TopicSubscription):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Tenant and user."""
+        """Return tenant and user."""
         return self.channel.topic.tenant, self.channel.topic.name
 
     @property
@@ -71,7 +71,7 @@ class WatchedUser(TopicSubscription):
         return self.channel.topic.name
 
     def shown(self, now_ms: int, *, devices: bool = False) -> Presence:
-        """What others see at `now_ms` of the engine's clock; `devices` for a snapshot."""
+        """Return the entry for others at `now_ms` of the engine's clock, with `devices` for a snapshot."""
         shown = entry(self.user, self.visible, self.name, self.devices if devices else None, stale=self.stale)
         if self.discreet:
             shown = without_last_seen(shown)
@@ -82,18 +82,18 @@ class WatchedUser(TopicSubscription):
         return self.celebrity is not None and self.celebrity.polled
 
     def shown_own(self, *, devices: bool = False) -> Presence:
-        """What the user's own devices see: always live."""
+        """Return the entry for the user's own devices, which is never polled."""
         return entry(self.user, self.own, self.name, self.devices if devices else None, own=True, stale=self.stale)
 
 
 class WatchEntry(NamedTuple):
-    """An entry of the reply to `watch`, encoded."""
+    """Entry of the reply to `watch`, encoded."""
 
     watched: WatchedUser | None  # None if the session may not watch the user
-    shows: int  # of `watched`, when the entry was made
+    shows: int  # `watched.shows` when the entry was made
     data: bytes
 
     @property
     def is_outdated(self) -> bool:
-        """Whether watchers were shown something else since."""
+        """Return whether watchers see another state since the entry was made."""
         return self.watched is not None and self.watched.shows != self.shows

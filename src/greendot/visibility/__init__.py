@@ -1,1 +1,1 @@
-"""Who may see whom: policy, cache, updates, rooms as each subscriber sees them, and the app's webhook."""
+"""Visibility, who may see whom: policy, cache, updates, rooms as each subscriber sees them, and the app's webhook."""

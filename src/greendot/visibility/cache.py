@@ -1,8 +1,8 @@
-"""Cached facts about who may see whom.
+"""Cache of the facts that decide who may see whom.
 
-The cache holds the facts that decisions need, for every viewer and target on this node: read on first use, read
-again when a node publishes a change, and compared now and then in case a message was lost (see `VisibilityUpdates`).
-An unknown user is hidden. In a tenant where nobody hides anything and the policy is open, nothing has to be read.
+The cache holds facts about every viewer and target on this node. Facts are read on first use, read again when a node
+publishes a change, and compared periodically in case a message was lost (see `VisibilityUpdates`). A user without facts
+is hidden. In a tenant with the policy `tenant` where no user hides anything, nothing has to be read.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from greendot.visibility.model import (
 from greendot.visibility.webhook import VisibilityWebhook
 
 MOST = 50_000
-FEW, AT_ONCE = 20, 1_000  # users in one read
+FEW, AT_ONCE = 20, 1_000  # users whose read is batched with other reads; users in one read
 _NOBODY = frozenset[str]()
 
 
 class DecisionMark(NamedTuple):
-    """When something was decided about somebody, as `VisibilityCache` counts it."""
+    """Mark in the count of decisions of `VisibilityCache`."""
 
     number: int
-    matters: bool  # whether there was anything to decide in the tenant
+    matters: bool  # whether the tenant had anything to decide
 
 
 class VisibilityConsumer(Protocol):
-    """Where people are looked at: what is watched, who is in rooms."""
+    """Service that shows users to other users: watches, or rooms."""
 
     def in_use(self, tenant: str) -> set[str]:
-        """The users who are looked at."""
+        """Return the tenant's users who are shown by this service."""
         ...
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
-        """Decide again what these see, and who sees them (None: everybody), and tell what is different."""
+        """Decide again whom these users see and who sees them (None: all users). Deliver the differences."""
         ...
 
 
 class VisibilityCache:
-    """One for each node. `now_ms` is the time contacts are measured by."""
+    """Facts and decisions of one node. `now_ms` is the clock by which contacts are recent."""
 
     def __init__(
         self,
         store: PrivacyStore,
         context: NodeContext,
-        policies: Mapping[str, VisibilityPolicy],  # by tenant; "" for all others
+        policies: Mapping[str, VisibilityPolicy],  # by tenant; "" for all other tenants
         visibility_webhook: VisibilityWebhook,
         now_ms: Callable[[], int],
     ) -> None:
@@ -69,27 +69,27 @@ class VisibilityCache:
         self._slices = context.slices
         self._now_ms = now_ms
         self._known: dict[Key, VisibilityFacts] = {}
-        self._hiding: dict[str, bool] = {}  # tenants: whether anybody there hides anything
-        self._changes = 0  # that were heard of
-        self._changed: dict[Key, int] = {}  # by user, the last of them: what was read before is void
-        self._doubted: set[Key] = set()  # of whom nothing is known for sure
-        self._decisions = 0  # how often it was decided anew about somebody
-        self._decided: dict[Key, int] = {}  # by user, the last of them
-        self._long_ago = 0  # the number of changes a while ago
-        self._decided_long_ago = 0  # the number of decisions then
-        self._most = MOST  # users to be known before those not in use are forgotten
+        self._hiding: dict[str, bool] = {}  # by tenant: whether any user hides anything
+        self._changes = 0  # number of changes received
+        self._changed: dict[Key, int] = {}  # by user, number of the last change: facts read before it are void
+        self._doubted: set[Key] = set()  # users whose facts are uncertain
+        self._decisions = 0  # number of times that decisions may have changed
+        self._decided: dict[Key, int] = {}  # by user, number of the last time
+        self._long_ago = 0  # number of changes at the last `prune`
+        self._decided_long_ago = 0  # number of decisions at the last `prune`
+        self._most = MOST  # users in the cache above which unused ones are dropped
         self._facts: BatchedReads[Key, VisibilityFacts] = BatchedReads(context, self._read, PLAIN)
         self._tenants: BatchedReads[str, bool] = BatchedReads(context, self._read_tenants, False)
-        self.consumers: list[VisibilityConsumer] = []  # each adds itself
+        self.consumers: list[VisibilityConsumer] = []  # each consumer adds itself
         self._registry = context.registry
 
     def policy(self, tenant: str) -> VisibilityPolicy:
         return self._policies.get(tenant, self._common_policy)
 
-    # --- deciding: at once, from what is known ---
+    # --- decisions, made at once from cached facts ---
 
     def see(self, tenant: str, viewer: str, target: str, *, in_room: bool = False) -> Sight:
-        """What the viewer is shown of the target; hidden if that is not known. `in_room`: both are in one."""
+        """Return what the viewer sees of the target; hidden if facts are missing. `in_room`: both are in one room."""
         if viewer == target:
             return "full"
         if self._doubted and (tenant, target) in self._doubted:
@@ -106,33 +106,33 @@ class VisibilityCache:
         return may_see(rule, Person(viewer, looking), Person(target, seen), self._now_ms(), said=said)
 
     def is_discreet(self, tenant: str, user: str) -> bool:
-        """Whether others are not shown when the user was last seen."""
+        """Return whether others do not see when the user was last seen."""
         if not self.matters(tenant):
             return (tenant, user) in self._doubted
         facts = self._known.get((tenant, user))
         return facts is None or facts.privacy.last_seen == "hidden"
 
     def matters(self, tenant: str) -> bool:
-        """Whether there is anything to decide in this tenant."""
+        """Return whether there is anything to decide in this tenant; True while unknown."""
         return self._hiding.get(tenant, True) or self.policy(tenant).policy != "tenant"
 
     def knows(self, tenant: str, viewer: str, targets: Iterable[str]) -> bool:
-        """Whether what decisions about these are made of is known."""
+        """Return whether the facts for decisions about these users are cached."""
         if not self.matters(tenant):
             return True
         users = (viewer, *targets) if self.policy(tenant).is_mutual else targets
         return all((tenant, user) in self._known for user in users)
 
     def is_ready(self, tenant: str, user: str) -> bool:
-        """Whether it can be decided at once who sees the user."""
+        """Return whether the cache can decide at once who sees the user."""
         return not self.matters(tenant) or ((tenant, user) in self._known and self.policy(tenant).policy != "ask")
 
     def decided(self, tenant: str) -> DecisionMark:
-        """Return the state of what decisions are made of, for `decided_since`."""
+        """Return the mark of the latest decision, for `decided_since`."""
         return DecisionMark(self._decisions, self.matters(tenant))
 
     def decided_since(self, tenant: str, viewer: str, targets: Sequence[str], then: DecisionMark) -> list[int]:
-        """Return the positions of the targets about whom it may have been decided otherwise since `then`."""
+        """Return the positions of the targets about whom the decision may have changed since `then`."""
         now = self.decided(tenant)
         if now == then:
             return []
@@ -141,14 +141,17 @@ class VisibilityCache:
             return [*range(len(targets))]
         return [at for at, target in enumerate(targets) if known.get((tenant, target), 0) > then.number]
 
-    # --- deciding for a room ---
+    # --- decisions for a room ---
 
     def view_exceptions(self, tenant: str) -> VisibilityExceptions:
-        """An empty one for a room of this tenant."""
+        """Return empty exceptions for a room of this tenant."""
         return VisibilityExceptions(is_open=self.policy(tenant).is_open)
 
     def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> Collection[str]:
-        """Of those in a room, for its exceptions: who does not see the target in an open tenant, elsewhere who does."""
+        """Return the users who are exceptions for a target in a room.
+
+        In an open tenant exceptions do not see the target; in other tenants only exceptions see the target.
+        """
         is_doubted = (tenant, target) in self._doubted
         if not self.matters(tenant) and not is_doubted:
             return ()
@@ -160,32 +163,35 @@ class VisibilityCache:
         return [viewer for viewer in viewers() if self.see(tenant, viewer, target, in_room=True) != "hidden"]
 
     def hides_from(self, tenant: str, user: str) -> frozenset[str]:
-        """Whom the user hides from, as far as it is known."""
+        """Return the users from whom the user hides, as far as cached."""
         if not self.matters(tenant):
             return _NOBODY
         return self._known.get((tenant, user), PLAIN).privacy.hide_from
 
     def only_hidden_from(self, tenant: str, user: str) -> frozenset[str] | None:
-        """The only ones who do not see the user; None where more is to be looked at than that."""
+        """Return the only users who do not see the user; None if a decision needs more facts."""
         if self.policy(tenant).policy != "tenant" or (tenant, user) in self._doubted:
             return None
         return self.hides_from(tenant, user)
 
-    # --- learning ---
+    # --- facts ---
 
     async def know(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
-        """Make sure that decisions can be made about these. StoreUnavailable if they cannot."""
+        """Read the facts about these users, and the app's answers where the policy is `ask`.
+
+        Raise StoreUnavailable if the facts cannot be read.
+        """
         await self.learn(tenant, viewers, targets)
         if self.policy(tenant).policy == "ask":
             await self._visibility_webhook.ask(tenant, viewers, targets)
 
     async def know_many(self, tenant: str, viewer: str, targets: Sequence[str]) -> None:
-        """Like `know`, for any number of targets: as many as are read together, in slices."""
+        """Call `know` for any number of targets, in slices."""
         async for some in self._slices.cut(targets, AT_ONCE):
             await self.know(tenant, [viewer], some)
 
     async def visible(self, tenant: str, viewer: str, targets: Sequence[str]) -> list[str]:
-        """Return those of the users in a room whom the viewer sees: decided in slices, by what is known at the end."""
+        """Return the users in a room whom the viewer sees, decided in slices by the facts known at the end."""
         await self.know_many(tenant, viewer, targets)
         decided, seen = self.decided(tenant), [False] * len(targets)
         again = [*range(len(targets))]
@@ -199,7 +205,7 @@ class VisibilityCache:
         return [target for target, is_seen in zip(targets, seen, strict=True) if is_seen]
 
     async def learn(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
-        """The same without asking the app: what it has not said it does not say now."""
+        """Read the facts about these users like `know`, but never call the visibility webhook."""
         if tenant not in self._hiding:
             began = self._changes
             hiding = await self._tenants.get(tenant)
@@ -221,14 +227,17 @@ class VisibilityCache:
             self._known.update(fresh)
 
     async def _fetch(self, keys: Sequence[Key]) -> dict[Key, VisibilityFacts]:
-        """Together with what others ask for at the moment, unless they are many by themselves."""
+        """Read facts: of a few users in a batch with other reads, of many users in a read of their own."""
         if len(keys) <= FEW:
             return dict(zip(keys, await asyncio.gather(*(self._facts.get(key) for key in keys)), strict=True))
         found = await self._read(keys)
         return {key: found.get(key, PLAIN) for key in keys}
 
     async def changed(self, tenant: str, users: Collection[str]) -> None:
-        """Read these again. Until that is done decisions are as before. StoreUnavailable: they are not read."""
+        """Read the facts of changed users again. Until then decisions stay as before.
+
+        Raise StoreUnavailable if the facts cannot be read.
+        """
         self._note(tenant, users)
         if not self._hiding.get(tenant, True):
             found = await self._store.privacies([(tenant, user) for user in users])
@@ -239,7 +248,7 @@ class VisibilityCache:
         self._doubted.difference_update((tenant, user) for user in users)
 
     async def _begin(self, tenant: str) -> None:
-        """The first in this tenant who hides: from now on it must be known of everybody here whether they do."""
+        """Read the facts of all users in use, because a first user of the tenant hides something."""
         while missing := [user for user in self._in_use(tenant) if (tenant, user) not in self._known]:
             await self._learn([(tenant, user) for user in missing])
         self._hiding[tenant] = True
@@ -252,7 +261,7 @@ class VisibilityCache:
             keys = [key for key in keys if self._changed.get(key, 0) > began]
 
     def doubt(self, tenant: str, users: Collection[str]) -> None:
-        """They have changed and cannot be read: nobody sees them until they are."""
+        """Hide users from all others until their changed facts can be read."""
         self._doubted.update((tenant, user) for user in users)
         self._note_decisions([(tenant, user) for user in users])
 
@@ -269,9 +278,9 @@ class VisibilityCache:
             self._visibility_webhook.forget(tenant, user)
 
     async def tenants_that_matter(self, tenants: Collection[str]) -> list[str]:
-        """Read where anybody hides, in case a message was lost. Return the tenants that matter, or did.
+        """Read in which tenants a user hides, in case a message was lost; return the tenants that matter, or did.
 
-        Facts about tenants that are not named are dropped.
+        Facts about tenants that are not in `tenants` are dropped.
         """
         self._hiding = {tenant: hides for tenant, hides in self._hiding.items() if tenant in tenants}
         self._known = {key: facts for key, facts in self._known.items() if key[0] in self._hiding}
@@ -287,7 +296,7 @@ class VisibilityCache:
         return [*{*mattered, *(tenant for tenant in self._hiding if self.matters(tenant))}]
 
     async def refresh(self, tenant: str) -> None:
-        """Read everything of a tenant that is in use again, in case a change was not heard of; forget the rest."""
+        """Read the facts of a tenant's users in use again, in case a change was missed; drop all other facts."""
         used = set[str]()
         if self.matters(tenant):
             await self._reload(tenant, self._in_use(tenant))
@@ -295,7 +304,7 @@ class VisibilityCache:
         self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
 
     def prune(self) -> None:
-        """Forget the changes that no read under way can have missed."""
+        """Drop the numbers of changes that no read under way can have missed."""
         self._changed = {key: number for key, number in self._changed.items() if number > self._long_ago}
         self._long_ago = self._changes
         self._decided = {key: number for key, number in self._decided.items() if number > self._decided_long_ago}
@@ -304,14 +313,14 @@ class VisibilityCache:
         self._visibility_webhook.prune()
 
     def _in_use(self, tenant: str) -> set[str]:
-        """Return the users of a tenant who look, or are looked at, here."""
+        """Return the users of a tenant who see other users, or are seen, on this node."""
         used = set[str]().union(*(consumer.in_use(tenant) for consumer in self.consumers))
         if self.policy(tenant).is_mutual:
             used.update(self._registry.users_of(tenant))
         return used
 
     def _make_room(self, tenant: str) -> None:
-        """Of those who were asked about once, and are not looked at, no more is kept than this."""
+        """Drop the tenant's unused facts if the cache is full."""
         if len(self._known) > self._most:
             used = self._in_use(tenant)
             self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}

@@ -1,4 +1,4 @@
-"""Contacts over HTTP: who knows whom, as the app says."""
+"""HTTP routes of contacts, which the app sets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Contact(Struct):
 
 
 class ContactRoutes:
-    """`/v1/users/{user}/contacts`."""
+    """Routes of `/v1/users/{user}/contacts`."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ContactRoutes:
     async def put(self, request: Request, user: str, other: str, body: PutContact) -> Contact:
         """Make one user a contact of another, or say that they were in contact. One way."""
         key, now, at = self._key(request, user, other), self._clock.now_ms(), body.last_contact_at
-        # What is still to come would be recent for longer than anybody may say.
+        # A time in the future would be recent for longer than the settings allow.
         at = now if at is None else min(at, now)
         await self._visibility_updates.put_contact(key, other, at)
         return Contact(user, other, at)

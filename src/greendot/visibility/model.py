@@ -1,9 +1,9 @@
-"""Who may see whom.
+"""Visibility: who may see whom.
 
-A tenant has one policy. Within it each user may hide more: their last-seen from everybody, all of themselves from some.
-Whoever is hidden looks like somebody who is not there. People see themselves whatever the policy.
+A tenant has one policy. Within it each user may hide more: the last-seen time from all users, or everything from some
+users. A hidden user looks like an unknown user. Users see themselves under every policy.
 
-What a decision is made of is known per user, never per pair: two lists are compared, however many there are of both.
+Facts are kept per user, never per pair: a decision compares two lists, however many users there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Sight = Literal["full", "without_last_seen", "hidden"]
 
 
 class Privacy(Struct, frozen=True, gc=False):
-    """What a user set. Durable; `rev` grows with every change."""
+    """Privacy settings of a user. Durable; `rev` grows with every change."""
 
     last_seen: LastSeen = "shown"
     hide_from: frozenset[str] = frozenset()
@@ -28,52 +28,52 @@ class Privacy(Struct, frozen=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is hidden."""
+        """Return whether the user hides nothing."""
         return self.last_seen == "shown" and not self.hide_from
 
 
 class VisibilityFacts(Struct, frozen=True):
-    """What is known of one user. Rooms and contacts are empty where the policy does not ask for them."""
+    """Facts about one user. Rooms and contacts are empty if the policy does not need them."""
 
     privacy: Privacy = Privacy()
-    rooms: frozenset[str] = frozenset()  # the user is a member of
-    contacts: Mapping[str, int] = {}  # whom the user has as contacts, and when they were last in contact
+    rooms: frozenset[str] = frozenset()  # of which the user is a member
+    contacts: Mapping[str, int] = {}  # contacts of the user, and the time of the last contact
 
 
 PLAIN = VisibilityFacts()
 
 
 class Person(NamedTuple):
-    """A user and what is known of them."""
+    """User with the facts about them."""
 
     user: str
     facts: VisibilityFacts
 
 
 class VisibilityPolicy(Struct, frozen=True):
-    """A tenant's policy."""
+    """Visibility policy of a tenant."""
 
     policy: Policy = "tenant"
-    recent_ms: int = 30 * 86_400_000  # how long a contact is recent
+    recent_ms: int = 30 * 86_400_000  # milliseconds for which a contact is recent
 
     @property
     def is_open(self) -> bool:
-        """Whether people see each other unless something is said against it, where both are in one room."""
+        """Return whether users in one room see each other unless one hides from the other."""
         return self.policy in ("tenant", "shared_rooms")
 
     @property
     def is_mutual(self) -> bool:
-        """Whether it depends also on what is known of the viewer."""
+        """Return whether decisions also depend on facts about the viewer."""
         return self.policy in ("shared_rooms", "contacts")
 
     @property
     def in_room(self) -> VisibilityPolicy:
-        """The same among those who are in one room: that room they share, members of it or not."""
+        """Return the policy among users in one room: they share that room, whether they are members or not."""
         return structs.replace(self, policy="tenant") if self.policy == "shared_rooms" else self
 
 
 def may_see(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, *, said: bool = False) -> Sight:
-    """What `viewer` is shown of `target`. `said` is the app's word, where the policy is to ask."""
+    """Return what `viewer` sees of `target`. `said` is the app's answer if the policy is `ask`."""
     if viewer.user == target.user:
         return "full"
     privacy = target.facts.privacy
@@ -91,7 +91,7 @@ def _related(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, s
         case "contacts":
             return target.user in viewer.facts.contacts and viewer.user in target.facts.contacts
         case "recent_contacts":
-            # The target's list alone: nobody comes to see somebody by getting in touch with them.
+            # Only the target's list counts: a viewer cannot gain sight of a user by contacting them.
             at = target.facts.contacts.get(viewer.user)
             return at is not None and now - at <= rule.recent_ms
         case "ask":
@@ -99,7 +99,7 @@ def _related(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, s
 
 
 class VisibilityExceptions:
-    """See the module. Viewers and those they see are named by user."""
+    """Exceptions in one room, by viewer: targets the viewer does not see if `is_open`, else the only ones they see."""
 
     __slots__ = ("_exceptions", "is_open")
 
@@ -111,7 +111,7 @@ class VisibilityExceptions:
         return viewer == target or (target in self._exceptions.get(viewer, ())) is not self.is_open
 
     def note(self, viewer: str, target: str, *, sees: bool) -> bool:
-        """Whether that is new."""
+        """Record whether the viewer sees the target; return whether that is new."""
         if viewer == target or self.sees(viewer, target) is sees:
             return False
         if sees is self.is_open:
@@ -123,37 +123,37 @@ class VisibilityExceptions:
         return True
 
     def came(self, viewer: str, exceptions: Iterable[str]) -> None:
-        """A viewer looks, anew or again."""
+        """Set the exceptions of a viewer who has joined, newly or again."""
         self._exceptions.pop(viewer, None)
         if found := {target for target in exceptions if target != viewer}:
             self._exceptions[viewer] = found
 
     def left(self, target: str) -> None:
-        """Somebody is not there any more to be seen."""
+        """Remove a target who has left."""
         for viewer in [viewer for viewer, targets in self._exceptions.items() if target in targets]:
             self.note(viewer, target, sees=self.is_open)
 
     def keep(self, viewers: Collection[str]) -> None:
-        """Forget all other viewers."""
+        """Drop all viewers except these."""
         self._exceptions = {viewer: of for viewer, of in self._exceptions.items() if viewer in viewers}
 
     @property
     def viewers(self) -> list[str]:
-        """Those with exceptions: all others see everybody (open), or nobody but themselves."""
+        """Return the viewers with exceptions. All other viewers see every target if `is_open`, else only themselves."""
         return [*self._exceptions]
 
     @property
     def targets(self) -> set[str]:
-        """Those who are somebody's exception."""
+        """Return the targets who are an exception for a viewer."""
         return {target for targets in self._exceptions.values() for target in targets}
 
     def blind(self, target: str, viewers: Iterable[str]) -> list[str]:
-        """Those of the viewers who do not see the target."""
+        """Return the viewers who do not see the target. `viewers` is used only if not `is_open`."""
         if self.is_open:
             return [viewer for viewer, targets in self._exceptions.items() if target in targets]
         return [viewer for viewer in viewers if not self.sees(viewer, target)]
 
     def count(self, viewer: str, targets: Collection[str]) -> int:
-        """How many of the targets the viewer sees; all exceptions are of targets."""
+        """Return how many of the targets the viewer sees. All exceptions must be among the targets."""
         exceptions = len(self._exceptions.get(viewer, ()))
         return len(targets) - exceptions if self.is_open else exceptions + (viewer in targets)

@@ -1,7 +1,7 @@
-"""Who of those in a room its listeners on this node see: names, and how many.
+"""View of a room: which users in the room each listener on this node sees, and how many.
 
-One for those who are there and one for those who type. Where nobody hides it costs nothing, and everybody is told the
-same.
+A room has one view for occupants and one for typists. Where no user hides, a view costs nothing, and all listeners get
+the same frames.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from greendot.visibility.model import VisibilityExceptions
 
 
 class VisibilityChange(NamedTuple):
-    """A listener who sees somebody from now on, or no longer."""
+    """Change of whether a viewer sees a target."""
 
     viewer: str
     target: str
@@ -25,7 +25,7 @@ class VisibilityChange(NamedTuple):
 
 
 class RoomView:
-    """See the module. `targets` are those to be seen."""
+    """View of one room's occupants, or typists. `targets` returns them."""
 
     __slots__ = ("_channel", "_context", "_sent_counts", "_targets", "_usual", "_view_exceptions", "_visibility")
 
@@ -41,28 +41,28 @@ class RoomView:
         self._visibility = visibility
         self._targets = targets
         self._view_exceptions: VisibilityExceptions = visibility.view_exceptions(channel.topic.tenant)
-        self._usual = 0  # the count everybody was told last who sees everybody
-        self._sent_counts: dict[str, int] = {}  # the same of those who do not, or did not then
+        self._usual = 0  # last count sent to viewers who see all targets
+        self._sent_counts: dict[str, int] = {}  # last counts sent to viewers who do not, or did not then
 
     @property
     def _tenant(self) -> str:
         return self._channel.topic.tenant
 
     def viewers(self) -> set[str]:
-        """The users who listen here."""
+        """Return the users who listen on this node."""
         return {listener.session.user for listener in self._channel.listeners if listener.session is not None}
 
     def sees(self, viewer: str, target: str) -> bool:
         return self._view_exceptions.sees(viewer, target)
 
     def count(self, viewer: str) -> int:
-        """How many the viewer sees."""
+        """Return the number of targets that the viewer sees."""
         return self._view_exceptions.count(viewer, self._targets())
 
-    # --- people come and go ---
+    # --- viewers and targets ---
 
     def came(self, viewer: str) -> None:
-        """A listener, anew or with another device."""
+        """Add a viewer who has joined, newly or with another device."""
         if not self._visibility.matters(self._tenant):
             return
         is_open = self._view_exceptions.is_open
@@ -73,7 +73,7 @@ class RoomView:
         self._sent_counts[viewer] = self.count(viewer)
 
     def appears(self, target: str) -> None:
-        """Somebody is there to be seen."""
+        """Add a target."""
         for viewer in self._visibility.exceptions(self._tenant, target, self.viewers):
             if self._devices(viewer):
                 self._sent_counts.setdefault(viewer, self._usual)
@@ -83,16 +83,16 @@ class RoomView:
         self._view_exceptions.left(target)
 
     def blind(self, target: str) -> list[Connection]:
-        """The listeners who do not see the target."""
+        """Return the connections of viewers who do not see the target."""
         if self._view_exceptions.is_open and not self._view_exceptions.viewers:
             return []
         blind = self._view_exceptions.blind(target, () if self._view_exceptions.is_open else self.viewers())
         return [device for viewer in blind for device in self._devices(viewer)]
 
-    # --- decisions change ---
+    # --- changed decisions ---
 
     def review(self, users: Collection[str] | None) -> list[VisibilityChange]:
-        """Decide again what these see and who sees them (None: all); what is different."""
+        """Decide again whom these users see and who sees them (None: all users); return the differences."""
         viewers, targets = self.viewers(), self._candidates() if self._view_exceptions.is_open else {*self._targets()}
         if users is None:
             self._view_exceptions.keep(viewers)
@@ -106,7 +106,7 @@ class RoomView:
         ]
 
     def _candidates(self) -> set[str]:
-        """In an open tenant: those whom somebody may not see, or did not."""
+        """Return the targets whom a viewer may not see, or did not see, in an open tenant."""
         hide = self._visibility.hides_from
         shy = {target for target in self._targets() if hide(self._tenant, target)}
         return shy | self._view_exceptions.targets
@@ -114,19 +114,23 @@ class RoomView:
     def _decide(self, viewer: str, target: str) -> bool:
         return self._visibility.see(self._tenant, viewer, target, in_room=True) != "hidden"
 
-    # --- telling ---
+    # --- sending ---
 
     def skipped(self, target: str) -> list[Connection]:
-        """The listeners to be left out when something is told of the target."""
+        """Return the connections that must not get an event about the target.
+
+        These are the target's own, and the connections of viewers who do not see the target.
+        """
         return [*self._devices(target), *self.blind(target)]
 
     def deliver_count(
         self, make: Callable[[int], bytes], key: object, others: Iterable[str], also: int, *, lapses: bool = False
     ) -> None:
-        """To each listener how many they see; `also` is added for `others`, such as those who do not count themselves.
+        """Send each listener the count of targets that they see, plus `also` for the users in `others`.
 
-        Who does not see everybody is told only what is new: a number that stays would say that somebody hides. One that
-        `lapses` at the client is repeated unless it is 0.
+        `others` are, for example, typists, who are not counted for themselves. A viewer who does not see all targets
+        gets only changed counts: an unchanged count would show that a user hides. A count that `lapses` at the client
+        is repeated unless it is 0.
         """
         others, restricted, hub = {*others}, self._restricted(), self._context.hub
         told, self._sent_counts = self._sent_counts, {}
@@ -144,12 +148,12 @@ class RoomView:
         self._usual = len(self._targets())
 
     def named(self) -> None:
-        """All listeners were told who it is, and so know how many."""
+        """Record that all listeners got an event with the user's name, and so know the count."""
         self._usual = len(self._targets())
         self._sent_counts = {viewer: self.count(viewer) for viewer in self._restricted()}
 
     def _restricted(self) -> set[str]:
-        """Those who may not see everybody."""
+        """Return the viewers who may not see all targets."""
         return {*self._view_exceptions.viewers} if self._view_exceptions.is_open else self.viewers()
 
     def _devices(self, user: str) -> list[Connection]:

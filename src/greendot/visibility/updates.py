@@ -1,8 +1,7 @@
-"""Changes of who may see whom: kept, told to all nodes, and acted on for those who are looking.
+"""Updates of visibility: stored, published to all nodes, and applied to viewers.
 
-A change counts as made when every node has acted on it: from then on nobody sees what was hidden. What is said between
-nodes may be lost, and contacts cease to be recent by themselves: so everything that is looked at is decided again now
-and then.
+A change is complete when every node has applied it: from then on no user sees what was hidden. Messages between nodes
+may be lost, and contacts stop being recent by themselves. All decisions in use are therefore made again periodically.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import Privacy
 from greendot.visibility.webhook import REST_S, VisibilityWebhook
 
-AGAIN_S = 30.0  # between two looks at everything
+AGAIN_S = 30.0  # seconds between two refreshes of all decisions in use
 RETRY_S = 1.0
-MOST_CONTACTS = 10_000  # of one user
+MOST_CONTACTS = 10_000  # contacts of one user
 
 
 class VisibilityUpdates:
-    """One for each node. `consumers` are the services that show users to others."""
+    """Changes of visibility, made on this node or received from another."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class VisibilityUpdates:
         self._webhook = webhook
         self._rpc = rpc
         self._timer: Timer | None = None
-        self._asking_again: set[str] = set()  # tenants whose apps did not answer
+        self._asking_again: set[str] = set()  # tenants whose review is retried soon
         webhook.listeners.append(self._unanswered)
         self.commands: CommandTable = {PrivacySet: self._privacy_set}
         self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.receive(message, topic.name)}
@@ -64,14 +63,17 @@ class VisibilityUpdates:
         return PrivacyReply(kept.last_seen, sorted(kept.hide_from))
 
     def start(self) -> None:
-        # An answer of the app that is half as old as it may be is asked for again.
+        # Answers of the app are requested again after half of their lifetime.
         period_s = min(AGAIN_S, self._webhook.shortest_s / 2)
         self._timer = self._context.timers.set(period_s * random.uniform(0.8, 1.0), self._on_timer)
 
-    # --- changes, made here ---
+    # --- changes made on this node ---
 
     async def set_privacy(self, key: Key, last_seen: LastSeen | None, hide_from: Collection[str] | None) -> Privacy:
-        """Keep what the user hides. EngineUnavailable: kept, but not every node is known to have acted on it."""
+        """Store what the user hides; None keeps a setting. Return the stored settings.
+
+        Raise EngineUnavailable if the change is stored, but a node has not confirmed it.
+        """
         if last_seen is None and hide_from is None:
             return (await self._store.privacies([key])).get(key, Privacy())
         users = None if hide_from is None else frozenset(hide_from) - {key[1]}
@@ -89,7 +91,7 @@ class VisibilityUpdates:
         await self._publish(*key)
 
     async def members_changed(self, tenant: str, user: str) -> None:
-        """The user is in other rooms than before."""
+        """Publish a change of the user's rooms, if the policy is `shared_rooms`."""
         if self._cache.policy(tenant).policy == "shared_rooms":
             await self._publish(tenant, user)
 
@@ -97,10 +99,10 @@ class VisibilityUpdates:
         nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
         await self._rpc.call(nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number))
 
-    # --- changes, heard of ---
+    # --- changes received ---
 
     def receive(self, message: VisibilityChanged, node: str) -> None:
-        """Some node, or this one, waits until this one has acted on it."""
+        """Apply a change, then acknowledge it to the node that waits for it, which may be this node."""
         self._context.tasks.spawn(self._act(message, node))
 
     async def _act(self, message: VisibilityChanged, node: str) -> None:
@@ -127,7 +129,7 @@ class VisibilityUpdates:
         await self._review(tenant, users)
 
     async def _review(self, tenant: str, users: Collection[str] | None) -> bool:
-        """Whether all was decided; what was not is looked at again before long."""
+        """Decide again for these users; return whether all decisions were made. Schedule a retry if not."""
         try:
             for consumer in self._cache.consumers:
                 await consumer.review(tenant, users)
@@ -137,10 +139,10 @@ class VisibilityUpdates:
             return False
         return True
 
-    # --- in case nothing was heard ---
+    # --- missed messages ---
 
     def lost(self) -> None:
-        """Messages may have been missed."""
+        """Refresh all decisions in use, because messages may have been missed."""
         self._context.tasks.spawn(self._refresh_all())
 
     def _on_timer(self, _: None) -> None:

@@ -1,8 +1,8 @@
-"""Asking the app who may see whom.
+"""Visibility webhook: requests to the app about who may see whom.
 
-For tenants whose policy is `ask`. Questions of the same moment go together, answers are kept for a while, an app that
-is slow or does not answer hides everybody: nothing is shown that it did not allow lately. Each tenant has its own app,
-and waits for nobody else's.
+The webhook is for tenants with the policy `ask`. Questions of the same moment share a request, and answers are kept for
+a while. An app that is slow or does not answer hides all users: no user is shown whom the app did not allow recently.
+Each tenant has its own app, and does not wait for other apps.
 """
 
 from __future__ import annotations
@@ -22,80 +22,80 @@ from greendot.protocol.decoding import decode
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-MOST_PAIRS = 10_000  # asked for at once; beyond it nobody is seen
-MOST_ANSWERS = 200_000  # kept
-MOST_NAMES = 32 * 1024  # bytes of ids in one request: the answer must not be longer than is read of one
-FAILURES = 3  # in a row, then the app is left alone
-REST_S = 5.0  # for so long
+MOST_PAIRS = 10_000  # pairs in one call of `ask`; further targets stay hidden
+MOST_ANSWERS = 200_000  # answers kept
+MOST_NAMES = 32 * 1024  # bytes of ids in one request, so that the answer is not longer than the read limit
+FAILURES = 3  # failures in a row after which calls pause
+REST_S = 5.0  # seconds of the pause
 Pair = tuple[str, str]  # viewer and target
 
 
 class VisibilityQuestion(Struct, frozen=True):
-    """One viewer and whom they want to see."""
+    """Viewer and the users they want to see."""
 
     viewer: str
     targets: list[str]
 
 
 class Questions(Struct, frozen=True):
-    """The body of a request."""
+    """Body of a request."""
 
     tenant: str
     questions: list[VisibilityQuestion]
 
 
 class VisibleTargets(Struct, frozen=True):
-    """One viewer and those of the targets they may see."""
+    """Viewer and the targets they may see."""
 
     viewer: str
     visible: list[str]
 
 
 class Answers(Struct, frozen=True):
-    """The body of the app's answer. Who is not named is hidden."""
+    """Body of the app's answer. Targets that are not named are hidden."""
 
     answers: list[VisibleTargets]
 
 
 class VisibilityAnswer(NamedTuple):
-    """An answer."""
+    """Answer about one pair."""
 
     yes: bool
-    at: float  # monotonic seconds, when it was asked for
-    changes: int  # there were by then: a later one makes it void
+    at: float  # monotonic seconds of the request
+    changes: int  # number of changes at the request: a later change voids the answer
 
 
 class VisibilityClient(Protocol):
-    """A tenant's app."""
+    """Client of a tenant's app."""
 
     async def ask(self, body: bytes) -> bytes:
-        """The answer to a request. GreendotError if there was none in time, or it was not a good one."""
+        """Return the answer to a request. Raise GreendotError if the answer is late or not valid."""
         ...
 
 
 class VisibilityWebhook:
-    """One for each node. `keep_s` is how long an answer counts; from half of that on it is asked for again."""
+    """Answers of apps, for one node. `keep_s` is the lifetime of an answer; after half of it, `ask` renews it."""
 
     def __init__(
         self, context: NodeContext, keep_s: Mapping[str, float], clients: Mapping[str, VisibilityClient]
     ) -> None:
         self._context = context
-        self._keep_s = keep_s  # by tenant; "" for all others
-        self._clients = clients  # the same. Without one nobody is visible
+        self._keep_s = keep_s  # by tenant; "" for all other tenants
+        self._clients = clients  # by tenant, likewise; without a client no user is visible
         self.listeners: list[Callable[[str], None]] = []  # called with a tenant whose app did not answer
         self._asked: dict[str, BatchedReads[Pair, bool | None]] = {}  # by tenant
         self._answers: dict[tuple[str, str, str], VisibilityAnswer] = {}
-        self._changes = 0  # ever
-        self._changed: dict[tuple[str, str], tuple[int, float]] = {}  # by user: the last of them, and when it was
-        self._failed: dict[str, tuple[int, float]] = {}  # tenants: how often in a row, and when it was last
+        self._changes = 0  # number of changes
+        self._changed: dict[tuple[str, str], tuple[int, float]] = {}  # by user: number and time of the last change
+        self._failed: dict[str, tuple[int, float]] = {}  # by tenant: failures in a row, and the time of the last
         self.failures = 0
 
     def answer(self, tenant: str, viewer: str, target: str) -> bool:
-        """Whether the app said so, and lately enough."""
+        """Return whether an answer that is still valid lets the viewer see the target."""
         return self._answer(tenant, viewer, target, self._keep(tenant)) is True
 
     async def ask(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
-        """Have answers for these. Returns also if there are none to be had."""
+        """Request the missing answers about these pairs. Return normally also if the app does not answer."""
         fresh_s = self._keep(tenant) / 2
         unknown = (
             (viewer, target)
@@ -107,11 +107,11 @@ class VisibilityWebhook:
             if batched is None:
                 batched = BatchedReads(self._context, lambda some: self._read(tenant, some), None)
                 self._asked[tenant] = batched
-            for answer in [batched.ask(pair) for pair in pairs]:  # a task for each would take longer than the rest
+            for answer in [batched.ask(pair) for pair in pairs]:  # a task for each pair would cost more than the rest
                 await asyncio.shield(answer)
 
     def forget(self, tenant: str, user: str) -> None:
-        """Answers about this user may be wrong, also those on their way."""
+        """Void the answers about a user, including answers to requests under way."""
         if self._asked:
             self._changes += 1
             self._changed[tenant, user] = self._changes, self._context.timers.now()
@@ -167,7 +167,7 @@ class VisibilityWebhook:
         visible = {(shown.viewer, target) for shown in answers.answers for target in shown.visible}
         found = {pair: pair in visible for pair in pairs}
         if len(self._answers) + len(found) > MOST_ANSWERS:
-            self._answers.clear()  # they are asked for again
+            self._answers.clear()  # answers are requested again when needed
         self._answers.update({(tenant, *pair): VisibilityAnswer(yes, now, changes) for pair, yes in found.items()})
         return found
 
@@ -175,19 +175,19 @@ class VisibilityWebhook:
         times, _ = self._failed.get(tenant, (0, 0.0))
         self.failures += 1
         self._failed[tenant] = times + 1, self._context.timers.now()
-        if times == 0:  # one line for each outage
+        if times == 0:  # one log line for each outage
             log(log_events.VISIBILITY_UNANSWERED, tenant=tenant, reason=error)
         for listener in self.listeners:
             listener(tenant)
 
     @property
     def shortest_s(self) -> float:
-        """How long the shortest-lived answers count."""
+        """Return the shortest lifetime of answers, in seconds."""
         return min(self._keep_s.values())
 
 
 def _requests(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """In as few as may be."""
+    """Yield the pairs in as few requests as `MOST_NAMES` allows."""
     some, size = list[Pair](), 0
     for pair in pairs:
         if some and size > MOST_NAMES:

@@ -1,4 +1,4 @@
-"""An app that is asked: one request, signed as webhooks are, one answer or none."""
+"""HTTP client of the visibility webhook: one request, signed as webhooks are, and one answer or none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from greendot.transport.http_client import Caller, NotCalled, Terms
 
 
 class HttpVisibilityClient:
-    """Asks one URL, on the terms webhooks are called on."""
+    """Client of one URL, called on the same terms as webhooks."""
 
     def __init__(self, url: str, secret: str, terms: Terms, clock: Clock) -> None:
         self._caller = Caller(url, terms, most=4)
@@ -16,7 +16,7 @@ class HttpVisibilityClient:
         self._clock = clock
 
     async def ask(self, body: bytes) -> bytes:
-        """The answer to a request. NotCalled if there was none in time, or it was not a good one."""
+        """Return the answer to a request. Raise NotCalled if the answer is late or its status is not 200."""
         signed = signature([self._secret], self._clock.now_ms() // 1000, body)
         answer = await self._caller.post(body, {SIGNATURE: signed})
         if answer.status != 200:

@@ -1,8 +1,8 @@
-"""Log events, for the handlers of Python's `logging`.
+"""Log events for the handlers of Python's `logging`.
 
-The name of an event is a promise: searches and alerts are written against it. Its sentence is for people and may
-change. The other arguments of `log` are its fields. A handler may hash ids of people and of their things (`OF_PEOPLE`):
-put them into fields and into no other text.
+The name of an event is a contract: searches and alerts depend on it. Its sentence is for people and may change. The
+other arguments of `log` are the fields of the event. A handler may hash ids of people and of their things
+(`OF_PEOPLE`): put ids into fields and into no other text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from greendot.ids import Id
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 OF_PEOPLE: Final = frozenset(
     ("channel", "room", "session", "tenant", "user")
-)  # fields that hold ids, whatever their type
+)  # fields that contain ids, whatever their type
 
-_node = ""  # this process' node, by its incarnation; a process is one node
+_node = ""  # node of this process, by its incarnation; a process is one node
 
 
 class LogEvent:
-    """One kind of line. `text` is a sentence with fields in it."""
+    """Log event: one kind of log line. `text` is a sentence with fields."""
 
     __slots__ = ("apart", "every", "level", "logger", "name", "text")
 
@@ -29,26 +29,26 @@ class LogEvent:
         self.name = name
         self.level = level
         self.text = text
-        self.apart = apart  # fields by which repeats of it are told apart
-        self.every = every  # repeats are logged too, however many there are
+        self.apart = apart  # fields by which repeats of the event are distinguished
+        self.every = every  # every repeat is logged
         self.logger = logging.getLogger(f"greendot.{name.partition('.')[0]}")
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody reads it: ask before fields are made that cost something."""
+        """Return whether the event is logged: check it before computing costly fields."""
         return self.logger.isEnabledFor(self.level)
 
 
 def log(event: LogEvent, error: BaseException | None = None, /, **fields: object) -> None:
-    """It has happened. `error` is logged with its traceback."""
+    """Log `event` with its fields, and `error` with its traceback."""
     if event.logger.isEnabledFor(event.level):
-        # `logging` takes a single mapping for what the names in the text stand for.
+        # `logging` accepts a single mapping for the names in the text.
         given = (fields,) if fields else ()
         event.logger.log(event.level, event.text, *given, exc_info=error, extra={"event": event})
 
 
 def set_node(node: str) -> None:
-    """The name under which this process' lines are from now on."""
+    """Set the node name of all later log lines of this process."""
     global _node
     _node = node
 
@@ -58,7 +58,7 @@ def node() -> str:
 
 
 def event_of(record: logging.LogRecord) -> LogEvent | None:
-    """None if somebody else's library said it."""
+    """Return the log event of a record; None for a record of a library."""
     found = getattr(record, "event", None)
     return found if isinstance(found, LogEvent) else None
 
@@ -68,5 +68,5 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def is_id(field: str, value: object) -> bool:
-    """Whether it may say who somebody is."""
+    """Return whether a field may identify a person."""
     return isinstance(value, Id) or (field in OF_PEOPLE and value is not None)

@@ -1,7 +1,7 @@
-"""Every event that is logged: its name, how much it matters, and the sentence people read. docs/logs.md has them all.
+"""Log events of a server: name, level and sentence. docs/logs.md lists them all.
 
-`debug` is for what happens to a single client, request or message, and for work that waits for something whose absence
-is told of once. At `info` a server that is well says nothing, however many are connected.
+`debug` is for a single client, request or message. It is also for work that waits for a component whose outage is
+logged once. At `info` a healthy server logs nothing, however many clients are connected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WORK_LATER = LogEvent("work.later", DEBUG, "%(work)s: done later: %(reason)s", a
 WORK_FAILED = LogEvent("work.failed", ERROR, "%(work)s failed", apart=("work",))
 CERTIFICATE_READ = LogEvent("certificate.read", INFO, "the certificate was read again: new connections get it")
 CERTIFICATE_KEPT = LogEvent("certificate.kept", ERROR, "the certificate stays the one there was: %(reason)s")
-LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # whatever a library logs; its level is its own
+LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # any log line of a library, at the level of the library
 
 # --- Redis and the store ---
 REDIS_CONNECTED = LogEvent("redis.connected", INFO, "redis %(server)s: connected", apart=("server",))

@@ -1,4 +1,4 @@
-"""What a server logs, and how: lines for people on a terminal, JSON otherwise; ids as the settings want them."""
+"""Log output of a server: text on a terminal, JSON otherwise; ids as configured."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ LogFields = dict[str, Any]
 
 
 def set_up_logging(level: str, log: Log, hash_ids_with: bytes | None) -> None:
-    """To standard error. With a key, ids in log lines are hashes made with it."""
+    """Log to standard error. With a key, ids in log lines are replaced by hashes made with it."""
     handler = LogHandler(sys.stderr, Repeats(log.repeat_s))
     is_text = log.format == "text" or (log.format == "auto" and sys.stderr.isatty())
     handler.setFormatter(Rendered(is_text=is_text, colors=sys.stderr.isatty()))
     if hash_ids_with is not None:
         handler.addFilter(HashedIds(hash_ids_with))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("urllib3").setLevel(logging.ERROR)  # it sends spans; whether they come through is not our affair
-    logging.getLogger("asyncpg").setLevel(logging.ERROR)  # that the store is away is told once, by us
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # used to send spans; its delivery problems are not logged
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)  # Greendot itself logs once that the store is away
     atexit.register(handler.sum_up, all=True)
-    os.register_at_fork(after_in_child=handler.forget)  # what the parent has counted, the parent tells
+    os.register_at_fork(after_in_child=handler.forget)  # the parent logs the repeats that it counted
 
 
 class LogHandler(logging.StreamHandler[IO[str]]):
-    """Writes what is new, and sums up what came again."""
+    """Handler that writes new lines and sums up repeated ones."""
 
     def __init__(self, stream: IO[str], repeats: Repeats, now: Callable[[], float] = monotonic) -> None:
         super().__init__(stream)
         self._repeats = repeats
         self._now = now
-        self._loop: asyncio.AbstractEventLoop | None = None  # on which the next summing up waits
+        self._loop: asyncio.AbstractEventLoop | None = None  # loop with the timer of the next summary
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._repeats.is_first(record, self._now()):
@@ -51,7 +51,7 @@ class LogHandler(logging.StreamHandler[IO[str]]):
         self._sum_up_later()
 
     def sum_up(self, *, all: bool = False) -> None:
-        """Where the time has come."""
+        """Log summaries of windows that are over; with `all`, of every window."""
         self._loop = None
         self._log_sums(all=all)
         if not all:
@@ -66,7 +66,11 @@ class LogHandler(logging.StreamHandler[IO[str]]):
         self._loop = None
 
     def _sum_up_later(self) -> None:
-        """A timer of the loop this is said on. What is said in a thread waits for the next line, or for the end."""
+        """Schedule the next summary on the running loop.
+
+        Without a running loop, as in a thread, log due summaries at once. The rest wait for the next line, or for the
+        end of the process.
+        """
         if not self._repeats or (self._loop is not None and not self._loop.is_closed()):
             return
         try:
@@ -79,14 +83,14 @@ class LogHandler(logging.StreamHandler[IO[str]]):
 
 def _sum(summed: Summed) -> logging.LogRecord:
     record = summed.record
-    record.created = time()  # else it would stand behind lines that are younger
+    record.created = time()  # without it, the summary would have an older time than the lines before it
     record.msecs = record.created % 1 * 1000 // 1
     record.repeated, record.over_s = summed.times, round(summed.over_s, 1)
     return record
 
 
 class HashedIds(logging.Filter):
-    """Puts hashes in the place of ids. It lets every line through."""
+    """Filter that replaces ids by hashes. Every line passes."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__()
@@ -102,7 +106,7 @@ class HashedIds(logging.Filter):
 
 
 class Rendered(logging.Formatter):
-    """A line of JSON, or one for people."""
+    """Formatter of lines: JSON, or text for people."""
 
     def __init__(self, *, is_text: bool, colors: bool = False) -> None:
         super().__init__()
@@ -117,14 +121,14 @@ class Rendered(logging.Formatter):
 
 
 def _for_people(*, colors: bool) -> Callable[[LogFields], str]:
-    from structlog.dev import ConsoleRenderer  # here: it takes a while to load, and a service writes JSON
+    from structlog.dev import ConsoleRenderer  # imported here: it is slow to load, and a service writes JSON
 
     renderer = ConsoleRenderer(colors=colors)
     return lambda line: str(renderer(None, "", line))
 
 
 def _as_fields(record: logging.LogRecord) -> LogFields:
-    """One flat object: what every line has first, then the event's own fields, and the sentence at the end."""
+    """Return one flat object: common fields, then the fields of the event, then the sentence."""
     event = event_of(record)
     line = {"time": _time(record), "level": record.levelname.lower(), "event": (event or LIBRARY_SAID).name}
     line |= _around(record) | {field: _plain(value) for field, value in fields_of(record).items() if value is not None}
@@ -135,7 +139,7 @@ def _as_fields(record: logging.LogRecord) -> LogFields:
 
 
 def _as_sentence(record: logging.LogRecord) -> LogFields:
-    """The sentence with the event's name, and what is not in the sentence."""
+    """Return the sentence with the name of the event, and the fields that the sentence does not contain."""
     event = event_of(record)
     said = "" if event is None else event.text
     beside = {f: _plain(v) for f, v in fields_of(record).items() if v is not None and f"%({f})" not in said}
@@ -146,8 +150,8 @@ def _as_sentence(record: logging.LogRecord) -> LogFields:
 
 
 def _around(record: logging.LogRecord) -> LogFields:
-    """Whose node it is on, and in the course of what."""
-    trace = None if hasattr(record, "repeated") else current()  # many are of many
+    """Return the node and the trace of a line."""
+    trace = None if hasattr(record, "repeated") else current()  # a summary covers many traces
     found = {"node": node(), "trace": None if trace is None else trace.trace_id}
     return {name: value for name, value in found.items() if value}
 

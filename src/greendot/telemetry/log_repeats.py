@@ -1,7 +1,7 @@
-"""What happens again and again is said once, then counted and summed up. Pure: the time is an argument.
+"""Repeats of log lines: the first is logged, the rest are counted and summed up. Pure: the time is an argument.
 
-Of what is at level `debug` everything is logged: whoever asks for it wants each. The table is bounded: where it is
-full, what is new of an event is counted with all else of that event.
+Lines at level `debug` are always logged, because a reader of `debug` wants each one. The table is bounded. When it is
+full, a new line is counted together with the other lines of its event.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from greendot.telemetry.log import LogEvent, event_of, fields_of, log
 
-MOST = 256  # told apart at once
+MOST = 256  # distinct lines at a time
 
 
 class Summed(NamedTuple):
-    """What was not logged within a window."""
+    """Summary of the lines that were not logged within a window."""
 
-    record: logging.LogRecord  # the last of them
+    record: logging.LogRecord  # last of the lines
     times: int
     over_s: float
 
@@ -29,23 +29,23 @@ class _Window:
 
     def __init__(self, began: float) -> None:
         self.began = began
-        self.times = 0  # since then, that were not logged
+        self.times = 0  # lines since then that were not logged
         self.last: logging.LogRecord | None = None
 
 
 class Repeats:
-    """With a window of 0 seconds everything is logged."""
+    """Windows of repeated lines. With a window of 0 seconds every line is logged."""
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
         self._windows: dict[tuple[Hashable, ...], _Window] = {}
 
     def __bool__(self) -> bool:
-        """Whether some window is open, and `over` is to be asked again."""
+        """Return whether a window is open, so that `over` must be called again."""
         return bool(self._windows)
 
     def is_first(self, record: logging.LogRecord, now: float) -> bool:
-        """Whether it is to be logged. If not, it is counted."""
+        """Return whether to log `record`; otherwise count it."""
         event = event_of(record)
         if record.levelno <= logging.DEBUG or not self.window_s or (event is not None and event.every):
             return True
@@ -55,7 +55,7 @@ class Repeats:
             self._windows[key] = _Window(now)
             return True
         window.times += 1
-        record.exc_info = None  # it would keep alive whatever the frames of it hold
+        record.exc_info = None  # a traceback would keep alive all objects of its frames
         window.last = record
         return False
 
@@ -63,7 +63,10 @@ class Repeats:
         self._windows.clear()
 
     def over(self, now: float, *, all: bool = False) -> list[Summed]:
-        """Of windows that are over. One in which nothing came again is forgotten, any other is followed by the next."""
+        """Return the summaries of windows that are over.
+
+        A window without repeats is removed; any other is followed by a new window.
+        """
         summed = []
         for key, window in [*self._windows.items()]:
             passed = now - window.began
@@ -77,7 +80,7 @@ class Repeats:
         return summed
 
     def _key(self, event: LogEvent | None, record: logging.LogRecord) -> tuple[Hashable, ...]:
-        if event is None:  # a library's: what it says without what it says it of
+        if event is None:  # of a library: its message without the arguments
             name, apart = record.name, [str(record.msg)]
         else:
             fields = fields_of(record)
@@ -87,7 +90,7 @@ class Repeats:
 
 
 def _where(record: logging.LogRecord) -> tuple[Hashable, ...]:
-    """Of a failure, what it is and where it was raised: one that comes again and again must not hide another."""
+    """Return type and place of an error: a repeated failure must not hide a different one."""
     if not record.exc_info or record.exc_info[1] is None:
         return ()
     _, error, trace = record.exc_info
@@ -97,7 +100,7 @@ def _where(record: logging.LogRecord) -> tuple[Hashable, ...]:
 
 
 class Outage:
-    """Of one thing, which `fields` name."""
+    """Outage of one component, which `fields` name. Begin and end are logged once each."""
 
     def __init__(self, lost: LogEvent, back: LogEvent, now: Callable[[], float] = monotonic, **fields: object) -> None:
         self._lost = lost
@@ -116,7 +119,7 @@ class Outage:
             log(self._lost, reason=reason, **self._fields)
 
     def ended(self) -> None:
-        """It answers, as ever or again."""
+        """Log the end of an outage, if there was one."""
         if self._since is not None:
             away_s, self._since = self._now() - self._since, None
             log(self._back, away_s=round(away_s, 3), **self._fields)

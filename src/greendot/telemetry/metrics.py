@@ -1,5 +1,7 @@
-"""What is counted by a node's own parts. Plain integers: adding one costs nothing worth measuring, and `/metrics` reads
-them all. What takes time is kept in histograms (`telemetry.metrics_model`)."""
+"""Counters of a node, as plain integers: adding one costs next to nothing, and `/metrics` reads them all.
+
+Durations are kept in histograms (`telemetry.metrics_model`).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from typing import Literal, get_args
 
 from greendot.telemetry.metrics_model import Histogram
 
-Why = Literal["slow", "crowded", "shed"]  # a signal was dropped
+Why = Literal["slow", "crowded", "shed"]  # reasons why a signal was dropped
 WHYS: tuple[Why, ...] = get_args(Why)
 _TYPE = b'"type":"'
 _LONGEST = 40
-_TYPE_WITHIN = 24  # bytes: a frame's header, then the type, which is the first of its envelope
+_TYPE_WITHIN = 24  # bytes: a frame's header, then the type, which is the first field of its envelope
 
 
 class Metrics:
-    """The counters of one node, by their Prometheus names."""
+    """Counters of one node, by their Prometheus names."""
 
     _COUNTERS = (
         "dashboard_refused_total",
@@ -102,15 +104,15 @@ class Metrics:
     def __init__(self) -> None:
         for name in self._COUNTERS:
             setattr(self, name, 0)
-        self.dropped: dict[tuple[str, Why], int] = {}  # signals, by type
-        self.coalesced: dict[str, int] = {}  # signals, by type
+        self.dropped: dict[tuple[str, Why], int] = {}  # dropped signals, by type and reason
+        self.coalesced: dict[str, int] = {}  # coalesced signals, by type
         self.hello = Histogram()
         self.recovery = Histogram()
         self.presence_recovery = Histogram((0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0))
         self.loop_lag = Histogram()
 
     def drop(self, frame: bytes, why: Why) -> None:
-        """A signal nobody gets, for this reason."""
+        """Count a signal that is dropped for the reason `why`."""
         if why == "shed":
             self.realtime_shed_total += 1
         else:
@@ -135,7 +137,7 @@ class Metrics:
 
 
 def type_of(frame: bytes) -> str:
-    """The type of an event that was made here or by another node: there are as many as the protocol has."""
+    """Return the type of an event frame from this node or another one: only as many as the protocol has."""
     at = frame.find(_TYPE, 0, _TYPE_WITHIN)
     if at < 0:
         return "pong"  # the only frame that is no event

@@ -1,6 +1,6 @@
-"""Every number a node shows: its name, what kind it is, and what it means.
+"""Catalogue of all metrics of a node: name, type and meaning.
 
-`docs/metrics.md` is made of this, and `/metrics` takes its help from here. All of them carry the label `node`.
+`docs/metrics.md` is generated from it, and `/metrics` takes its help texts from it. All metrics carry the label `node`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Type = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(NamedTuple):
-    """One name."""
+    """Metric of the catalogue."""
 
     name: str
     type: Type
     help: str
-    labels: tuple[str, ...] = ()  # beside `node`
+    labels: tuple[str, ...] = ()  # besides `node`
 
 
 def counter(name: str, help: str, *labels: str) -> Metric:
@@ -375,12 +375,12 @@ BEGIN, END = "<!-- made of src/greendot/telemetry/metrics_catalogue.py -->", "<!
 
 
 def tables() -> str:
-    """One for each section."""
+    """Return the Markdown tables, one for each section."""
     return "\n".join(line for title, metrics in SECTIONS.items() for line in _table(title, metrics))
 
 
 def renewed(page: str) -> str:
-    """The page with the tables as they are now."""
+    """Return the page with its tables generated again."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n{tables()}{END}{rest.partition(END)[2]}"
 

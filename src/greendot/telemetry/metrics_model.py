@@ -1,4 +1,4 @@
-"""From counts that only grow to how much there is per second."""
+"""Model of metrics: rates from counters, sums, and histograms."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class Reading(NamedTuple):
-    """Counts, and when they were read."""
+    """Counters with the time of their reading."""
 
-    at_ms: int  # on the counting node's own clock, which never jumps
+    at_ms: int  # on the clock of the counting node, which never jumps
     counts: Mapping[str, int]
 
 
 def rates(before: Reading | None, now: Reading) -> dict[str, float]:
-    """Per second since `before`, of what both know. Nothing without one: a rate is made of two readings.
+    """Return the rates per second since `before`, for counters in both readings; empty without an earlier reading.
 
-    A count that is smaller than it was began anew (its node did): what it has now came since.
+    A counter below its earlier value restarted with its node: its whole value is new.
     """
     if before is None or now.at_ms <= before.at_ms:
         return {}
@@ -30,7 +30,7 @@ def rates(before: Reading | None, now: Reading) -> dict[str, float]:
 
 
 def summed(of: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """All of them together, name by name."""
+    """Return the sums by name."""
     total: dict[str, float] = {}
     for one in of:
         for name, value in one.items():
@@ -39,7 +39,7 @@ def summed(of: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def worst(of: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The largest of each name."""
+    """Return the maxima by name."""
     most: dict[str, float] = {}
     for one in of:
         for name, value in one.items():
@@ -48,25 +48,25 @@ def worst(of: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-SHORT_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)  # round trips
+SHORT_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)  # for round trips
 
 
 class Histogram:
-    """One distribution. Adding a value is a search among a few numbers and two additions."""
+    """Histogram of one distribution. Adding a value is a search among a few numbers and two additions."""
 
     __slots__ = ("_counts", "bounds", "total")
 
     def __init__(self, bounds: Sequence[float] = LATENCY_S) -> None:
         self.bounds = tuple(bounds)
-        self.total = 0.0  # of all values
-        self._counts = [0] * (len(self.bounds) + 1)  # by bucket; the last has no end
+        self.total = 0.0  # sum of all values
+        self._counts = [0] * (len(self.bounds) + 1)  # by bucket; the last has no upper bound
 
     def observe(self, value: float) -> None:
         self._counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def add(self, value: float, many: int) -> None:
-        """The same value many times."""
+        """Add the same value `many` times."""
         self._counts[bisect_left(self.bounds, value)] += many
         self.total += value * many
 
@@ -75,7 +75,7 @@ class Histogram:
         return sum(self._counts)
 
     def buckets(self) -> Iterator[tuple[float, int]]:
-        """The end of each bucket that has one, and how many values do not exceed it."""
+        """Yield the upper bound of each bucket that has one, and the number of values up to it."""
         reached = 0
         for bound, count in zip(self.bounds, self._counts, strict=False):
             reached += count
@@ -83,7 +83,7 @@ class Histogram:
 
 
 class MetricSample(NamedTuple):
-    """A value of one series: the metric's name, and the labels that distinguish the series from others of the name."""
+    """Sample of one series: metric name, value, and the labels that distinguish the series."""
 
     name: str
     value: float | Histogram

@@ -16,17 +16,17 @@ try:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
     from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags, set_span_in_context
-except ImportError:  # as it is without the extra
+except ImportError:  # the extra is not installed
     raise ConfigError(
         "traces.endpoint is set, and OpenTelemetry is not installed. Install it: pip install 'greendot[otel]'"
     ) from None
 
-PATIENCE_S = 5.0  # for a collector that does not answer; meanwhile what is recorded waits, and is dropped beyond 2048
-CLOSE_S = 2.0  # the same at the end: a process that stops must not be taken for stuck because of it
+PATIENCE_S = 5.0  # timeout of a silent collector; spans wait meanwhile, and beyond 2048 are dropped
+CLOSE_S = 2.0  # timeout at the end: a process that stops must not seem stuck because of the collector
 
 
 class OtelSpan:
-    """See `spans.Recorded`."""
+    """Span of OpenTelemetry; see `spans.Recorded`."""
 
     def __init__(self, span: Any) -> None:
         self._span = span
@@ -37,7 +37,7 @@ class OtelSpan:
         return Trace(f"{context.trace_id:032x}", f"{context.span_id:016x}", int(context.trace_flags))
 
     def failed(self, error: BaseException) -> None:
-        # Its name only: what it says may quote what was sent.
+        # Only the type: the message may quote data that was sent.
         self._span.set_status(Status(StatusCode.ERROR, type(error).__name__))
 
     def end(self) -> None:
@@ -45,7 +45,7 @@ class OtelSpan:
 
 
 class OtelRecorder:
-    """See `spans.Recorder`. What is sampled was decided before it is asked."""
+    """Recorder of OpenTelemetry; see `spans.Recorder`. It gets only spans that are already sampled."""
 
     def __init__(self, endpoint: str, service: str, share: float, **about: str) -> None:
         self.share = share
@@ -60,8 +60,8 @@ class OtelRecorder:
         return OtelSpan(self._tracer.start_span(name, _context(parent), attributes=attributes))
 
     def close(self) -> None:
-        """Send what waits, as far as somebody takes it, and soon."""
-        closing = Thread(target=self._provider.shutdown, daemon=True)  # by itself it waits for up to 30 s
+        """Send waiting spans, within CLOSE_S and as far as the collector accepts them."""
+        closing = Thread(target=self._provider.shutdown, daemon=True)  # shutdown itself waits up to 30 s
         closing.start()
         closing.join(CLOSE_S)
 

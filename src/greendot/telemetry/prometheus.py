@@ -1,7 +1,7 @@
 """Metrics in the text format of Prometheus, version 0.0.4, written by `prometheus_client`.
 
-Nodes count with plain integers; metric families of the client are made of them for each scrape. Help and type come from
-`telemetry.metrics_catalogue`; a name that is not there is untyped, so that nothing is hidden by an oversight.
+Nodes count with plain integers. Each scrape makes metric families of the client from them. Help and type come from
+`telemetry.metrics_catalogue`. A name that is missing there is exposed as untyped, so that an oversight hides no metric.
 
 Importing the client takes 50 ms: import this module where metrics are served, not at start.
 """
@@ -32,7 +32,7 @@ _FAMILIES: dict[str, type[CounterMetricFamily | GaugeMetricFamily | HistogramMet
 
 
 class _Collector(Collector):
-    """One metric family, as a source for `generate_latest`."""
+    """Source of one metric family for `generate_latest`."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family
@@ -42,7 +42,7 @@ class _Collector(Collector):
 
 
 def expose(samples: Iterable[MetricSample], node: str) -> Iterator[bytes]:
-    """Write the page of one node, metric by metric, in the catalogue's order. Every value carries the label `node`.
+    """Yield the page of one node, metric by metric, in the catalogue's order. Every value has the label `node`.
 
     A page with 1,000 tenants takes 25 ms: callers on the loop write it in several turns.
     """
@@ -70,5 +70,5 @@ def _family(name: str, samples: list[MetricSample], node: str) -> Metric:
 
 
 def _buckets(values: Histogram) -> list[tuple[str, float]]:
-    """Return pairs of `le` and count. `le` is a part of a series' identity: it stays 1 and is not written as 1.0."""
+    """Return pairs of `le` and count. `le` identifies a series, so it is written as 1 and not as 1.0."""
     return [*((f"{bound:g}", reached) for bound, reached in values.buckets()), ("+Inf", values.count)]

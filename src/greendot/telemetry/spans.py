@@ -1,8 +1,8 @@
-"""Spans: how long the parts of something took, for whoever collects them. Nothing is recorded until `record_with`.
+"""Spans: durations of the parts of a trace, for a collector. Nothing is recorded until `record_with`.
 
-Of a trace that came from outside as sampled everything is recorded. Of what came with none, a share is. What is not
-sampled costs what asking for it costs, and what is in no trace next to nothing: on the way of commands, two looks at
-whether there is one.
+A trace that arrives as sampled is recorded completely. Of work that arrives without a trace, a share is recorded. Work
+that is not sampled costs only the sampling decision. Work without a trace costs next to nothing: on the path of
+commands, two checks for a trace.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from greendot.config import Traces
 from greendot.telemetry.traceparent import SAMPLED, Trace, current, enter, leave, read
 
 T = TypeVar("T")
-ROOT = Trace("", "", SAMPLED)  # the parent of a trace that begins here
+ROOT = Trace("", "", SAMPLED)  # parent of a trace that begins on this node
 
 
 class Recorded(Protocol):
-    """A span that goes on."""
+    """Span in progress."""
 
     @property
     def trace(self) -> Trace:
-        """As the parent of what is done within it."""
+        """Return the trace context for work within the span."""
         ...
 
     def failed(self, error: BaseException) -> None: ...
@@ -34,25 +34,25 @@ class Recorded(Protocol):
 
 
 class Recorder(Protocol):
-    """Who keeps spans."""
+    """Recorder of spans."""
 
-    share: float  # of what comes without a trace, from 0 to 1
+    share: float  # share of work without a trace that is sampled, from 0 to 1
 
     def begin(self, name: str, parent: Trace, fields: Mapping[str, object]) -> Recorded: ...
 
 
 _recorder: Recorder | None = None
-sampling = False  # whether traces begin here by themselves
+sampling = False  # whether this node begins traces by itself
 
 
 def record_with(recorder: Recorder | None) -> None:
-    """Of this process. None: nothing is recorded."""
+    """Set the recorder of this process. None: nothing is recorded."""
     global _recorder, sampling
     _recorder, sampling = recorder, recorder is not None and recorder.share > 0
 
 
 def began(traceparent: object = None) -> Trace | None:
-    """What is done from here on is in the course of: the trace that was given, or a new one, by chance; mostly none."""
+    """Return the trace of new work: the given trace, or by chance a new one, or None (the usual case)."""
     found = None if traceparent is None else read(traceparent)
     if found is None and _recorder is not None and random() < _recorder.share:
         return ROOT
@@ -60,13 +60,13 @@ def began(traceparent: object = None) -> Trace | None:
 
 
 def parent() -> str | None:
-    """As `traceparent` for whoever is told of this."""
+    """Return the `traceparent` for messages about the current work; None without a trace."""
     trace = current()
     return None if trace is None else trace.parent
 
 
 class Course:
-    """Something in the course of a trace, with its span if that is recorded. `told` hears once what became of it."""
+    """Work under a trace, with its span if the trace is recorded. `told` is called once with the outcome."""
 
     __slots__ = ("_before", "_goes_on", "_on_done", "_outcome", "_recorded", "trace")
 
@@ -81,12 +81,12 @@ class Course:
         self._before: Token[Trace | None] | None = None
 
     def enter(self) -> Self:
-        """What is done from here on, until `leave`, is in the course of it."""
+        """Make the trace current until `leave`."""
         self._before = enter(self.trace)
         return self
 
     def leave(self) -> None:
-        """It is over, unless work goes on that it was told of."""
+        """Restore the previous trace, and end the span unless awaited work continues (`through`)."""
         if not self._goes_on:
             self._end()
         if self._before is not None:
@@ -107,7 +107,7 @@ class Course:
             self._end()
 
     def through(self, work: Awaitable[T]) -> Awaitable[T]:
-        """The same work: it is over when that is done."""
+        """Return `work`, wrapped so that the span ends when the work is done."""
         self._goes_on = True
         return self._through(work)
 
@@ -120,7 +120,7 @@ class Course:
 
 @contextmanager
 def span(name: str, trace: Trace | None = None, /, **fields: object) -> Iterator[None]:
-    """What is done within is a part of the trace, or of the one that this is done in the course of."""
+    """Record the block as a span of `trace`, or of the current trace."""
     trace = current() if trace is None else trace
     if trace is None:
         yield
@@ -137,11 +137,11 @@ def span(name: str, trace: Trace | None = None, /, **fields: object) -> Iterator
 
 @contextmanager
 def recording(traces: Traces) -> Iterator[None]:
-    """Within it spans are recorded, if they are to go anywhere. ConfigError if what sends them is not installed."""
+    """Record spans within the block, if an endpoint is set. Raise ConfigError if OpenTelemetry is not installed."""
     if not traces.endpoint:
         yield
         return
-    from greendot.telemetry.otel import OtelRecorder  # an extra, and a while to import
+    from greendot.telemetry.otel import OtelRecorder  # an extra, and slow to import
 
     recorder = OtelRecorder(traces.endpoint, traces.service, traces.share, **{"service.version": __version__})
     record_with(recorder)

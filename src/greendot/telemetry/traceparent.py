@@ -1,6 +1,6 @@
-"""The header and field `traceparent` (https://www.w3.org/TR/trace-context/), and the trace things are done under.
+"""Trace context: the header and field `traceparent` (https://www.w3.org/TR/trace-context/), and the current trace.
 
-What is malformed is ignored, never an error: a trace helps to understand, and nobody depends on it.
+A malformed value is ignored and never an error: traces help to understand, and nothing depends on them.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import re
 from contextvars import ContextVar, Token
 from typing import NamedTuple
 
-TRACEPARENT = "traceparent"  # the header
-SAMPLED = 1  # the flag that says: whoever began it records it
+TRACEPARENT = "traceparent"  # name of the header
+SAMPLED = 1  # flag: the caller records the trace
 
 _match = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z").match
 
 
 class Trace(NamedTuple):
-    """A trace, and the span in it that led here."""
+    """Trace, with the span that led here."""
 
     trace_id: str  # 32 hexadecimal digits
-    span_id: str  # 16
+    span_id: str  # 16 hexadecimal digits
     flags: int = 0
 
     @property
@@ -28,12 +28,12 @@ class Trace(NamedTuple):
 
     @property
     def parent(self) -> str:
-        """As `traceparent` for whoever is called from here."""
+        """Return the `traceparent` for callees."""
         return f"00-{self.trace_id}-{self.span_id}-{self.flags & SAMPLED:02x}"
 
 
 def read(text: object) -> Trace | None:
-    """None for what is no `traceparent`. One of a later version is read as far as this one goes."""
+    """Parse a `traceparent`; return None if malformed. Fields of later versions are ignored."""
     found = _match(text) if isinstance(text, str) and len(text) <= 128 else None
     if found is None:
         return None
@@ -47,12 +47,12 @@ _current: ContextVar[Trace | None] = ContextVar("greendot_trace", default=None)
 
 
 def current() -> Trace | None:
-    """What the code that asks is done in the course of."""
+    """Return the trace of the running code."""
     return _current.get()
 
 
 def enter(trace: Trace | None) -> Token[Trace | None]:
-    """What is done from here on, and tasks that are begun, is in the course of it; until `leave`, if that is said."""
+    """Make `trace` current for the following code and the tasks it starts, until an optional `leave`."""
     return _current.set(trace)
 
 

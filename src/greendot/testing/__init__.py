@@ -1,8 +1,8 @@
-"""Shipped for those who test against Greendot or write an engine or a store for it.
+"""Tools for tests against Greendot, and for authors of an engine or a store.
 
-`ManualClock` moves time by hand, `serving` runs a whole server in this process, `WireClient` speaks the bare wire,
-`EngineSuite` and `StoreSuite` are what every engine and store must pass, `hold` stops one call
-of either at a named point, `turns` measures how long the event loop is held.
+`ManualClock` moves time by hand. `serving` runs a whole server in this process. `WireClient` sends and receives raw
+frames. `EngineSuite` and `StoreSuite` are the tests that every engine and store must pass. `hold` stops one call of
+either at a named point. `turns` measures how long the event loop is held.
 """
 
 from greendot.testing.clock import ManualClock, ShiftedClock

@@ -1,4 +1,4 @@
-"""What every store must do with API keys and tenants."""
+"""Contract of every store for API keys and tenants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def secret(id: str, at: int = NOW, expires_at: int | None = None) -> Secret:
 
 
 async def fill(store: Store, tenant: str, rooms: int = 3) -> None:
-    """Something of everything."""
+    """Write a record of every type."""
     for number in range(rooms):
         room = f"r{number}"
         await store.put_room(tenant, room, open=number == 0)
@@ -38,7 +38,7 @@ async def fill(store: Store, tenant: str, rooms: int = 3) -> None:
 
 
 class KeySuite(StoreHarness):
-    """The contract of `KeyStore` and `TenantStore`, as tests."""
+    """Contract of `KeyStore` and `TenantStore`, as tests."""
 
     async def test_a_key_is_found_by_its_secret(self) -> None:
         async with self.opened() as store:
@@ -84,14 +84,14 @@ class KeySuite(StoreHarness):
             assert not await store.rotate_key(T, "backend", secret("s0"), old_ends_at=NOW)
             await store.create_key(key(), secret("s1"))
             assert await store.rotate_key(T, "backend", secret("s2", NOW + 1), old_ends_at=NOW + HOUR)
-            # Rotated again before the first has ended: that keeps its date.
+            # A second rotation before the first secret has ended keeps its end.
             assert await store.rotate_key(T, "backend", secret("s3", NOW + 2), old_ends_at=NOW + 2 * HOUR)
             found = await store.api_key(T, "backend")
             assert found == (
                 key(),
                 [secret("s1", NOW, NOW + HOUR), secret("s2", NOW + 1, NOW + 2 * HOUR), secret("s3", NOW + 2)],
             )
-            # What has ended is not kept for ever.
+            # Ended secrets are not kept for ever.
             await store.rotate_key(T, "backend", secret("s4", NOW + HOUR), old_ends_at=NOW + HOUR)
             assert await store.key_of_secret("s1") is None
             assert (await store.key_of_secret("s3") or (None, None))[1] == secret("s3", NOW + 2, NOW + HOUR)

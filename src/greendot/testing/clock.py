@@ -1,4 +1,4 @@
-"""Clocks that are moved by hand."""
+"""Clocks that tests move by hand."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ START_MS = 1_800_000_000_000
 
 
 class ManualClock:
-    """Both readings move together by `advance`; `jump_wall` moves only the wall clock, as an operator would."""
+    """Clock of a test. `advance` moves both readings; `jump_wall` moves only the wall clock, as an operator would."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self._start_ms = now_ms
-        # In whole milliseconds, so that adding up many small steps gives exactly their sum.
+        # Whole milliseconds, so that many small steps add up exactly.
         self._elapsed_ms = 0
         self._jumped_ms = 0
 
@@ -30,7 +30,7 @@ class ManualClock:
 
 
 class ShiftedClock(SystemClock):
-    """The machine's clock, moved ahead: for what must keep step with another process."""
+    """System clock that can be moved ahead, for code that must keep step with another process."""
 
     def __init__(self) -> None:
         self.shift_s = 0.0

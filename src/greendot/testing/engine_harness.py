@@ -1,4 +1,4 @@
-"""What a suite needs of an engine under test, and the few moves all tests begin with."""
+"""Harness of an engine under test, and the helpers that all its tests use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTO = ManualStatus(rev=1)
 
 
 class EngineHarness(Protocol):
-    """An engine under test with one node registered, and a hand on its time."""
+    """Engine under test with one registered node, and control of its time."""
 
     engine: Engine
     incarnation: str
@@ -25,12 +25,12 @@ class EngineHarness(Protocol):
         ...
 
     async def settle(self) -> None:
-        """Return when everything published so far has been received."""
+        """Return when every message published so far has been received."""
         ...
 
 
 class EngineTests:
-    """Tests of an engine; a subclass says how to make a harness."""
+    """Tests of an engine; a subclass defines `harness`."""
 
     def harness(self) -> AbstractAsyncContextManager[EngineHarness]:
         raise NotImplementedError
@@ -54,7 +54,7 @@ class EngineTests:
 
     @staticmethod
     async def changes(h: EngineHarness, user: str) -> list[str]:
-        """The public states published about a user since the last look."""
+        """Return the public states of a user that were published since the last call."""
         await h.settle()
         topic = Topic("watch", T, user)
         told = [m for t, m in h.heard if t == topic and isinstance(m, Change) and m.public]

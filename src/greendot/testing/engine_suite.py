@@ -1,4 +1,4 @@
-"""What every engine must do. Subclass `EngineSuite`, say how to make a harness, and run it with pytest."""
+"""Contract of every engine. Subclass `EngineSuite`, define `harness`, and run it with pytest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greendot.testing.transition_suite import TurnSuite
 
 
 class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
-    """The contract of `greendot.engine.port`, as tests."""
+    """Contract of `greendot.engine.port`, as tests."""
 
     # --- presence ---
 
@@ -255,7 +255,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             assert [n for n, s in enumerate(snapshots) if s.visible.state == "online"] == [7777]
 
     async def pages(self, h: EngineHarness, after: str | None, limit: int) -> list[list[str]]:
-        """All pages of the users online from `after` on."""
+        """Return all pages of the online users from `after` on."""
         found = []
         while True:
             page = await h.engine.online(T, after, limit)
@@ -282,7 +282,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             for number, user in enumerate(users):
                 await self.come(h, user, f"s{number}", conn=number + 1)
             for limit in (7, 20, 100):
-                for start in (None, "~0000"):  # by id, and as pages of large tenants are
+                for start in (None, "~0000"):  # by id, and as in pages of large tenants
                     pages = await self.pages(h, start, limit)
                     assert sorted(user for page in pages for user in page) == sorted(users)
 

@@ -1,10 +1,10 @@
-"""Hold one call of a store or an engine at a named point, so that a test decides the order of a race.
+"""Hold of one call of a store or an engine at a named point, so that a test decides the order of a race.
 
 async with hold(store, "notifications", at="after") as held:
     client.send(type="inbox.list")
-    await held.reached()      # the page was read, the caller does not have it yet
-    await store.notify(...)   # what happens in between
-...                           # the caller goes on when the block ends, or after `held.release()`
+    await held.reached()      # the page is read, the caller does not have it yet
+    await store.notify(...)   # concurrent change
+...                           # the caller continues when the block ends, or after `held.release()`
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class Held:
     """Calls of one method that wait until the test releases them."""
 
     def __init__(self) -> None:
-        self.calls = 0  # calls that have reached the point so far
+        self.calls = 0  # calls that have reached the point
         self._reached = asyncio.Event()
         self._released = asyncio.Event()
 
     async def reached(self, timeout_s: float = 20.0) -> None:
-        """Return when a call waits at the point; TimeoutError if none comes."""
+        """Return when a call waits at the point. Raise TimeoutError if none comes."""
         async with asyncio.timeout(timeout_s):
             await self._reached.wait()
 
     def release(self) -> None:
-        """Let the held calls go on; later calls are not held."""
+        """Let the held calls continue; later calls are not held."""
         self._released.set()
 
     async def wait(self) -> None:
-        """Wait at the point, as the held call does."""
+        """Wait at the point until `release`; the held call awaits it."""
         self.calls += 1
         self._reached.set()
         await self._released.wait()
@@ -47,12 +47,12 @@ async def hold(
 ) -> AsyncIterator[Held]:
     """Hold the calls of `target.method` that `when` accepts, until released or until the block ends.
 
-    `before`: the call was made and nothing of it is done. `after`: it is done and its result is not returned yet.
-    Only coroutine methods can be held.
+    `before`: the call is made and has done nothing. `after`: the call is done and has not returned its result. Only
+    coroutine methods can be held.
     """
     held = Held()
     original: Callable[..., Awaitable[Any]] = getattr(target, method)
-    own = method in vars(target)  # an instance that was patched before keeps that patch afterwards
+    own = method in vars(target)  # an instance that was patched before keeps its patch afterwards
 
     async def waiting(*args: Any, **kwargs: Any) -> Any:
         chosen = when(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What every store must do with inboxes. That counters equal a count is asked wherever something changes."""
+"""Contract of every store for inboxes. After each change, the counters must equal a count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greendot.testing.store_harness import BAD_TEXTS, HUGE, NOW, StoreHarness, T
 
 
 async def filled(store: Store, count: int, user: str = "ann") -> list[str]:
-    """Notify the user so often; the ids."""
+    """Write `count` notifications for the user; return their ids."""
     created = await store.notify([notice(user, f"k{n}") for n in range(count)])
     return [made.notification.id for made in created]
 
@@ -29,7 +29,7 @@ def states(notification: Notification) -> tuple[int | None, ...]:
 
 
 class InboxSuite(StoreHarness):
-    """The contract of `InboxStore`, as tests."""
+    """Contract of `InboxStore`, as tests."""
 
     # --- creating ---
 
@@ -252,7 +252,7 @@ class InboxSuite(StoreHarness):
             found = await store.pending(users, limit=3)
             assert {user: seqs(theirs) for user, theirs in found.items()} == {(T, "ann"): [1, 3, 5], (T, "bob"): [1]}
             assert found[T, "ann"][0] == made[0].notification
-            await store.mark(T, "ann", "archive", ids=[made[0].notification.id], at=NOW)  # is no acknowledgement
+            await store.mark(T, "ann", "archive", ids=[made[0].notification.id], at=NOW)  # no acknowledgement
             await store.mark(T, "ann", "ack", ids=[made[2].notification.id], at=NOW)
             assert seqs((await store.pending(users, limit=9))[T, "ann"]) == [1, 5, 7]
             await store.mark(T, "bob", "ack", through=9, at=NOW)

@@ -1,4 +1,4 @@
-"""The part of the store's contract that jobs rest on."""
+"""Contract of every store for jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def well(at: int = NOW + 5, next_at: int = NOW + 600_000) -> JobEnd:
 
 
 class JobSuite(StoreHarness):
-    """Beside `StoreSuite`, for jobs."""
+    """Contract of the store for jobs, as tests; used beside `StoreSuite`."""
 
     async def test_a_job_is_planned_once_and_again_when_its_schedule_is_another(self) -> None:
         async with self.opened_twice() as (one, two):

@@ -1,4 +1,4 @@
-"""What every store must do with messages."""
+"""Contract of every store for messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greendot.testing.store_harness import BAD_TEXTS, HUGE, NOW, StoreHarness, T
 
 
 class MessageSuite(StoreHarness):
-    """The contract of `MessageStore`, as tests."""
+    """Contract of `MessageStore`, as tests."""
 
     async def test_two_nodes_number_a_room_together_without_gaps(self) -> None:
         async with self.opened_twice() as (one, two):
@@ -61,8 +61,8 @@ class MessageSuite(StoreHarness):
             calls = [draft(key="k2"), *stale, draft(key="k3")]
             outcomes = await asyncio.gather(*(store.append(T, "r1", call) for call in calls), return_exceptions=True)
             assert [isinstance(outcome, StaleMembers) for outcome in outcomes] == [False, True, True, True, False]
-            assert await numbers(store) == [1, 2, 3]  # those refused have no number
-            again = await store.append(T, "r1", kept)  # it was written when the author was admitted
+            assert await numbers(store) == [1, 2, 3]  # refused messages have no number
+            again = await store.append(T, "r1", kept)  # the message was written while the author was admitted
             assert again is not None
             assert (again.new, again.record.seq) == (False, 1)
 

@@ -1,4 +1,4 @@
-"""What every engine must do about who is in a room."""
+"""Contract of every engine for the occupants of a room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R1 = Topic("room", T, "r1")
 
 
 class OccupantSuite(EngineTests):
-    """A part of `EngineSuite`."""
+    """Part of `EngineSuite`: occupants."""
 
     @staticmethod
     def session_of(h: EngineHarness, name: str) -> SessionEpoch:
@@ -20,7 +20,7 @@ class OccupantSuite(EngineTests):
 
     @staticmethod
     async def news(h: EngineHarness) -> list[tuple[str, str]]:
-        """What was told of the room since the last look."""
+        """Return the events published about the room since the last call."""
         await h.settle()
         told = [(type(m).__name__, m.user) for t, m in h.heard if t == R1 and isinstance(m, Entered | Left)]
         h.heard.clear()
@@ -133,7 +133,7 @@ class OccupantSuite(EngineTests):
             for user in ("ann", "bob"):
                 await h.engine.enter(T, "r1", user, self.session_of(h, user))
             assert await h.engine.room_nodes(T, "r1") == {h.incarnation}
-            # A session that came from another node keeps its id.
+            # A session that moved from another node keeps its id.
             await h.engine.enter(T, "r2", "ann", self.session_of(h, "a")._replace(session="else-1"))
             assert await h.engine.room_nodes(T, "r2") == {h.incarnation}
             for user in ("ann", "bob"):

@@ -1,4 +1,4 @@
-"""What every store must do with pages: the records and the head or counters beside them are of one moment."""
+"""Contract of every store for pages: the records and the head or counters beside them are of one moment."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from greendot.store.inbox import Filter, Inbox
 from greendot.store.port import Store
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
-MOST = 900  # changes; pages have up to 1,000
+MOST = 900  # changes; a page has up to 1,000 records
 FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
 
 
 @asynccontextmanager
 async def changing(change: Callable[[int], Awaitable[object]]) -> AsyncIterator[None]:
-    """Call `change` with 0, 1, 2 … as fast as it goes, while the block runs.
+    """Call `change` with 0, 1, 2 … as fast as possible, while the block runs.
 
-    `MOST` times only: a reader that waits long for a busy store must still find all of it on one page.
+    At most `MOST` calls are made: a reader that waits long for a busy store must still find all changes on one page.
     """
 
     async def go_on() -> None:
@@ -36,7 +36,10 @@ async def changing(change: Callable[[int], Awaitable[object]]) -> AsyncIterator[
 
 
 async def agrees(store: Store) -> int:
-    """Return the head of a whole inbox; its page has every number up to that, and the counters of what is in it."""
+    """Return the head of a whole inbox.
+
+    Check that its page has every number up to the head, and that the counters match the page.
+    """
     page = await store.inbox_page(T, "ann", after=0, limit=1_000)
     assert [one.seq for one in page.notifications] == [*range(1, page.inbox.head + 1)]
     assert page.inbox.unread == sum(one.read_at is None for one in page.notifications)
@@ -45,7 +48,7 @@ async def agrees(store: Store) -> int:
 
 
 class SnapshotSuite(StoreHarness):
-    """The contract of `SnapshotStore`, as tests."""
+    """Contract of `SnapshotStore`, as tests."""
 
     async def test_a_page_of_an_inbox_is_what_the_single_reads_answer(self) -> None:
         async with self.opened() as store:
@@ -79,7 +82,7 @@ class SnapshotSuite(StoreHarness):
         async with self.opened() as store:
             assert await store.member_page(T, "r1", None, 2) is None
             empty = await store.put_room(T, "r1")
-            for other in ((T, "r2"), ("t2", "r1")):  # with members of their own
+            for other in ((T, "r2"), ("t2", "r1")):  # rooms with their own members
                 await store.put_room(*other)
                 await store.put_member(*other, "eve")
             assert await store.member_page(T, "r1", None, 2) == ([], 0, empty)

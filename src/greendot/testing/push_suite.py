@@ -1,4 +1,4 @@
-"""The part of the store's contract that push rests on."""
+"""Contract of every store for push."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greendot.store.push import Choices, Device, Push, PushCounts, PushResult, S
 from greendot.store.user_data import ExportCursor
 from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T, notice
 
-OTHER = "t3"  # another tenant that pushes
+OTHER = "t3"  # second tenant that pushes
 PUSHED = (T, OTHER)
 LEASE_MS = 10_000
 HOUR_MS = 3_600_000
@@ -35,10 +35,10 @@ def sent(push: Push, device: str = "phone", at: int = NOW) -> Settled:
 
 
 class PushSuite(StoreHarness):
-    """Beside `StoreSuite`, for push. Subclasses define `pushing`."""
+    """Contract of the store for push, as tests; used beside `StoreSuite`. Subclasses define `pushing`."""
 
     def pushing(self) -> AbstractAsyncContextManager[tuple[Store, Store]]:
-        """Two stores on the same records, with nothing in them, that queue for `PUSHED`."""
+        """Return two empty stores on the same records that queue pushes for `PUSHED`."""
         raise NotImplementedError
 
     # --- devices ---
@@ -304,7 +304,7 @@ class PushSuite(StoreHarness):
                     two.mark(T, user, mark, through=4 * round + 3, at=NOW)
                     for user, mark in zip(users, MARKS * 3, strict=True)
                 ]
-                # In another order each time, so that each of them is first somewhere.
+                # The order differs each round, so that each call is first in some round.
                 calls = [*settling, *marking, two.prune(NOW + 1, keep_ms=0, limit=3)]
                 random.Random(round).shuffle(calls)
                 await asyncio.gather(*calls)
@@ -313,7 +313,7 @@ class PushSuite(StoreHarness):
 
 
 async def erase_quickly(store: Store, user: str) -> list[object]:
-    """Erase the user's notifications while some settle; what is left."""
+    """Erase the user's notifications while pushes settle; return the notifications that are left."""
     await store.notify([notice(user, f"last-{n}") for n in range(10)])
     pushes = await claim(store, "w2", limit=100)
     settling = [store.settle_pushes("w2", [sent(push)], [], NOW) for push in pushes]

@@ -1,4 +1,4 @@
-"""What every store must do with revocations."""
+"""Contract of every store for revocations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def entry(
 
 
 class RevocationSuite(StoreHarness):
-    """The contract of `RevocationStore`, as tests."""
+    """Contract of `RevocationStore`, as tests."""
 
     async def test_what_was_revoked_is_read_in_order_by_who_has_read_the_rest(self) -> None:
         async with self.opened_twice() as (one, two):
@@ -98,7 +98,7 @@ class RevocationSuite(StoreHarness):
             for one in (*expired, holds):
                 await store.put_revocation(one)
             assert [revocation for _, revocation in await store.revocations(0, 10, NOW)] == [holds]
-            assert await store.remove_revocations(NOW, limit=10) == 1  # the session: its id is not given again
+            assert await store.remove_revocations(NOW, limit=10) == 1  # the session: session ids are not reused
             names = [one.name for one in (*expired, holds)]
             found = await store.find_revocations([*names, (T, "user", "nobody"), ("t2", "user", "ann")])
             assert found == {one.name: one for one in (*expired, holds) if one.kind != "session"}

@@ -1,4 +1,4 @@
-"""What every store must do with rooms, members and markers."""
+"""Contract of every store for rooms, members and markers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from greendot.testing.store_harness import StoreHarness, T, draft
 
 
 class RoomSuite(StoreHarness):
-    """The contract of `RoomStore`, as tests."""
+    """Contract of `RoomStore`, as tests."""
 
     async def test_a_room_is_made_and_changed(self) -> None:
         async with self.opened() as store:
@@ -114,7 +114,7 @@ class RoomSuite(StoreHarness):
             found = [(of.room.room, of.room.head, of.role, of.marker) for of in await store.rooms_of(T, "ann")]
             assert found == [("both", 0, "admin", 0), ("mine", 0, "reader", 0), ("open", 1, None, 1)]
             assert await store.rooms_of("t2", "ann") == []
-            await store.put_room("t2", "theirs", open=True)  # as a room of another tenant is called, which is not open
+            await store.put_room("t2", "theirs", open=True)  # same name as a closed room of another tenant
             assert [of.room.room for of in await store.rooms_of(T, "ann")] == ["both", "mine", "open"]
 
     # --- markers and heads ---

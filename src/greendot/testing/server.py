@@ -1,4 +1,4 @@
-"""A whole server in this process, on a real socket, with time under the test's control."""
+"""Server in this process, on a real socket, with time under the test's control."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from greendot.testing.wire import WireClient
 SECRET = "a secret for tests, long enough to be taken"
 API_KEY = "an API key for tests"
 _BEAT_MS = 25_000
-_STEPS = 200  # timers that set each other go on no longer at one moment; real ones need a few
+_STEPS = 200  # steps at one moment, at most: timers that set each other need a few
 COMINGS = frozenset({"room.entered", "room.left", "room.count"})
 
 
 class Served:
-    """A running server: its port, its clock, and clients to try it with."""
+    """Running server: its port, its clock, and clients to test it with."""
 
     def __init__(self, greendot: Greendot, clock: ManualClock) -> None:
         self.greendot = greendot
         self.clock = clock
         self._clients: list[WireClient] = []
         self._own_timers = 0
-        self.tls: ssl.SSLContext | None = None  # what clients speak, if the server does
+        self.tls: ssl.SSLContext | None = None  # TLS context of clients, if the server uses TLS
 
     async def start(self) -> None:
         await self.greendot.start()
@@ -50,7 +50,7 @@ class Served:
 
     @property
     def timers(self) -> int:
-        """How many are set beside those the node has by itself."""
+        """Return the number of timers, not counting the timers of the node itself."""
         return len(self.node.timers) - self._own_timers
 
     def token(self, user: str, **claims: Any) -> str:
@@ -58,38 +58,40 @@ class Served:
         return self.node.tokens.make(user, self.clock.now_ms(), claims.pop("ttl_s", 86_400), **claims)
 
     async def client(self, user: str, *, claims: dict[str, Any] | None = None, **hello: Any) -> WireClient:
-        """A client that has said hello as `user`."""
+        """Return a client that is connected as `user`."""
         client = await self.socket()
         await client.hello(self.token(user, **(claims or {})), **hello)
         return client
 
     async def lobby(self) -> None:
-        """Make the open room `lobby`."""
+        """Create the open room `lobby`."""
         await self.node.store.put_room("default", "lobby", open=True)
 
     async def joined(self, user: str, room: str = "lobby", *, comings: bool = False, **hello: Any) -> WireClient:
-        """A client that has said hello as `user` and joined `room`. It passes over `COMINGS`, unless told not to."""
+        """Return a client that is connected as `user` and has joined `room`. It ignores `COMINGS` unless `comings`."""
         client = await self.client(user, **hello)
         client.deaf_to = frozenset() if comings else COMINGS
         await client.request(type="room.join", room=room)
         return client
 
     async def socket(self, path: str = "/v1/connect", headers: dict[str, str] | None = None) -> WireClient:
-        """A client that has not said anything yet; closed with the server."""
+        """Return a connected client before its hello. It is closed with the server."""
         client = await WireClient.connect(self.port, path, headers, self.tls)
         self._clients.append(client)
         return client
 
     async def advance(self, seconds: float, alive: Iterable[WireClient] = ()) -> list[list[dict[str, Any]]]:
-        """Move time, firing every timer at exactly its moment. `alive` clients send heartbeats meanwhile; what they
-        received is returned, a list each."""
+        """Advance time, firing every timer at exactly its moment; return the frames of each `alive` client.
+
+        `alive` clients send heartbeats meanwhile.
+        """
         alive, end = [*alive], round(self.clock.monotonic() * 1000) + round(seconds * 1000)
         received: list[list[dict[str, Any]]] = [[] for _ in alive]
         standing = 0
         while True:
             now = round(self.clock.monotonic() * 1000)
             due = self.node.timers.next_due()
-            # In whole milliseconds, rounded up: a timer must not be missed by a fraction of one.
+            # Whole milliseconds, rounded up: a timer must not be missed by a fraction of one.
             first = end if due is None else max(now, ceil(due * 1000 - 1e-6))
             step_ms = min(end, now + _BEAT_MS, first) - now
             standing = 0 if step_ms else standing + 1
@@ -103,14 +105,14 @@ class Served:
                 return received
 
     async def settle(self) -> None:
-        """Let everything that is under way in the server come to an end."""
+        """Let all running work of the server finish."""
         await self.node.tasks.finish()
         for _ in range(5):
             await asyncio.sleep(0)
         await self.node.tasks.finish()
 
     async def job(self, name: str) -> None:
-        """Have a job run, due or not, to its end."""
+        """Run a job to its end, due or not."""
         await self.greendot.scheduler.run(name)
         await self.settle()
 

@@ -1,4 +1,4 @@
-"""What every engine must do when sessions move, are forgotten, or are not what a node thinks."""
+"""Contract of every engine for sessions that move, are lost, or differ from what a node holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KNOWN = Known("d1", False, "Ann", 60_000, AUTO)
 
 
 class LifeSuite(EngineTests):
-    """A part of `EngineSuite`."""
+    """Part of `EngineSuite`: lives of sessions."""
 
     # --- restoring ---
 
@@ -37,7 +37,7 @@ class LifeSuite(EngineTests):
             ]
             assert not h.engine.is_restoring(T, "ann")
             assert not await h.engine.is_any_restoring()
-            await h.engine.restored(Part(), h.engine.records_state(Part()))  # nobody has to be waited for
+            await h.engine.restored(Part(), h.engine.records_state(Part()))  # there is no other node to wait for
 
     async def test_restoring_what_was_lost_goes_on_since_when_it_was_and_says_so(self) -> None:
         async with self.harness() as h:
@@ -92,7 +92,7 @@ class LifeSuite(EngineTests):
             assert (await self.see(h, "bob")).visible.state == "offline"
             assert [entry.session for entry in await h.engine.sessions(T, "ann")] == ["s1"]
 
-    # --- looking and comparing ---
+    # --- reading and comparing ---
 
     async def test_the_sessions_of_a_user_are_listed_with_what_is_left_of_them(self) -> None:
         async with self.harness() as h:

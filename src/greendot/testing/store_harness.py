@@ -1,4 +1,4 @@
-"""What the suites of the store are written with."""
+"""Harness and helpers of the store's suites."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from greendot.store.inbox import Inbox, Notice
 from greendot.store.port import Store
 from greendot.store.rooms import Draft, Written
 
-T = "t1"  # a tenant
+T = "t1"  # tenant
 NOW = 1_800_000_000_000
-HUGE = 2**70  # no database holds it
-BAD_TEXTS = ("\0", "a\0b", "\ud800", "b\udfff")  # no store keeps these: a NUL, or half of a surrogate pair
+HUGE = 2**70  # larger than any database integer
+BAD_TEXTS = ("\0", "a\0b", "\ud800", "b\udfff")  # a NUL, or half of a surrogate pair: no store keeps them
 
 
 def draft(user: str = "ann", key: str = "k1", body: bytes = b'{"text":"hi"}', at: int = NOW) -> Draft:
@@ -26,27 +26,30 @@ def notice(
 
 
 def seq(written: Written | None) -> int:
-    """The number of what was written."""
+    """Return the number of a written record."""
     assert written is not None
     return written.record.seq
 
 
 class StoreHarness:
-    """How a suite gets at stores."""
+    """Source of stores for a suite."""
 
     def opened(self) -> AbstractAsyncContextManager[Store]:
-        """A store with nothing in it."""
+        """Return an empty store."""
         raise NotImplementedError
 
     @asynccontextmanager
     async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:
-        """Two stores on the same records, as two nodes have them. One that cannot be shared stands for both."""
+        """Yield two stores on the same records, as two nodes have them.
+
+        A store that cannot be shared is used for both.
+        """
         async with self.opened() as store:
             yield store, store
 
 
 async def numbers(store: Store, room: str = "r1") -> list[int]:
-    """The numbers of all messages of a room, page by page."""
+    """Return the numbers of all messages of a room, read page by page."""
     found: list[int] = []
     while page := await store.messages(T, room, after=found[-1] if found else 0, limit=150):
         found += [message.seq for message in page]
@@ -54,7 +57,7 @@ async def numbers(store: Store, room: str = "r1") -> list[int]:
 
 
 async def recounted(store: Store, user: str = "ann") -> Inbox:
-    """Where an inbox stands, by counting all there is; the counters must say the same."""
+    """Return the counters of an inbox, after checking that they equal a count of all notifications."""
     unread = await store.notifications(T, user, after=0, limit=100_000, only="unread")
     unseen = await store.notifications(T, user, after=0, limit=100_000, only="unseen")
     kept = await store.inbox(T, user)

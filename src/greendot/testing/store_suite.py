@@ -1,4 +1,4 @@
-"""What every store must do. Subclass `StoreSuite`, say how to open a store, and run it with pytest."""
+"""Contract of every store. Subclass `StoreSuite`, define how to open a store, and run it with pytest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from greendot.testing.visibility_suite import PrivacySuite
 class StoreSuite(
     RoomSuite, MessageSuite, InboxSuite, SnapshotSuite, PrivacySuite, KeySuite, PeopleSuite, RevocationSuite
 ):
-    """The contract of `greendot.store.port`, as tests. Subclasses define `opened` and, if they can, `opened_twice`."""
+    """Contract of `greendot.store.port`, as tests. Subclasses define `opened` and, if possible, `opened_twice`."""
 
     async def test_a_status_is_kept_with_a_growing_revision(self) -> None:
         async with self.opened() as store:

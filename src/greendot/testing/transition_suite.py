@@ -1,4 +1,4 @@
-"""What every engine must tell of those who come and go, once."""
+"""Contract of every engine for transitions: each arrival and departure is reported once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from greendot.testing.engine_harness import AUTO, EngineHarness, EngineTests, T
 
 
 class TurnSuite(EngineTests):
-    """A part of `EngineSuite`."""
+    """Part of `EngineSuite`: transitions."""
 
     @staticmethod
     def turns(h: EngineHarness) -> list[Transition]:
-        """What is told from now on."""
+        """Return a list that collects all transitions from now on."""
         told: list[Transition] = []
         h.engine.turned = told.append
         return told

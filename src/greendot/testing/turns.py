@@ -4,8 +4,8 @@ async with turns() as measured:
     ...                      # clients in another thread: see `Aside`
 assert measured.longest_s < 0.02
 
-A turn is what the loop does between two looks at its sockets: while it lasts, nobody else is served. Processor time
-is counted, not time by the wall clock, so other processes on the machine do not lengthen a turn.
+A turn is the work of the loop between two polls of its sockets: during a turn, no other client is served. Processor
+time is measured instead of wall-clock time, so that other processes on the machine do not lengthen a turn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Turns:
         self._stopped = True
 
     def measure(self) -> None:
-        """Run once in each turn of the running loop until stopped."""
+        """Measure one turn, and schedule the next measurement until stopped."""
         now = time.thread_time()
         self.longest_s = max(self.longest_s, now - self._began)
         self.count += 1
@@ -50,7 +50,7 @@ class Turns:
 
 @asynccontextmanager
 async def turns() -> AsyncIterator[Turns]:
-    """Measure the turns of the running loop. It does not sleep meanwhile."""
+    """Measure the turns of the running loop, which does not sleep meanwhile."""
     measured = Turns()
     measured.restart()
     measured.measure()
@@ -63,7 +63,7 @@ async def turns() -> AsyncIterator[Turns]:
 
 
 class Aside:
-    """A thread with a loop of its own, for clients whose work must not count as the server's."""
+    """Thread with its own loop, for clients whose work must not count as the server's."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

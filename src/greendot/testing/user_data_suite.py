@@ -1,4 +1,4 @@
-"""What every store must do when all of a user is asked for, or is to be erased."""
+"""Contract of every store for the export and the erasure of a user's data."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from greendot.store.port import Store
 from greendot.store.user_data import ERASED, ExportCursor
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft
 
-PEOPLE = "ann", "bob", "an", "anna"  # some begin as others do
+PEOPLE = "ann", "bob", "an", "anna"  # some ids are prefixes of another
 ROOMS = "r0", "r1", "r2"
 
 
 async def live(store: Store, tenant: str = T) -> None:
-    """Everybody does everything, in turn."""
+    """Write records of every type for every user, in turn."""
     for room in ROOMS:
         await store.put_room(tenant, room, open=room == "r0")
         for user in PEOPLE:
@@ -36,7 +36,7 @@ async def live(store: Store, tenant: str = T) -> None:
 
 
 async def all_of(store: Store, user: str, tenant: str = T, limit: int = 4) -> list[tuple[str, dict[str, Any]]]:
-    """Every row of the user's, page by page."""
+    """Return all rows of the user, read page by page."""
     rows: list[tuple[str, dict[str, Any]]] = []
     place: ExportCursor | None = None
     while True:
@@ -48,7 +48,7 @@ async def all_of(store: Store, user: str, tenant: str = T, limit: int = 4) -> li
 
 
 async def erase(store: Store, user: str, tenant: str = T, limit: int = 4) -> int:
-    """All of the user, step by step; how many rows."""
+    """Erase all data of the user, step by step; return the number of rows."""
     rows = 0
     place: ExportCursor | None = None
     while True:
@@ -61,7 +61,7 @@ async def erase(store: Store, user: str, tenant: str = T, limit: int = 4) -> int
 
 
 class PeopleSuite(StoreHarness):
-    """The contract of `UserDataStore`, as tests."""
+    """Contract of `UserDataStore`, as tests."""
 
     async def test_all_of_a_user_is_found_and_nothing_of_others(self) -> None:
         async with self.opened() as store:
@@ -106,7 +106,7 @@ class PeopleSuite(StoreHarness):
             before = await store.messages(T, "r1", after=0, limit=100)
             revs = (await store.heads([(T, "r1")]))[T, "r1"].members_rev
             await erase(store, "ann")
-            await erase(store, "bob")  # with the same keys in the same rooms
+            await erase(store, "bob")  # same keys in the same rooms
             after = await store.messages(T, "r1", after=0, limit=100)
             assert [(message.seq, message.id, message.at) for message in after] == [
                 (message.seq, message.id, message.at) for message in before
@@ -116,7 +116,7 @@ class PeopleSuite(StoreHarness):
                     assert (now.user, now.name, now.body, now.op) == ("", None, b"null", ERASED)
                 else:
                     assert now == was
-            assert (await store.heads([(T, "r1")]))[T, "r1"].members_rev == revs + 2  # nodes read who is a member again
+            assert (await store.heads([(T, "r1")]))[T, "r1"].members_rev == revs + 2  # nodes read members again
             written = await store.append(T, "r1", draft("ann"))
             assert written is not None
             assert (written.new, written.record.seq) == (True, before[-1].seq + 1)

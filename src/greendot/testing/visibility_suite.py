@@ -1,4 +1,4 @@
-"""What every store must do with what users hide and whom they know."""
+"""Contract of every store for privacy settings and contacts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from greendot.visibility.model import Privacy
 
 
 class PrivacySuite(StoreHarness):
-    """The contract of `PrivacyStore`, as tests."""
+    """Contract of `PrivacyStore`, as tests."""
 
     async def test_what_is_hidden_is_kept_with_a_growing_revision(self) -> None:
         async with self.opened() as store:

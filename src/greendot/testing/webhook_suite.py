@@ -1,4 +1,4 @@
-"""The part of the store's contract that webhooks rest on."""
+"""Contract of every store for webhooks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from greendot.store.user_data import ExportCursor
 from greendot.store.webhooks import MOST_IDS, Claim, DeadEvent, Failed, HookDepth, Queued
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
-OTHER = "t2"  # a tenant with a hook for messages only
+OTHER = "t2"  # tenant with a webhook for messages only
 LEASE_MS = 10_000
-ALIKE = "t4"  # a tenant with a hook for all
+ALIKE = "t4"  # tenant with a webhook for all records
 HOOKED = {T: RECORDS, OTHER: ("room.message",), ALIKE: RECORDS}
 
 
@@ -25,10 +25,10 @@ async def queue(
 
 
 class HookSuite(StoreHarness):
-    """Beside `StoreSuite`, for webhooks. Subclasses define `hooked`."""
+    """Contract of the store for webhooks, as tests; used beside `StoreSuite`. Subclasses define `hooked`."""
 
     def hooked(self) -> AbstractAsyncContextManager[Store]:
-        """A store with nothing in it that queues for `HOOKED`."""
+        """Return an empty store that queues webhooks for `HOOKED`."""
         raise NotImplementedError
 
     async def test_what_is_written_is_queued_once_with_its_content(self) -> None:

@@ -1,4 +1,4 @@
-"""The bare wire: a client that sends exactly what a test tells it to, well-formed or not."""
+"""Wire-level client: it sends exactly the bytes of a test, well-formed or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_S = 10.0  # real seconds to wait for a frame before a test fails
 
 
 class Closed(Exception):
-    """The server closed the connection, with this code (1006 when there was no close frame)."""
+    """Close by the server, with this code (1006 without a close frame)."""
 
     def __init__(self, code: int, reason: str = "") -> None:
         super().__init__(f"closed {code} {reason}")
@@ -28,16 +28,16 @@ class Closed(Exception):
 
 
 class WireClient:
-    """One socket. Frames are plain dicts; nothing is sent or answered by itself but the close handshake."""
+    """Client on one socket. Frames are plain dicts; only the close handshake is automatic."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._numbers = 0
         self._unread: list[dict[str, Any]] = []
-        self.head = ""  # of the answer to the upgrade
+        self.head = ""  # head of the response to the upgrade
         self.welcome: dict[str, Any] = {}
-        self.deaf_to: frozenset[str] = frozenset()  # types of events that are passed over
+        self.deaf_to: frozenset[str] = frozenset()  # types of events to ignore
 
     @classmethod
     async def connect(
@@ -48,7 +48,7 @@ class WireClient:
         tls: ssl.SSLContext | None = None,
         source: str | None = None,
     ) -> Self:
-        """Open a socket, from this address of the machine if one is given, and upgrade it; no hello yet."""
+        """Open a socket and upgrade it, without a hello. `source` is the local address to connect from."""
         sent = {"Host": f"127.0.0.1:{port}"} | (headers or {})
         more = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
         local = None if source is None else (source, 0)
@@ -72,7 +72,7 @@ class WireClient:
         return client
 
     async def hello(self, token: str, **fields: Any) -> dict[str, Any]:
-        """Say hello and return the data of the welcome."""
+        """Send a hello and return the data of the welcome."""
         self.send(type="hello", token=token, **fields)
         self.welcome = (await self.receive("welcome"))["data"]
         return self.welcome
@@ -85,7 +85,7 @@ class WireClient:
     def send_frame(
         self, opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, mask: bool = True
     ) -> None:
-        """Any frame, allowed or not."""
+        """Send any frame, allowed or not."""
         self.send_bytes(make_frame(opcode, payload, fin=fin, rsv=rsv, mask=mask))
 
     def send_bytes(self, data: bytes) -> None:
@@ -95,7 +95,7 @@ class WireClient:
         await self._writer.drain()
 
     async def request(self, **command: Any) -> dict[str, Any]:
-        """Send a command and return its reply's data; AssertionError with the error frame if it was refused."""
+        """Send a command and return the data of its reply. Raise AssertionError with the error frame if refused."""
         self._numbers += 1
         number = self._numbers
         self.send(**command, id=number)
@@ -111,13 +111,13 @@ class WireClient:
     # --- receiving ---
 
     async def receive(self, kind: str | None = None) -> dict[str, Any]:
-        """The next frame; with `kind` it must be of that type."""
+        """Return the next frame; with `kind`, it must be of that type."""
         frame = self._unread.pop(0) if self._unread else await self._next()
         assert kind is None or frame["type"] == kind, f"expected {kind}, got {frame}"
         return frame
 
     async def quiet(self) -> list[dict[str, Any]]:
-        """Everything the server has sent until now: an acknowledged heartbeat marks the end."""
+        """Return all frames the server has sent until now: the acknowledgement of a heartbeat marks the end."""
         self.send(type="heartbeat")
         frames = []
         while (frame := await self.receive())["type"] != "heartbeat.ack":
@@ -125,7 +125,7 @@ class WireClient:
         return frames
 
     async def closed(self) -> Closed:
-        """Read until the server closes."""
+        """Read until the server closes; return its close."""
         while True:
             try:
                 await self._next()
@@ -133,13 +133,13 @@ class WireClient:
                 return closed
 
     async def read_raw(self, keep: Callable[[bytes], object]) -> None:
-        """Hand on the bytes as they come until the socket closes: for a client that must cost next to nothing."""
+        """Pass bytes to `keep` as they arrive, until the socket closes: a cheap client for load tests."""
         while data := await self._reader.read(2**16):
             keep(data)
 
     async def _next(self) -> dict[str, Any]:
         while True:
-            # Not `wait_for`: it may take a cancellation for the frame that came with it, and a test would go on.
+            # Not `wait_for`: it may swallow a cancellation that comes with a frame, and the test would continue.
             async with asyncio.timeout(PATIENCE_S):
                 opcode, payload = await self._frame()
             if opcode == TEXT:
@@ -168,12 +168,12 @@ class WireClient:
     # --- ending ---
 
     async def close(self, code: int = 1000) -> None:
-        """A clean close by the client."""
+        """Close the connection cleanly, as a client."""
         self.send_frame(CLOSE, code.to_bytes(2, "big"))
         await self.closed()
 
     async def reset(self) -> None:
-        """Vanish with a TCP reset, in the middle of whatever is being sent."""
+        """Reset the TCP connection, in the middle of any write."""
         sock = self._writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
@@ -197,7 +197,7 @@ class WireClient:
 
 
 def make_frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, mask: bool = True) -> bytes:
-    """The bytes of one client frame."""
+    """Return the bytes of one client frame."""
     size, bit = len(payload), 0x80 if mask else 0
     head = bytes([(0x80 if fin else 0) | rsv << 4 | opcode])
     if size < 126:
@@ -209,6 +209,6 @@ def make_frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int 
     if not mask:
         return head + payload
     key = os.urandom(4)
-    # As two large numbers: byte by byte it would be most of what a client costs.
+    # XOR of two large integers: byte by byte it would be most of a client's cost.
     masks = (key * (size // 4 + 1))[:size]
     return head + key + (int.from_bytes(payload) ^ int.from_bytes(masks)).to_bytes(size)

@@ -162,7 +162,7 @@ class Client:
     def cursors(self) -> Cursors:
         """Return the number up to which the program has each room and its inbox.
 
-        Counted are events taken from `events()`, and events that callbacks were called with. Read the cursors after an
+        Events taken from `events()` and events that callbacks were called with are counted. Read the cursors after an
         event is handled, keep them, and pass them to the next `Client`.
 
         Records that wait in an existing iterator are not counted: read the cursors inside its loop.

@@ -85,7 +85,7 @@ class Link(WSListener):
         return future
 
     async def lost(self) -> NoReturn:
-        """Wait until the socket is gone, then raise the reason."""
+        """Wait until the socket is gone, then raise the error that ended the link."""
         await asyncio.shield(self._ended)
         raise self._why()
 

@@ -207,10 +207,11 @@ class Records:
     def reach(self, stream: str, head: int, since: int | None = None) -> Truncated | None:
         """Take `head` as the newest number; missing records before it are fetched, unless there are too many.
 
-        With too many, the stream continues at its head, and the program is to get the returned Truncated. `since` is
-        the number delivered last when the head was requested (None: no record was delivered meanwhile). A reply may be
-        older than records that arrived before it. Only a head below `since` shows that the server lost records and
-        numbers again from there. Compared with the old cursor, every new record would be dropped as a duplicate.
+        If there are too many, the stream continues at its head, and the caller publishes the returned Truncated.
+        `since` is the number delivered last when the head was requested (None: no record was delivered meanwhile). A
+        reply may be older than records that arrived before it. Only a head below `since` shows that the server lost
+        records and numbers again from there. Compared with the old cursor, every new record would be dropped as a
+        duplicate.
         """
         line = self.follow(stream, head)
         if (line.last if since is None else since) <= head <= line.last + MOST_FETCHED:

@@ -43,8 +43,8 @@ def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
 async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[Event], None]) -> None:
     """Watch and join again what was watched and joined. Changes in between are received as events.
 
-    The server has joined the rooms of the resume by itself. The client joins rooms that the welcome leaves out; a
-    refusal gives the reason why one was left out.
+    The server has already joined the rooms of the resume. The client joins rooms that the welcome leaves out; a refusal
+    gives the reason why one was left out.
     """
     # Copies: the program may unwatch users and leave rooms meanwhile.
     for users in batches(tuple(view.watched)):

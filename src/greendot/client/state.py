@@ -244,7 +244,7 @@ class View:
         return None
 
     def typing_in(self, reply: JoinReply, now: float) -> None:
-        """Replace the typing users of a room by those of the reply."""
+        """Set the typing users of a room from the reply."""
         self.typists.leave(reply.room)
         for typer in reply.typing:
             end = now + typer.expires_in_ms / 1000 + TYPING_SLACK_S

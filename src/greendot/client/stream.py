@@ -15,7 +15,8 @@ from greendot.protocol.events import Event, InboxBadge, Presence, Signal, Typing
 MAX_SIGNALS = 1_000
 MAX_RECORDS = 10_000  # a resume delivers up to 300 per room at once
 
-# Events that a later one replaces, or that are not missed. All others must arrive: messages, lost access, lost state.
+# Events that a later one replaces, or whose loss is harmless. Everything else must arrive: messages, lost access, lost
+# state.
 SIGNALS = (Presence, TypingStarted, TypingStopped, TypingCount, Signal, InboxBadge, StateChanged, Failure)
 
 

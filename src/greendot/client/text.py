@@ -1,8 +1,8 @@
 """Lines to show: typing users, and when a user was last seen. English, unless other words are given.
 
-Words are templates: `{0}` and `{1}` are names, `{n}` is a number. Where a number selects the form, there is a template
-for each plural form of the language, by its CLDR name (`zero`, `one`, `two`, `few`, `many`, `other`). A function
-returns the form for a number.
+Words are templates: `{0}` and `{1}` are names, `{n}` is a number. A number selects one of several templates: one for
+each plural form of the language. The forms have their CLDR names (`zero`, `one`, `two`, `few`, `many`, `other`). A
+function returns the form for a number.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def typing_text(names: Iterable[str], *, count: int = 0, words: TypingWords = EN
 
 
 def seen_text(entry: Presence, now_ms: float, words: SeenWords = ENGLISH_SEEN) -> str:
-    """Return the line to show beside a name. It ages: call again with another `now_ms` (`Client.now_ms()`)."""
+    """Return the line to show beside a name. The line ages: call again with a later `now_ms` (`Client.now_ms()`)."""
     if entry.mode == "poll":
         return words.recently if entry.recently_active is True else words.offline
     if entry.state != "offline":

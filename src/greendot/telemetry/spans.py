@@ -42,7 +42,7 @@ class Recorder(Protocol):
 
 
 _recorder: Recorder | None = None
-sampling = False  # whether this node begins traces by itself
+sampling = False  # this node begins traces of its own
 
 
 def record_with(recorder: Recorder | None) -> None:

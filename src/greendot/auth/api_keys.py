@@ -1,4 +1,4 @@
-"""The API keys that are known here, and what each lets its bearer do."""
+"""API keys of the settings and the store, and their scopes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from greendot.protocol.codes import Err
 from greendot.store.api_keys import OPERATOR, ApiKey, KeyStore, Secret
 from greendot.store.read_cache import ReadCache
 
-USED_EVERY_MS = 3_600_000  # that a secret is in use is written down no more often
-# The key in the settings is of those who run the server: they could read everything anyhow.
+USED_EVERY_MS = 3_600_000  # shortest time between two writes of a secret's last use
+# The key of the settings belongs to the operators, who could read everything anyway.
 FIRST = Caller("default", frozenset({"admin", "operator"}))
 
 
 class ApiKeys:
-    """The one of the settings, and those in the store, which are asked for at most every ten seconds."""
+    """Known API keys: the one of the settings, and those of the store, each read at most every ten seconds."""
 
     def __init__(self, given: str, store: KeyStore, clock: Clock) -> None:
         self._given = _hash(given) if given else None
@@ -31,18 +31,18 @@ class ApiKeys:
         self._known: ReadCache[str, tuple[ApiKey, Secret] | None] = ReadCache(store.key_of_secret, clock)
 
     async def admit(self, request: Request, scope: KeyScope) -> None:
-        """See `Guard`. From here on the request knows who asks."""
+        """Raise Problem unless the request's API key has the scope (see `Guard`). Set the request's caller."""
         caller = await self._caller(request)
         if not caller.may(scope):
             raise Problem(403, _lacks(caller, scope), code=Err.FORBIDDEN)
         request.state.caller = caller
 
     def tenant(self, request: Request) -> str:
-        """The tenant whose key the request carries."""
+        """Return the tenant of the request's API key. Raise Problem for an operator's key."""
         return _tenant(self.caller(request))
 
     def caller(self, request: Request) -> Caller:
-        """Who asks, as `admit` found out."""
+        """Return the caller that `admit` has set."""
         caller: Caller = request.state.caller
         return caller
 
@@ -54,7 +54,10 @@ class ApiKeys:
         return await self._bearer(text)
 
     async def known(self, text: str) -> Caller | None:
-        """Who shows this key; None if it is not known here, or has ended. StoreUnavailable if that cannot be said."""
+        """Return the caller of a key; None if the key is unknown or has ended.
+
+        Raise StoreUnavailable if the store cannot be read.
+        """
         try:
             return await self._bearer(text)
         except Problem:
@@ -78,7 +81,7 @@ class ApiKeys:
         return found if found is not None and hmac.compare_digest(found[1].hash, hash_of(shown.secret)) else None
 
     async def _note(self, key: ApiKey, secret: Secret) -> None:
-        """Those who rotate keys want to know whether the old secret is still used."""
+        """Record that the secret is used, so that operators who rotate keys see whether the old one is still in use."""
         now = self._clock.now_ms()
         if secret.used_at is not None and now - secret.used_at < USED_EVERY_MS:
             return
@@ -86,7 +89,7 @@ class ApiKeys:
         try:
             await self._store.key_used(secret.id, now)
         except StoreUnavailable:
-            pass  # it is said again with the next hour
+            pass  # recorded again an hour later
 
 
 def _lacks(caller: Caller, scope: KeyScope) -> str:

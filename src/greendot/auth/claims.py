@@ -1,4 +1,4 @@
-"""Rules for the claims of a token whose signature is known to be good."""
+"""Rules for the claims of a token whose signature is verified."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from greendot.protocol.tokens import Claims
 
 
 class TokenRules(Struct, frozen=True):
-    """What is asked of every token, whoever signed it."""
+    """Requirements of every token, whatever key signed it."""
 
     algorithms: frozenset[str] | None = None  # None: those of the keys
-    audience: str = ""  # empty: whatever it is
+    audience: str = ""  # empty: any
     issuer: str = ""
-    leeway_ms: int = 0  # by how much the clocks of the app and of this server may differ
+    leeway_ms: int = 0  # allowed difference between the clocks of the app and of this server
 
     def grants(self, claims: Claims, key: VerificationKey, now_ms: int) -> Grants:
-        """What the claims grant now, signed by `key`. TokenError if nothing."""
-        # Our own clock decides about the time, so that tests can move it.
+        """Return what the claims, signed by `key`, grant now. Raise TokenError if they grant nothing."""
+        # The node's clock decides about the time, so that tests can move it.
         expires_at = round(claims.exp * 1000)
         if key.not_after is not None:
             expires_at = min(expires_at, key.not_after)
@@ -40,7 +40,7 @@ class TokenRules(Struct, frozen=True):
         elif key.tenant is not None and tenant != key.tenant:
             raise TokenError("the token's key is not its tenant's")
         return Grants(
-            tenant=intern(tenant),  # of which there are few: kept once, and not with each user
+            tenant=intern(tenant),  # tenants are few: the text is kept once, not with each user
             user=claims.sub,
             expires_at=expires_at,
             name=claims.name,

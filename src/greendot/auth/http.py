@@ -1,4 +1,4 @@
-"""Tokens over HTTP: taken back before they end."""
+"""Routes for tokens: revocation before they expire."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from greendot.http.schema import having, never
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import Id
 
-AHEAD_MS = 60_000  # the app's clock may be so much ahead of ours
-LEEWAY_MS = 600_000  # a token may hold so much longer than it says (auth.leeway_s)
+AHEAD_MS = 60_000  # the app's clock may be ahead of the server's by so much
+LEEWAY_MS = 600_000  # a token may be valid for so much longer than its `exp` (auth.leeway_s)
 TokenId = Annotated[str, Meta(min_length=1, max_length=200, pattern=TEXT_PATTERN)]
 
 
@@ -42,7 +42,7 @@ class PostRevoke(Struct, forbid_unknown_fields=True):
     user: Id | None = None
     all: Annotated[bool, Meta(extra_json_schema={"const": True})] | None = None  # every token of the tenant
     before: int | None = None  # with `user` alone, or `all`: tokens issued before; now, unless it is given
-    expires_at: int | None = None  # with `jti`: when the token ends by itself
+    expires_at: int | None = None  # with `jti`: when the token expires by itself
 
 
 class Revoked(Struct):
@@ -53,7 +53,7 @@ class Revoked(Struct):
 
 
 class TokenRoutes:
-    """`/v1/tokens`."""
+    """Routes of `/v1/tokens`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Keys that another server publishes (`jwks_url`): fetched now and then, and when a token names one that is unknown.
+"""Keys that another server publishes (`jwks_url`): fetched periodically, and when a token names an unknown key.
 
-While they cannot be fetched the last good ones stay. Who names a key that nobody has can make the server fetch them,
-but only once in some seconds.
+While a fetch fails, the last good keys stay. A client that names a key that does not exist can cause a fetch, but only
+once in AGAIN_S.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 MOST_KEYS = 100
-# By kind and curve: the algorithm, what reads the key, and which members it is made of. Private ones are never read.
+# By key type and curve: algorithm, reader of the key, and members of the key. Private members are never read.
 _KINDS: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("RSA", ""): ("RS256", RSAAlgorithm, ("n", "e")),
     ("EC", "P-256"): ("ES256", ECAlgorithm, ("crv", "x", "y")),
@@ -35,7 +35,7 @@ class _Document(Struct):
 
 
 def read_keys(document: bytes) -> list[VerificationKey]:
-    """The keys that verify tokens; a provider may have others, which are left out. ValueError if there are none."""
+    """Return the keys that verify tokens; other keys of the provider are left out. Raise ValueError if none is left."""
     try:
         found = decode(document, _Document).keys
     except msgspec.DecodeError:
@@ -67,39 +67,39 @@ def _is_for_signatures(jwk: dict[str, Any]) -> bool:
     return jwk.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
 
 
-AGAIN_S = 10.0  # between two fetches at the least
-BUSY_S = 2.0  # when those should come back who cannot wait
-_MOST_WAITING = 64  # for one fetch: who waits takes the place of others who could come in
-_MOST_ASKED = 1_000  # names of keys that are remembered between them
+AGAIN_S = 10.0  # shortest time between two fetches
+BUSY_S = 2.0  # time until clients return that cannot wait
+_MOST_WAITING = 64  # hellos that wait for one fetch: each takes the place of another
+_MOST_ASKED = 1_000  # names of keys that are remembered between fetches
 
 
 class FetchFailed(Exception):
-    """Why the keys could not be fetched."""
+    """Failed fetch of the keys, with the reason."""
 
 
 class RemoteKeys:
-    """The keys of one URL. `listeners` are called when they have changed."""
+    """Keys of one URL. `listeners` are called when they have changed."""
 
-    ALGORITHMS = PUBLIC  # a secret that can be fetched is none
+    ALGORITHMS = PUBLIC  # a secret that can be fetched is no secret
 
     def __init__(self, fetch: Callable[[], Awaitable[bytes]], now: Callable[[], float]) -> None:
         self._fetch = fetch
         self._now = now  # monotonic seconds
         self.listeners: list[Callable[[], None]] = []
         self.keys: list[VerificationKey] = []
-        self.away = True  # they could not be fetched when it was last tried
-        self._outage_logged = False  # that they are away
-        self._document = b""  # they were read from
+        self.away = True  # the last fetch failed, or none was made
+        self._outage_logged = False  # the failure was logged
+        self._document = b""  # document that the keys were read from
         self._tried_at = float("-inf")
         self._under_way: asyncio.Task[None] | None = None
-        self._waiting = 0  # until it is done, with a token
-        self._asked: set[str | None] = set()  # names that were asked for since the last fetch began
+        self._waiting = 0  # callers that wait for the fetch under way
+        self._asked: set[str | None] = set()  # names asked for since the last fetch began
         self._absent: set[str | None] = (
             set()
-        )  # those that were asked for before it: unless they are there now, they are not to be had
+        )  # names asked for before the last fetch: those that are still unknown do not exist
 
     async def find(self, kid: str | None) -> None:
-        """Returns when it is known whether the key is there. KeysUnavailable: it cannot be known now."""
+        """Wait until it is known whether the key exists. Raise KeysUnavailable if that cannot be known now."""
         if self._under_way is None:
             wait_s = self._tried_at + AGAIN_S - self._now()
             if wait_s > 0:
@@ -123,7 +123,7 @@ class RemoteKeys:
             self._asked.add(kid)
 
     async def refresh(self) -> None:
-        """Fetch them, once for all who wait for it. If that fails they stay as they are."""
+        """Fetch the keys, once for all callers that wait. If the fetch fails, the keys stay as they are."""
         if self._under_way is None:
             self._under_way = asyncio.get_running_loop().create_task(self._refresh())
         await asyncio.shield(self._under_way)
@@ -151,7 +151,7 @@ class RemoteKeys:
 
     def _replace(self, keys: list[VerificationKey]) -> None:
         withdrawn = {key.kid for key in self.keys}.difference(key.kid for key in keys)
-        self._asked |= withdrawn  # nobody has to ask for them to know that they are gone
+        self._asked |= withdrawn  # withdrawn keys count as asked for, so a token of theirs causes no fetch
         self.keys = keys
         for listener in self.listeners:
             listener()

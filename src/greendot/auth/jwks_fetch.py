@@ -1,7 +1,7 @@
-"""Fetching a document of keys by HTTPS: in bounded time, of bounded size, from no other address than the one given.
+"""Fetch of a key document by HTTPS: bounded in time and size, and only from the given address.
 
-Its host is looked up apart before the HTTP client does that in a thread of the event loop: a silent name server would
-keep that thread, which Redis and PostgreSQL need, at every attempt.
+The host is resolved by `Resolver` before the HTTP client resolves it in a thread of the event loop. Otherwise a silent
+name server would occupy such a thread, which Redis and PostgreSQL need, at every attempt.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ MOST_BYTES: Final = 256 * 1024
 
 
 class JwksFetch:
-    """Gets one URL, each time anew."""
+    """Fetch of one URL, with a new connection each time."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
-        self._timeout_s = timeout_s  # for all of it
+        self._timeout_s = timeout_s  # for the whole fetch
         self._resolver = Resolver(CONFIGURED)
         self._tls: ssl.SSLContext | None = None  # kept while fetches succeed
 
     async def __call__(self) -> bytes:
-        """The document. FetchFailed says why there is none."""
+        """Return the document. Raise FetchFailed with the reason if there is none."""
         tls, self._tls = self._tls, None
         try:
             if tls is None and self._is_https:
-                # Certificates take 50 ms to load, so not on the loop; again after a failure, which new ones may end.
+                # Loading certificates takes 50 ms, so not on the loop. They are loaded again after a failure, which new
+                # ones may end.
                 tls = await asyncio.to_thread(httpx2.create_ssl_context)
             async with asyncio.timeout(self._timeout_s):
                 await self._resolve()
@@ -50,7 +51,7 @@ class JwksFetch:
         parts = urlsplit(self._url)
         host, proxies = parts.hostname or "", getproxies_environment()
         if {parts.scheme, "all"} & {*proxies} and not proxy_bypass(host):
-            return  # the proxy looks it up
+            return  # the proxy resolves the host
         try:
             await self._resolver.addresses(host)
         except (NotResolved, ResolverBusy) as error:
@@ -62,11 +63,11 @@ class JwksFetch:
 
     async def _get(self, tls: ssl.SSLContext | None) -> bytes:
         async with (
-            # A proxy of the environment may carry TLS, which it cannot change; plain HTTP never leaves this machine.
+            # A proxy of the environment may carry TLS, which it cannot change. Plain HTTP never leaves this machine.
             httpx2.AsyncClient(
                 verify=tls or False, trust_env=self._is_https, follow_redirects=False, timeout=self._timeout_s
             ) as client,
-            # Compressed, a small answer could become a large one.
+            # A small compressed answer could become a large one.
             client.stream("GET", self._url, headers={"accept-encoding": "identity"}) as answer,
         ):
             if answer.status_code != 200:

@@ -1,6 +1,6 @@
 """Refresh of the keys of `jwks_url`, on the timers of a node.
 
-Apart from `jwks`: programs that only read or make tokens load nothing of a node.
+A module apart from `jwks`, so that programs that only read or make tokens import nothing of a node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from greendot.node.context import NodeContext
 
 
 class JwksRefresh:
-    """One for each node. Without such keys it does nothing."""
+    """Refresh timer of one node. Does nothing without remote keys."""
 
     def __init__(self, keys: RemoteKeys | None, context: NodeContext, every_s: float) -> None:
         self._keys = keys
@@ -20,7 +20,7 @@ class JwksRefresh:
         self._every_s = every_s
 
     async def start(self) -> None:
-        """Fetch them for the first time. A node whose keys are not to be had starts without, and asks again."""
+        """Fetch the keys for the first time. If the fetch fails, the node starts without keys and retries."""
         if self._keys is not None:
             await self._keys.refresh()
             self._later(self._keys)
@@ -30,7 +30,7 @@ class JwksRefresh:
             await self._keys.close()
 
     def _later(self, keys: RemoteKeys) -> None:
-        # Not all nodes at once.
+        # Random, so that nodes do not fetch at the same time.
         wait_s = AGAIN_S if keys.away else self._every_s
         self._context.timers.set(wait_s * random.uniform(0.9, 1.0), self._on_timer, keys)
 

@@ -1,6 +1,6 @@
-"""Keys that verify tokens. A key is of one algorithm, whatever a token says, so that they cannot be mixed up.
+"""Keys that verify tokens. Each key has one algorithm, whatever a token's header states.
 
-Were a token's `alg` to decide, a public key could be used as the secret of an HMAC, and everybody could sign.
+If a token's `alg` decided, a public key could be used as the secret of an HMAC, and anyone could sign.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from jwt.algorithms import get_default_algorithms
 from msgspec import Struct
 
 HASHES = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512"}
-PUBLIC = ("RS256", "ES256", "EdDSA")  # those whose keys need not be secret
+PUBLIC = ("RS256", "ES256", "EdDSA")  # algorithms whose keys need not be secret
 ALGORITHMS = (*HASHES, *PUBLIC)
 SHORTEST = {"HS256": 32, "HS384": 48, "HS512": 64}  # bytes of a secret: as many as its hash has (RFC 7518 3.2)
-_RSA_BITS = range(2048, 8193)  # shorter ones can be broken, longer ones take long
-_MOST_EXPONENT = 1 << 32  # the same
+_RSA_BITS = range(2048, 8193)  # shorter keys can be broken, longer ones are slow
+_MOST_EXPONENT = 1 << 32  # larger exponents are slow
 _verifiers = get_default_algorithms()
 
 
 class VerificationKey(Struct, frozen=True, eq=False):
-    """One key. `material` is a secret or a public key that fits `alg`."""
+    """Key that verifies tokens. `material` is a secret or a public key that fits `alg`."""
 
     alg: str
     material: Any
-    kid: str | None = None  # None: for tokens that name no key, or one nobody has
-    tenant: str | None = None  # its tokens can only be of this one
+    kid: str | None = None  # None: for tokens that name no key, or an unknown one
+    tenant: str | None = None  # the only tenant of its tokens; None: any
     retired: bool = False  # its tokens are refused
-    not_after: int | None = None  # milliseconds UTC: no token of it holds longer
+    not_after: int | None = None  # milliseconds UTC: its tokens expire by then
 
     def verifies(self, signed: bytes, signature: bytes) -> bool:
         name = HASHES.get(self.alg)
@@ -44,11 +44,11 @@ class VerificationKey(Struct, frozen=True, eq=False):
 
 
 class BadKey(ValueError):
-    """Why something cannot be a key. Never repeats it."""
+    """Text that cannot be a key, with the reason. The message never repeats the text."""
 
 
 def secret_of(alg: str, secret: bytes) -> bytes:
-    """The secret, if it is one and long enough. BadKey says what is wrong."""
+    """Return the secret if it is long enough and no PEM. Raise BadKey with the reason otherwise."""
     if secret.lstrip().startswith(b"-----BEGIN"):
         raise BadKey(f"{alg} needs a secret, and this is a key in PEM, such as everybody may know")
     if len(secret) < SHORTEST[alg]:
@@ -60,7 +60,7 @@ def secret_of(alg: str, secret: bytes) -> bytes:
 
 
 def public_key_of(alg: str, pem: bytes) -> Any:
-    """The public key in `pem`, be it by itself or in a certificate. BadKey says what is wrong."""
+    """Return the public key in `pem`, plain or in a certificate. Raise BadKey with the reason otherwise."""
     if b"PRIVATE KEY" in pem:
         raise BadKey("this is a private key; the server needs the public one (openssl pkey -pubout)")
     try:
@@ -74,7 +74,7 @@ def public_key_of(alg: str, pem: bytes) -> Any:
 
 
 def checked(alg: str, key: Any) -> Any:
-    """`key`, if it is one for `alg`. BadKey says what is wrong."""
+    """Return `key` if it fits `alg`. Raise BadKey with the reason otherwise."""
     match alg:
         case "RS256":
             if not isinstance(key, RSAPublicKey):
@@ -105,11 +105,14 @@ class Keyring:
         return kid in self._kids
 
     def fitting(self, kid: str | None, alg: str) -> list[VerificationKey]:
-        """The keys that may have signed a token that says so. One that names no key may be of the only one there is."""
+        """Return the keys that may have signed a token with this header.
+
+        A token that names no key may belong to the only key there is.
+        """
         if kid is not None and (key := self._named.get((kid, alg))) is not None:
             return [key]
         if kid in self._kids:
-            return []  # the key is known, and is not for this algorithm
+            return []  # the key exists, but for another algorithm
         nameless = [key for key in self._nameless if key.alg == alg]
         if nameless or kid is not None:
             return nameless

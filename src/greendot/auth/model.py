@@ -1,7 +1,7 @@
-"""Tokens and sessions that count no longer, though they have not ended.
+"""Grants of tokens, revocations, and API keys with their scopes: pure rules.
 
-What is revoked is a token by its `jti`, a session by its id, or everything that a user, a tenant or all tenants were
-given before a time. An entry is needed only as long as a token from before it could be valid.
+A revocation covers a token by its `jti`, a session by its id, or all tokens that a user, a tenant or all tenants got
+before a time. It is needed only as long as a token from before could be valid.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 
 class Grants(Struct, frozen=True, gc=False):
-    """The claims of a verified token. The user id comes from here and from nowhere else."""
+    """Claims of a verified token. The user id comes from here and from nowhere else."""
 
     tenant: str
     user: str
@@ -28,7 +28,7 @@ class Grants(Struct, frozen=True, gc=False):
     token_id: str | None = None
 
     def may_join(self, room: str) -> bool:
-        """Whether the token itself opens `room`; membership and open rooms are the store's to know."""
+        """Return whether the token itself opens `room`. Membership and open rooms are known to the store."""
         return any(matches(pattern, room) for pattern in self.rooms)
 
     def may_watch(self, user: str) -> bool:
@@ -36,7 +36,7 @@ class Grants(Struct, frozen=True, gc=False):
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether `text` fits `pattern`, in which `*` stands for any run of characters and nothing else is special."""
+    """Return whether `text` fits `pattern`. `*` stands for any run of characters; nothing else is special."""
     first, *rest = pattern.split("*")
     if not rest:
         return pattern == text
@@ -53,19 +53,19 @@ def matches(pattern: str, text: str) -> bool:
 
 
 RevocationKind = Literal["jti", "session", "user", "tenant"]
-EVERY_TENANT = "*"  # in place of a tenant, which cannot be called so
+EVERY_TENANT = "*"  # stands for all tenants; no tenant can have this name
 Name = tuple[str, RevocationKind, str]  # tenant, kind and value
 EVERYTHING: Name = (EVERY_TENANT, "tenant", EVERY_TENANT)
 
 
 class Revocation(Struct, frozen=True):
-    """One entry."""
+    """Entry that revokes a token, a session, or the tokens of a user or tenant."""
 
     tenant: str
     kind: RevocationKind
-    value: str  # the token's `jti`, the session's id, the user's or the tenant's
+    value: str  # the `jti` of the token, or the id of the session, user or tenant
     expires_at: int  # milliseconds UTC
-    before: int = 0  # of a user or tenant: tokens issued before, in milliseconds UTC
+    before: int = 0  # for a user or tenant: tokens issued before this time are revoked, milliseconds UTC
 
     @property
     def name(self) -> Name:
@@ -73,21 +73,21 @@ class Revocation(Struct, frozen=True):
 
 
 def names_of(grants: Grants) -> list[Name]:
-    """Names of the entries that would revoke a token, its session aside."""
+    """Return the names of the entries that could revoke a token, apart from its session's."""
     tenant = grants.tenant
     names: list[Name] = [(tenant, "user", grants.user), (tenant, "tenant", tenant), EVERYTHING]
     return names if grants.token_id is None else [*names, (tenant, "jti", grants.token_id)]
 
 
 class Revocations:
-    """Those that hold now."""
+    """Revocations that are valid now."""
 
     def __init__(self) -> None:
         self._entries: dict[Name, Revocation] = {}
         self._ends: list[tuple[int, Name]] = []  # a heap
 
     def put(self, entry: Revocation) -> bool:
-        """Whether it says more than was known. Of two with one name the later dates count."""
+        """Store an entry; return whether it adds something. Of two entries with one name, the later dates count."""
         known = self._entries.get(entry.name)
         if known is not None:
             before, expires_at = max(entry.before, known.before), max(entry.expires_at, known.expires_at)
@@ -99,22 +99,22 @@ class Revocations:
         return True
 
     def covers(self, grants: Grants, session: str | None = None) -> bool:
-        """Whether the token is revoked, or the session it is used for."""
+        """Return whether the token is revoked, or the session it is used for."""
         if session is not None and (grants.tenant, "session", session) in self._entries:
             return True
         for name in names_of(grants):
             entry = self._entries.get(name)
-            # A token that does not say when it was issued may be an old one.
+            # A token without a time of issue may be an old one.
             if entry is not None and (name[1] == "jti" or grants.issued_at is None or grants.issued_at < entry.before):
                 return True
         return False
 
     def of_user(self, tenant: str, user: str) -> Revocation | None:
-        """What everything the user was given before is revoked by."""
+        """Return the entry that revokes the user's earlier tokens, if any."""
         return self._entries.get((tenant, "user", user))
 
     def expire(self, now_ms: int) -> None:
-        """Forget what has ended."""
+        """Delete expired entries."""
         while self._ends and self._ends[0][0] <= now_ms:
             _, name = heappop(self._ends)
             entry = self._entries.get(name)
@@ -126,37 +126,37 @@ class Revocations:
 
 
 KeyScope = Literal[
-    "presence:read",  # who is online
-    "rooms:read",  # rooms, members, messages, who is there and types
-    "rooms:write",  # make rooms, change members, speak
-    "notify",  # notifications, and what became of them
+    "presence:read",  # presence of users
+    "rooms:read",  # rooms, members, messages, occupants and who types
+    "rooms:write",  # create rooms, change members, send
+    "notify",  # notifications and their receipts
     "signals",
     "users:write",  # what a user could set: status, devices, contacts
-    "sessions",  # list and end them
+    "sessions",  # list and end sessions
     "stats:read",  # counts of the tenant
     "admin",  # all of these
     "operator",  # the nodes themselves; no tenant's key has it
 ]
 SCOPES: tuple[KeyScope, ...] = tuple(
     scope for scope in get_args(KeyScope) if scope != "operator"
-)  # a tenant's key may have
+)  # scopes that a tenant's key may have
 
 _match = re.compile(r"gd_([0-9A-Za-z]{12})_([0-9A-Za-z]{43})\Z", re.ASCII).match
 
 
 class ShownKey(NamedTuple):
-    """The parts of a key that somebody shows."""
+    """Parts of a key that a request carries."""
 
     id: str
     secret: str
 
 
 class Caller(Struct, frozen=True):
-    """Who asks, by the key that was shown."""
+    """Sender of a request, by its API key."""
 
     tenant: str | None  # None: an operator, who belongs to no tenant
     scopes: frozenset[str]
-    name: str = ""  # of the key, which has it whatever its secret; empty: the one of the settings
+    name: str = ""  # name of the key, the same for all its secrets; empty: the key of the settings
 
     def may(self, scope: KeyScope) -> bool:
         if scope in self.scopes:
@@ -167,7 +167,7 @@ class Caller(Struct, frozen=True):
 
 
 def parse(text: str) -> ShownKey | None:
-    """None if it is not the text of a key: nobody need look for it."""
+    """Return the parts of a key; None if the text is no key, and needs no look-up."""
     found = _match(text)
     return None if found is None else ShownKey(*found.groups())
 
@@ -177,5 +177,5 @@ def text_of(id: str, secret: str) -> str:
 
 
 def hash_of(secret: str) -> bytes:
-    """What is kept of a secret."""
+    """Return the hash that is stored in place of a secret."""
     return sha256(secret.encode()).digest()

@@ -1,14 +1,15 @@
-"""What was revoked counts no longer, on any node, within a second.
+"""Revocation of tokens and sessions, effective on all nodes within a second.
 
-It is written first. Then all nodes are told, and each closes what it covers; those that hold the user's sessions say
-so. A node that was not told reads it: before a hello, if the last read is a second old, every 15 seconds, and after it
-was cut off. While the store cannot be read, what is known here counts: clients are not sent away because of it.
+A revocation is stored first. Then it is published to all nodes, and each closes the connections it covers. Nodes with
+sessions of the user acknowledge. A node that missed the message reads the store: before a hello, if the last read is
+older than a second; every 15 seconds; and after it was cut off. While the store cannot be read, the known revocations
+count, and clients are not refused because of it.
 
-An entry ends with the last token from before it. Tokens that do not say when they were issued may be older than that:
-for them the store is asked for entries that have ended, too.
+An entry expires with the last token from before it. Tokens without a time of issue may be older than that. For them the
+store is asked for expired entries too.
 
-A node with the memory engine cannot be asked by commands, which write into the store past it. It reads more often, and
-confirms in the store when all that is covered has ended, with its last commands.
+A node with the memory engine receives no messages from CLI commands, which write directly to the store. It reads the
+store more often, and confirms in the store when all covered sessions have ended, with their last commands.
 """
 
 from __future__ import annotations
@@ -33,23 +34,26 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 EVERY_S = 15.0
-EVERY_ALONE_S = 2.0  # with the memory engine, where nobody else can say that something was revoked
-ENDED_S = 0.05  # between two looks at whether the sessions have ended
+EVERY_ALONE_S = 2.0  # with the memory engine, where no other node can publish a revocation
+ENDED_S = 0.05  # between two checks whether sessions have ended
 AT_ONCE = 50  # sessions of a tenant that are closed in one turn of the loop
-FRESH_S = 1.0  # a hello is content with what was read so long ago
+FRESH_S = 1.0  # a hello needs no read if the last one is younger
 PAGE = 1_000
 REASON = "revoked"
 
 
 class NodeSessions(Protocol):
-    """The sessions of this node (`presence.sessions`)."""
+    """Sessions of this node (`presence.sessions`)."""
 
     def here(self) -> list[Session]: ...
     def end(self, session: Session) -> None: ...
 
 
 class RevocationService:
-    """One for each node. No token may hold for longer than `longest_ms`: by then its revocation is forgotten."""
+    """Revocations of one node.
+
+    No token may be valid for longer than `longest_ms`: by then its revocation has expired.
+    """
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class RevocationService:
         rpc: ClusterRpc,
         longest_ms: int,
         *,
-        alone: bool = False,  # no other node can hear of what is revoked here, and none can tell this one
+        alone: bool = False,  # no other node receives this node's revocations, or publishes any to it
     ) -> None:
         self.longest_ms = longest_ms
         self._alone = alone
@@ -72,35 +76,38 @@ class RevocationService:
         self._rpc = rpc
         self._known = Revocations()
         self._kept: BatchedReads[Name, Revocation | None] = BatchedReads(context, store.find_revocations, None)
-        self._after = 0  # the number of the newest that was read
-        self._asked = -inf  # when the store was last asked, by the monotonic clock
-        self._failed = False  # the last time
-        self._turn = asyncio.Lock()  # held while it is
-        self._confirmed = 0  # the number of the newest that is confirmed, or is about to be
-        self._confirmed_at = -inf  # by the monotonic clock
-        self._ending: set[Session] = set()  # sessions that were revoked and may still be here
+        self._after = 0  # number of the newest entry that was read
+        self._asked = -inf  # monotonic time of the last read of the store
+        self._failed = False  # the last read failed
+        self._turn = asyncio.Lock()  # held during a read
+        self._confirmed = 0  # number of the newest entry that is confirmed, or about to be
+        self._confirmed_at = -inf  # monotonic time
+        self._ending: set[Session] = set()  # revoked sessions that may still exist
 
     async def start(self) -> None:
         await self._read_quietly()
         self._later()
 
-    # --- who comes ---
+    # --- tokens of hellos ---
 
     async def admit(self, grants: Grants, session: str | None = None) -> None:
-        """TokenError if the token, or the session it is to go on with, was revoked, or could outlive its revocation."""
+        """Raise TokenError if the token or the session to resume is revoked.
+
+        Also raise TokenError if the token could outlive its revocation.
+        """
         issued = self._context.clock.now_ms() if grants.issued_at is None else grants.issued_at
         if grants.expires_at - issued > self.longest_ms:
             raise TokenError(f"a token may hold for {self.longest_ms // 1000} s at most (auth.longest_token_s)")
         if not self._is_fresh():
             async with self._turn:
-                if not self._is_fresh():  # nobody has asked meanwhile
+                if not self._is_fresh():  # no other hello has read meanwhile
                     await self._read_quietly()
         self.check(grants, session)
         if grants.issued_at is None:
             await self._check_history(grants)
 
     async def _check_history(self, grants: Grants) -> None:
-        """TokenRevoked if a token without a date of issue was revoked at any time: it may be from before."""
+        """Raise TokenRevoked if a token without a time of issue was revoked at any time: it may be older."""
         try:
             found = await asyncio.gather(*(self._kept.get(name) for name in names_of(grants)))
         except StoreUnavailable as error:
@@ -110,20 +117,23 @@ class RevocationService:
             raise TokenRevoked("the token was revoked, or one like it: it does not say when it was issued (`iat`)")
 
     def check(self, grants: Grants, session: str | None = None) -> None:
-        """The same, by what is known here."""
+        """Like `admit`, but by the known revocations alone, without a read."""
         if self._known.covers(grants, session):
             raise TokenRevoked("the token or the session was revoked")
 
     def of_user(self, tenant: str, user: str) -> Revocation | None:
-        """What is known here to be revoked of all that the user was given."""
+        """Return the known entry that revokes the user's earlier tokens, if any."""
         return self._known.of_user(tenant, user)
 
     # --- revoking ---
 
     async def revoke(self, revocation: Revocation, user: str | None = None) -> int:
-        """How many sockets were closed. When this returns nothing more is written to any; EngineUnavailable: it is not
-        known of some; do it again. `user` is whose token or session it is, if that is known: only their nodes are
-        waited for."""
+        """Revoke, and return the number of closed connections on all nodes.
+
+        After the return nothing more is written to a revoked connection. EngineUnavailable means that some nodes did
+        not acknowledge: call again. `user` is the owner of the token or session, if known: then only the nodes of this
+        user are waited for.
+        """
         kept = await self._store.put_revocation(revocation)
         self._known.put(kept)
         closed = await self._close_all([kept])
@@ -134,12 +144,12 @@ class RevocationService:
             needed = {entry.node for entry in await self._engine.sessions(kept.tenant, whose)}
         here = self._rpc.name()
         for node in live - needed - {here}:
-            # A session of theirs may be on its way there.
+            # A session of the user may be moving to this node.
             self._engine.publish(Topic("node", "", node), Revoked(kept))
         return closed + await self._rpc.call(needed - {here}, lambda asker, number: Revoked(kept, asker, number))
 
     def receive(self, message: Revoked, node: str) -> None:
-        """Another node was asked to revoke something."""
+        """Apply a revocation that another node published."""
         self._known.put(message.revocation)
         if message.revocation.kind == "tenant":
             self._context.tasks.spawn(self._end_tenant(message, node))
@@ -157,7 +167,10 @@ class RevocationService:
             self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node, closed))
 
     async def _close_all(self, revoked: Sequence[Revocation]) -> int:
-        """Like `_close`, also for tenants: their sessions are many, and are closed a few in each turn of the loop."""
+        """Like `_close`, but also for tenants.
+
+        Their sessions are many, and are closed a few in each turn of the loop.
+        """
         closed = self._close(revoked)
         if any(revocation.kind == "tenant" for revocation in revoked):
             for number, session in enumerate(self._sessions.here()):
@@ -169,19 +182,19 @@ class RevocationService:
         return closed
 
     async def _ended(self) -> None:
-        """Wait until no session that was revoked by now is here: it leaves when its last command is done."""
+        """Wait until all sessions revoked by now have ended. A session ends when its last command is done."""
         ending = {*self._ending}
         while ending & self._still_here():  # noqa: ASYNC110  (sessions end in several ways, each of them soon)
             await asyncio.sleep(ENDED_S)
 
     def _still_here(self) -> set[Session]:
-        """Forget the revoked sessions that have left; return the others."""
+        """Forget the revoked sessions that have ended; return the remaining ones."""
         sessions = self._context.registry.sessions
         self._ending = {session for session in self._ending if sessions.get(session.id) is session}
         return self._ending
 
     def _close(self, revoked: Sequence[Revocation]) -> int:
-        """End the sessions these cover; how many sockets that closed."""
+        """End the covered sessions; return the number of closed connections."""
         closed = 0
         for session in [*self._affected(revoked)]:
             connection = session.connection
@@ -192,7 +205,7 @@ class RevocationService:
         return closed
 
     def recheck(self, session: Session) -> bool:
-        """End the session if it is covered; whether it was just now."""
+        """End the session if a revocation covers it; return whether it ended by this call."""
         if session.revoked or not self._known.covers(session.grants, session.id):
             return False
         session.revoked = True
@@ -204,7 +217,7 @@ class RevocationService:
         return True
 
     def _affected(self, revoked: Sequence[Revocation]) -> Iterator[Session]:
-        """Sessions that may be covered, some of them twice."""
+        """Yield sessions that may be covered, some of them twice."""
         registry = self._context.registry
         for revocation in revoked:
             if revocation.kind == "user":
@@ -213,11 +226,12 @@ class RevocationService:
                 yield session
         tokens = _values(revoked, "jti")
         if tokens:
-            # One look at all for all of them: tokens are not kept by their ids, which few have and fewer need.
+            # One pass over all sessions: there is no index by token id, because few tokens have one and fewer are
+            # revoked.
             yield from (s for s in registry.sessions.values() if (s.tenant, s.grants.token_id) in tokens)
 
     async def _revoke_token(self, grants: Grants) -> None:
-        """Whose session is revoked must not come back with the same token."""
+        """Revoke the token of a revoked session, so that the client cannot return with it."""
         if grants.token_id is None:
             return
         revocation = Revocation(grants.tenant, "jti", grants.token_id, self.expires_at(self._context.clock.now_ms()))
@@ -227,13 +241,13 @@ class RevocationService:
             log(log_events.REVOCATION_UNSURE, reason=error)
 
     def expires_at(self, before: int) -> int:
-        """When no token that was issued before can be valid any more."""
+        """Return the time after which no token issued before `before` can be valid, milliseconds UTC."""
         return before + self.longest_ms
 
-    # --- what was not heard ---
+    # --- missed revocations ---
 
     def refresh(self) -> None:
-        """Something may have been said that was not heard here."""
+        """Read the store, because messages may have been missed."""
         self._asked = -inf
         self._context.tasks.spawn(self._read_in_turn())
 
@@ -241,8 +255,8 @@ class RevocationService:
         return self._context.timers.now() - self._asked < FRESH_S
 
     def _later(self) -> None:
-        # Not all nodes at once.
-        # A store that is away is not asked more often, nor the log filled with it.
+        # Random, so that nodes do not read at the same time. An unavailable store is not read more often, and does not
+        # fill the log.
         every_s = EVERY_ALONE_S if self._alone and not self._failed else EVERY_S
         self._context.timers.set(every_s * random.uniform(0.9, 1.0), self._on_timer)
 
@@ -276,19 +290,19 @@ class RevocationService:
                 if len(page) < PAGE:
                     break
         finally:
-            # Also when it failed: those who come meanwhile need not wait for it one after the other.
+            # Also after a failure: hellos meanwhile need not wait for it one after the other.
             self._asked = self._context.timers.now()
         if self._alone and (self._after > self._confirmed or self._asked - self._confirmed_at >= EVERY_S):
             self._confirmed, self._confirmed_at = self._after, self._asked
             self._context.tasks.spawn(self._confirm(self._after))
 
     async def _confirm(self, number: int) -> None:
-        """Record in the store that what the revocations up to this number cover has ended here."""
+        """Record in the store that the sessions covered by revocations up to `number` have ended on this node."""
         await self._ended()
         try:
             await self._store.confirm_revocations(number)
         except StoreUnavailable as error:
-            self._confirmed_at = -inf  # the next look does it
+            self._confirmed_at = -inf  # the next read confirms
             log(log_events.WORK_LATER, work="confirming revocations", reason=error)
 
 

@@ -1,4 +1,4 @@
-"""Which tenants may come: any that a token names, or those that are registered."""
+"""Tenants that are admitted: any that a token names, or only registered ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LABELS = 1_000  # registered tenants with metrics of their own
 
 
 class Tenants:
-    """`named` are the tenants of the settings, which need not be registered. With `strict`, others must be."""
+    """Check of tenants. `named` are those of the settings; with `strict`, all others must be registered."""
 
     def __init__(self, store: TenantStore, context: NodeContext, named: Collection[str], *, strict: bool) -> None:
         self._context = context
@@ -28,17 +28,20 @@ class Tenants:
         )
 
     def start(self) -> None:
-        """From now on those go whose tenant is registered no more."""
+        """Start closing connections whose tenant is no longer registered."""
         if self._strict:
             self._context.timers.set(BELIEVED_S, self._on_timer)
 
     async def admit(self, tenant: str) -> None:
-        """TokenError unless its users may be here."""
+        """Raise TokenError unless the tenant is admitted."""
         if not await self._is_known(tenant):
             raise TokenError("the tenant of this token is not registered here")
 
     async def labels(self) -> frozenset[str]:
-        """Tenants whose names may be shown to who collects metrics: not more than somebody has decided on."""
+        """Return the tenants that metrics may name: those of the settings and registered ones.
+
+        Their number is bounded by what operators have decided on.
+        """
         try:
             return self._named | {registered.tenant for registered in await self._page.get(MOST_LABELS)}
         except StoreUnavailable:

@@ -1,4 +1,4 @@
-"""Reading and making tokens."""
+"""Verification and creation of tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAX = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_s
 
 
 class UnknownKey(TokenError):
-    """The token may be good: its key may be one that was made since the keys were fetched."""
+    """Token whose key is unknown. It may be valid: its key may be newer than the last fetch of keys."""
 
     def __init__(self, kid: str | None) -> None:
         super().__init__("the token's key is not known here")
@@ -31,10 +31,10 @@ class UnknownKey(TokenError):
 
 
 class Tokens:
-    """Reads tokens of the keys it has, and makes some with the first secret among them.
+    """Tokens of the given keys. New tokens are signed with the first secret among them.
 
-    PyJWT decides what a token is. Most are made by the same code as the one before and need only a look at what
-    differs: their header is one that PyJWT has accepted, and what it does with that depends on nothing else.
+    PyJWT decides what a valid token is. Most tokens have the same header as an earlier token. A header that PyJWT has
+    accepted needs no second check, because PyJWT's treatment of it depends on nothing else.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Tokens:
         self._own = [key for key in (*own, *keys) if allowed is None or key.alg in allowed]
         self._rules = rules
         self.remote = remote
-        # Encoded headers of tokens that PyJWT accepted, and the key: only who can sign adds any.
+        # Encoded headers of tokens that PyJWT accepted, with the key. Only holders of a key can add any.
         self._heads: dict[bytes, VerificationKey] = {}
         self._ring = Keyring(self._own)
         if remote is not None:
             remote.listeners.append(self._collect)
 
     def _collect(self) -> None:
-        """The remote keys are others."""
+        """Take over changed remote keys."""
         theirs = self.remote.keys if self.remote is not None else []
         allowed = self._rules.algorithms
         self._ring = Keyring([*self._own, *(key for key in theirs if allowed is None or key.alg in allowed)])
@@ -66,9 +66,9 @@ class Tokens:
     # --- reading ---
 
     async def verify(self, token: str, now_ms: int) -> Grants:
-        """What the token grants. One of an unknown key is looked for where keys are fetched from.
+        """Return what the token grants. An unknown key is looked for among the remote keys.
 
-        TokenError says what is wrong with it; KeysUnavailable that nobody can say so now.
+        Raise TokenError with the reason if the token is not valid, KeysUnavailable if that cannot be decided now.
         """
         try:
             return self.read(token, now_ms)
@@ -79,7 +79,10 @@ class Tokens:
         return self.read(token, now_ms)
 
     def read(self, token: str, now_ms: int) -> Grants:
-        """What the token grants, by the keys there are. TokenError says what is wrong with it, without repeating it."""
+        """Return what the token grants, by the known keys.
+
+        Raise TokenError with the reason if it is not valid. The message never repeats the token.
+        """
         if not token:
             raise TokenError("a token is needed")
         if len(token) > MOST_CHARACTERS:
@@ -88,7 +91,10 @@ class Tokens:
         return self._rules.grants(claims, key, now_ms)
 
     def _quickly(self, token: str) -> tuple[Claims, VerificationKey] | None:
-        """The claims of a token that is signed beyond doubt; None for any other, which is not wrong for that."""
+        """Return the claims of a token with a known header and a valid signature.
+
+        None for any other token, which may be valid too.
+        """
         if not token.isascii():
             return None
         signed, _, signature = token.encode().rpartition(b".")
@@ -122,7 +128,7 @@ class Tokens:
         return claims, key
 
     def _fitting(self, header: dict[str, Any]) -> list[VerificationKey]:
-        """The keys that may have signed a token with this header."""
+        """Return the keys that may have signed a token with this header."""
         alg, kid = header.get("alg"), header.get("kid")
         if not isinstance(alg, str) or not self._takes(alg):
             raise TokenError("not a valid token: its algorithm is not one that is taken here")
@@ -148,7 +154,7 @@ class Tokens:
         return self._signer() is not None
 
     def make(self, user: str, now_ms: int, ttl_s: float, **claims: Any) -> str:
-        """A token for `user`, valid for `ttl_s`. Further claims as in docs/protocol.md; None leaves one out."""
+        """Return a token for `user`, valid for `ttl_s`. Further claims as in docs/protocol.md; None leaves one out."""
         key = self._signer()
         assert key is not None, "there is no secret to sign with"
         body = {"sub": user, "iat": now_ms // 1000, "exp": round(now_ms / 1000 + ttl_s)}
@@ -162,9 +168,9 @@ class Tokens:
 
 
 def _exactly(text: bytes) -> bytes:
-    """What `text` stands for in base64. ValueError if it could be written otherwise.
+    """Decode base64. Raise ValueError unless `text` is the canonical encoding.
 
-    Decoding skips what is not base64, and there is more than one way to write the last character.
+    The decoder skips characters outside of base64, and the last character can be written in several ways.
     """
     data = urlsafe_b64decode(text + b"==")
     if urlsafe_b64encode(data).rstrip(b"=") != text:

@@ -1,1 +1,1 @@
-"""The dashboard's server side: who looks, what they are shown, what they may do."""
+"""Server side of the dashboard: access, views and actions; routes and metrics for operators."""

@@ -1,4 +1,4 @@
-"""What the dashboard stands on: the ports, and the little it needs of the node it runs in."""
+"""Access to the dashboard: the services it uses, and the rights of a viewer's key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from greendot.telemetry.metrics_model import MetricSample
 
 
 class NodeView(Protocol):
-    """The node (`app.node`), for operators."""
+    """Node (`app.node`), as operators use it."""
 
     draining: bool
 
@@ -45,16 +45,16 @@ class NodeView(Protocol):
 
 
 class RetentionPeriods(Struct, frozen=True):
-    """How long things last that are found: from the settings."""
+    """Retention periods that look-ups show, from the settings."""
 
-    lease_s: float  # a node that has not renewed it for so long is dead
-    last_seen_days: float  # it is known so long when somebody was last seen
+    lease_s: float  # a node that has not renewed its lease for so long is dead
+    last_seen_days: float  # the time when a user was last seen is kept so long
     inbox_days: float  # notifications are kept so long
-    unused_days: float  # devices are kept so long that are not used
+    unused_days: float  # unused devices are kept so long
 
 
 class DashboardServices(Struct, frozen=True):
-    """All the dashboard works with."""
+    """Services that the dashboard uses."""
 
     engine: Engine
     store: Store
@@ -68,25 +68,28 @@ class DashboardServices(Struct, frozen=True):
     inbox_service: InboxService
     lasting: RetentionPeriods
     metrics: Metrics
-    key: str = ""  # the operator's, from the settings
+    key: str = ""  # the operators' key of the settings
     dev: bool = False
 
 
 class Viewer(Struct, frozen=True):
-    """What somebody who showed a key may see."""
+    """Rights of a key that was accepted."""
 
-    name: str  # of the key
-    nodes: bool  # the nodes themselves
-    tenant: str | None = None  # this one's users and rooms
-    every: bool = False  # any tenant's
+    name: str  # name of the key
+    nodes: bool  # may see the nodes
+    tenant: str | None = None  # the tenant whose users and rooms the viewer may see
+    every: bool = False  # may see every tenant
 
     @property
     def tail(self) -> str | None:
-        """Whose events; None: nobody's."""
+        """Return the tenant whose events the viewer may see; ALL for every tenant, None for none."""
         return ALL if self.every else self.tenant
 
     def at(self, named: str | None) -> str:
-        """The tenant something is asked of. Refused if it is none of the viewer's; whether there is one is not said."""
+        """Return the tenant of a request. Raise Refused if the viewer may not see it.
+
+        The refusal does not reveal whether the tenant exists.
+        """
         if self.every:
             return named or "default"
         if self.tenant is None:
@@ -97,7 +100,10 @@ class Viewer(Struct, frozen=True):
 
 
 async def viewer_of(services: DashboardServices, key: str) -> Viewer | None:
-    """Who shows this key; None if it opens nothing here. StoreUnavailable if that cannot be said now."""
+    """Return the rights of a key; None if the key does not open the dashboard.
+
+    Raise StoreUnavailable if the store cannot be read.
+    """
     if services.key and hmac.compare_digest(_hash(services.key), _hash(key)):
         return Viewer("admin.key", nodes=True, every=True)
     caller = await services.keys.known(key)

@@ -1,7 +1,7 @@
-"""What can be done from the dashboard: each is told in a sentence first, done when that is confirmed, and logged.
+"""Actions of the dashboard: each is described in a sentence, done after a confirmation, and logged.
 
-The sentence is made here, not in the page, of what is true now; the confirmation names it by a number. So nothing is
-done by a single frame, and what was agreed to is what happens.
+The sentence is made here, not in the page, from the current state. The confirmation names it by a number. So no action
+is done by a single frame, and the confirmed action is the one that happens.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from greendot.store.inbox import Notice
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-WITHIN_S = 2.0  # a node has to answer
-HOLDS_S = 60.0  # what is not confirmed by then was not meant
-KIND = "test"  # of a test notification
+WITHIN_S = 2.0  # for a node to answer
+HOLDS_S = 60.0  # an offer that is not confirmed by then expires
+KIND = "test"  # kind of a test notification
 TEXT = "A test notification from the dashboard."
 
 
 class Offer(NamedTuple):
-    """What would be done."""
+    """Action that waits for its confirmation."""
 
     act: Act
     tenant: str
-    sessions: tuple[str, ...]  # that are there now, of a user
-    all_of: str | None  # the tenant whose sessions on a node they are; None: everybody's
+    sessions: tuple[str, ...]  # the user's sessions at the time of the offer
+    all_of: str | None  # tenant whose sessions on the node are meant; None: all tenants
     ends_at: float  # monotonic seconds
 
 
 class Actions:
-    """Offers that were made to one viewer. The latest counts: nobody decides two things at once."""
+    """Offers to one viewer. Only the latest can be confirmed."""
 
     def __init__(self, services: DashboardServices) -> None:
         self._services = services
@@ -48,7 +48,7 @@ class Actions:
         self._offer: Offer | None = None
 
     async def offer(self, viewer: Viewer, act: Act, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
-        """What would happen, in a sentence."""
+        """Return the description of an action, with the number to confirm."""
         tenant = viewer.at(act.tenant)
         if [act.user, act.session, act.node].count(None) != 2:
             raise Refused(Err.BAD_FIELD, "field `user` of act: name either a user or a session, or a node")
@@ -70,7 +70,7 @@ class Actions:
         return {"number": self._numbers, "title": title, "says": says, "do": act.do, "count": count}
 
     async def _held(self, viewer: Viewer, node: str, tenant: str | None, nodes: Sequence[NodeInfo]) -> int:
-        """How many are connected to the node."""
+        """Return the number of connections on the node, of the tenant or of all. Raise Refused if it is not known."""
         if not viewer.nodes:
             raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
         if not any(it.node == node and it.state == "live" for it in nodes):
@@ -82,7 +82,7 @@ class Actions:
         return there.connections - there.strangers if tenant is None else there.theirs
 
     async def confirm(self, viewer: Viewer, number: int) -> dict[str, Any]:
-        """Do it, and say what was done."""
+        """Do the confirmed action, log it, and return what was done."""
         offer, self._offer = self._offer, None
         if offer is None or number != self._numbers or self._services.clock.monotonic() > offer.ends_at:
             raise Refused(Err.BAD_FIELD, "this was not asked for, or too long ago: ask again")
@@ -97,13 +97,13 @@ class Actions:
             act=offer.act.do,
             kind=kind,
             target=Id(target),
-            tenant="*" if act.node and offer.all_of is None else tenant,  # of a node: everybody's
+            tenant="*" if act.node and offer.all_of is None else tenant,  # on a node: all tenants
             outcome=done,
         )
         return {"done": done, "count": count}
 
     async def _do(self, offer: Offer, tenant: str) -> tuple[str, int]:
-        """In words, and of how many."""
+        """Do the action; return a description and the number of sessions concerned."""
         act = offer.act
         if act.do == "disconnect":
             return await self._disconnect(offer, tenant)
@@ -144,7 +144,7 @@ class Actions:
 
 
 def _sentence(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[str, str]:
-    """A title that names the action and its target, and what will happen."""
+    """Return a title that names the action and its target, and a description of the effect."""
     if act.do == "disconnect":
         return _disconnecting(act, all_of, tenant, sessions)
     who = f"{act.user or act.session} ({tenant})"

@@ -1,7 +1,7 @@
-"""Those who look at the dashboard, and the one look a second that is taken for all of them.
+"""Viewers of the dashboard, and the sample that is taken for all of them every second.
 
-While nobody looks there is no timer, no question to other nodes, and no event kept. Those who may see the same share
-one question; each gets the frame made of the answers.
+Without viewers there is no timer, no query to other nodes, and no event kept. Viewers with the same rights and wishes
+share one query; each gets the frame made of the answers.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from greendot.protocol.commands import CommandId
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-EVERY_S = 1.0  # between two looks
-WITHIN_S = 0.6  # for the other nodes to answer
-NODES_EVERY = 5  # looks: which nodes there are is read no more often
-KEY_EVERY = 10  # looks: whether a key still counts is asked no more often
+EVERY_S = 1.0  # between two samples
+WITHIN_S = 0.6  # for other nodes to answer
+NODES_EVERY = 5  # samples between two reads of the list of nodes
+KEY_EVERY = 10  # samples between two checks of a key
 HELLO_S = 10.0
-WRONG_S = 1.0  # who shows a wrong key waits so long for the answer
-MOST_COMMANDS = 8  # of one, under way
+WRONG_S = 1.0  # delay of the answer to a wrong key
+MOST_COMMANDS = 8  # commands of one viewer under way
 MOST_SHOWN_TENANTS = 200
 
 
 class Socket(Protocol):
-    """The socket of a viewer."""
+    """Socket of a viewer."""
 
     @property
     def is_behind(self) -> bool: ...
@@ -50,35 +50,35 @@ class Socket(Protocol):
 
 
 class Group(NamedTuple):
-    """Those who may see the same and want the same events: they share one question."""
+    """Viewers with the same rights and the same choice of events. They share one query."""
 
     view: View
-    tail: str | None  # whose events; None: nobody's
-    user: str | None = None  # only this one's
+    tail: str | None  # tenant whose events are shown; None: no events
+    user: str | None = None  # events of this user only
     room: str | None = None
     node: str | None = None
 
 
 class _SocketView:
-    """What is known of one viewer."""
+    """State of one viewer."""
 
     def __init__(self, acting: Actions) -> None:
         self.acting = acting
-        self.asked = False  # it has said hello
+        self.asked = False  # hello was received
         self.key = ""
-        self.viewer: Viewer | None = None  # once its key is known to be good
+        self.viewer: Viewer | None = None  # set when the key is accepted
         self.kinds: frozenset[EventKind] = frozenset()
-        self.wants: frames.SetTail | None = None  # some of the events only
-        self.most = 0  # hot topics and slow clients it wants to see
-        self.missed = 0  # events it could not be sent
-        self.commands = 0  # under way
+        self.wants: frames.SetTail | None = None  # filter of the events; None: all
+        self.most = 0  # hot topics and slow clients in a sample
+        self.missed = 0  # events that could not be sent
+        self.commands = 0  # commands under way
         self.rejected = 0  # frames answered with an error at once
-        self.behind = 0  # looks it could not be sent, in a row
+        self.behind = 0  # consecutive samples that could not be sent
         self.deadline: Any = None
 
 
 class Dashboard:
-    """See the module (`admin.socket.SocketListener`)."""
+    """Dashboard of one node (`admin.socket.SocketListener`)."""
 
     def __init__(self, services: DashboardServices) -> None:
         self._services = services
@@ -135,14 +135,14 @@ class Dashboard:
             self._services.tasks.spawn(self._answer(socket, look, command))
 
     def _reject(self, socket: Socket, look: _SocketView, id: CommandId | None, code: str, message: str) -> None:
-        """Answer a frame with an error. Before the welcome only a few are answered, and before a hello one."""
+        """Answer a frame with an error. Before the welcome only a few frames are answered, before hello only one."""
         socket.send(frames.error(id, code, message))
         look.rejected += 1
         if look.viewer is None and look.rejected > (MOST_COMMANDS if look.asked else 0):
             self._refuse(socket, Close.PROTOCOL_ERROR, "the first frame is hello, the next one follows the welcome")
 
     def close(self) -> None:
-        """The server stops."""
+        """Close all viewers, because the server stops."""
         for socket in [*self._views]:
             socket.close(Close.DRAINING, "the server is stopping: come back")
             self.gone(socket)
@@ -162,7 +162,7 @@ class Dashboard:
         socket.close(code, reason)
         self.gone(socket)
 
-    # --- who it is ---
+    # --- hello ---
 
     async def _hello(self, socket: Socket, look: _SocketView, hello: frames.Hello) -> None:
         try:
@@ -176,7 +176,7 @@ class Dashboard:
             return
         self._services.timers.cancel(look.deadline)
         if viewer is None:
-            # Each guess takes its time, and the number of waiting sockets is bounded.
+            # Each guess is delayed, and the number of waiting sockets is bounded.
             look.deadline = self._services.timers.set(WRONG_S, self._wrong_key, socket)
             return
         if (full := self._admission.admit(socket, viewer)) is not None:
@@ -208,7 +208,10 @@ class Dashboard:
         return sorted({"default", *(it.tenant for it in registered)})
 
     async def _still_counts(self, socket: Socket, look: _SocketView) -> bool:
-        """Whether its key does. While the store is away nobody is sent away for that."""
+        """Check the viewer's key again; close the socket and return False if it is no longer valid.
+
+        While the store is away, the key stays valid.
+        """
         try:
             viewer = await viewer_of(self._services, look.key)
         except StoreUnavailable:
@@ -218,7 +221,7 @@ class Dashboard:
             return False
         return True
 
-    # --- what is asked ---
+    # --- commands ---
 
     async def _answer(self, socket: Socket, look: _SocketView, command: frames.Command) -> None:
         try:
@@ -266,17 +269,17 @@ class Dashboard:
         return None
 
     async def _seen(self) -> list[NodeInfo]:
-        """The nodes as they are now: who asks once must not be answered with those of the look before."""
+        """Return the nodes as they are now: a single command must not be answered with an old list."""
         try:
             self._nodes = await self._services.engine.nodes()
         except EngineUnavailable:
-            pass  # as in a look
+            pass  # use the last known nodes, as for samples
         return self._nodes
 
     def _live(self) -> list[str]:
         return [info.node for info in self._nodes if info.state == "live"]
 
-    # --- the look ---
+    # --- samples ---
 
     def _on_timer(self, _: object) -> None:
         self._timer = self._services.timers.set(EVERY_S, self._on_timer)
@@ -288,7 +291,7 @@ class Dashboard:
             try:
                 self._nodes = await self._services.engine.nodes()
             except EngineUnavailable:
-                pass  # those known last are asked; whoever cannot be reached does not answer
+                pass  # use the last known nodes; unreachable ones do not answer
         looks = {socket: look for socket, look in self._views.items() if look.viewer is not None}
         if turn % NODES_EVERY == 0 and any(look.viewer is not None and look.viewer.nodes for look in looks.values()):
             await self._refresh_jobs()
@@ -304,7 +307,7 @@ class Dashboard:
         await asyncio.gather(*(self._show(group, sockets) for group, sockets in groups.items()))
 
     async def _refresh_jobs(self) -> None:
-        """They are of the whole cluster, as the nodes are."""
+        """Read the jobs, which are the same for the whole cluster."""
         store = self._services.store
         try:
             states = await store.jobs()
@@ -325,7 +328,7 @@ class Dashboard:
     def _question(self, group: Group, sockets: list[Socket]) -> SampleQuery:
         looks = [self._views[socket] for socket in sockets if socket in self._views]
         kinds = frozenset[str]().union(*(look.kinds for look in looks))
-        # What waits for those who see nodes is not what waits for those who do not, even of one tenant.
+        # Viewers with and without access to nodes have different queues, even for the same tenant.
         names = "nodes" if group.view.nodes else "tenant", group.user or "", group.room or "", group.node or ""
         return SampleQuery(
             asker="/".join((self._services.node.incarnation, *names)).rstrip("/"),
@@ -375,7 +378,7 @@ class Dashboard:
 
 
 def _wanted(look: _SocketView, samples: dict[str, Sample]) -> tuple[list[dict[str, Any]], int]:
-    """The events it is to be told, and how many were not kept."""
+    """Return the viewer's events, and the number of events that were dropped."""
     if not look.kinds:
         return [], 0
     events = [

@@ -1,7 +1,7 @@
-"""What the dashboard's page and its node say to each other, on a socket of its own.
+"""Frames between the dashboard's page and its node, on a socket of their own.
 
-The first frame is `hello` with a key. Everything else may carry an `id`, and is answered by a `reply` or an `error`
-with it, as on the clients' wire. By itself the node sends `welcome`, a `sample` every second, and `tail` where wanted.
+The first frame is `hello` with a key. All others may carry an `id`, and are answered by a `reply` or an `error` with
+this id, as on the clients' wire. By itself the node sends `welcome`, a `sample` every second, and `tail` if requested.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ ReturnCode = Literal[4000, 4503]
 
 
 class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """All of them."""
+    """Base of all commands."""
 
-    id: CommandId | None = None  # to be answered under
+    id: CommandId | None = None  # repeated in the answer
 
 
 class Hello(Command, frozen=True, tag="hello"):
-    """The first: who looks."""
+    """First frame, with the viewer's key."""
 
     key: Annotated[str, Meta(min_length=1, max_length=512)]
 
 
 class SetTail(Command, frozen=True, tag="tail"):
-    """Which events are wanted; none ends it. Who wants some only has them sorted out where they happen."""
+    """Choice of events for the tail; no kinds end it. Nodes filter the events before they send them."""
 
     kinds: Annotated[list[EventKind], Meta(max_length=8)]
     tenant: Id | None = None
@@ -46,33 +46,33 @@ class SetTail(Command, frozen=True, tag="tail"):
 
 
 class SetTop(Command, frozen=True, tag="top"):
-    """How many hot topics and slow clients are to be in each sample; 0 ends it."""
+    """Number of hot topics and slow clients in each sample; 0 ends them."""
 
     most: Annotated[int, Meta(ge=0, le=50)]
 
 
 class FindUser(Command, frozen=True, tag="find.user"):
-    """All there is of a user."""
+    """Request for everything about a user."""
 
     user: Id
-    tenant: Id | None = None  # who sees one tenant only need not say which
+    tenant: Id | None = None  # optional if the viewer sees one tenant only
 
 
 class FindRoom(Command, frozen=True, tag="find.room"):
-    """All there is of a room."""
+    """Request for everything about a room."""
 
     room: Id
     tenant: Id | None = None
 
 
 class FindNode(Command, frozen=True, tag="find.node"):
-    """All there is of a node."""
+    """Request for everything about a node."""
 
     node: Id
 
 
 class FindTopic(Command, frozen=True, tag="find.topic"):
-    """Who listens to a topic, and what waits for them."""
+    """Request for the listeners of a topic and the frames that wait for them."""
 
     kind: TopicKind
     name: Id
@@ -80,20 +80,20 @@ class FindTopic(Command, frozen=True, tag="find.topic"):
 
 
 class Act(Command, frozen=True, tag="act"):
-    """What would be done. It is told in a sentence, and done if that is confirmed."""
+    """Request for an action. It is described in a sentence, and done after a confirmation."""
 
     do: Action
     tenant: Id | None = None
     user: Id | None = None
     session: Id | None = None
-    node: Id | None = None  # all that is connected to it: to disconnect them
-    code: ReturnCode = 4503  # the close code of a disconnect: 4503 to stay away, 4000 to come back
+    node: Id | None = None  # all its connections, for a disconnect
+    code: ReturnCode = 4503  # close code of a disconnect: 4503 to stay away, 4000 to come back
     reason: Annotated[str, Meta(max_length=30)] = "disconnected by the operator"
-    text: Annotated[str, Meta(max_length=200)] = ""  # of a notification
+    text: Annotated[str, Meta(max_length=200)] = ""  # text of a notification
 
 
 class Confirm(Command, frozen=True, tag="confirm"):
-    """Do it."""
+    """Confirmation of the offered action."""
 
     number: int
 

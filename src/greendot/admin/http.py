@@ -1,4 +1,4 @@
-"""For operators: is it alive, is it ready, what is it doing."""
+"""Routes for operators: liveness, readiness, metrics, nodes, statistics and sessions."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class TenantStats(Struct):
     refused: int  # commands, and what was too much
 
 
-NodeStats = dict[str, float | str]  # the node, when it started, and all it counts
+NodeStats = dict[str, float | str]  # the node, its start time, and all its counters
 
 
 class OperationRoutes:
-    """`/livez`, `/readyz`, `/metrics`, and what operators do to nodes and sessions."""
+    """Routes of `/livez`, `/readyz`, `/metrics`, and of operators for nodes and sessions."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class OperationRoutes:
         return None
 
     async def _unready_reason(self, request: Request, what: str, why: str) -> str:
-        """Why names hosts and logins: it is for operators. Anybody may ask."""
+        """Return `what`, with `why` for operators only: it names hosts and logins, and the route is public."""
         try:
             await self._keys.admit(request, "operator")
         except (Problem, StoreUnavailable):
@@ -136,7 +136,7 @@ class OperationRoutes:
     @operation("GET /v1/connect", answers={101: ()}, fails=(426,))
     async def connect(self, request: Request) -> Response:
         """Connect as a client, by WebSocket. Without an upgrade: 426."""
-        # Requests with one never come here.
+        # Requests with an upgrade never reach this route.
         raise Problem(
             426,
             "this address speaks WebSocket: connect with ws:// or wss://",
@@ -167,7 +167,7 @@ class OperationRoutes:
 
 
 def _load_exposition() -> Expose:
-    """Import the Prometheus client, in a thread of the first scrape: it takes 50 ms, and the loop serves everybody."""
+    """Import the Prometheus client, in a thread at the first scrape: the import takes 50 ms of loop time."""
     from greendot.telemetry.prometheus import expose
 
     return expose

@@ -1,4 +1,4 @@
-"""All there is of one user, or of one room, wherever it is."""
+"""Look-ups for operators: everything about one user, room, node or topic, on all nodes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ from greendot.protocol.cluster import (
 from greendot.protocol.codes import Err
 from greendot.store.push import Device
 
-WITHIN_S = 1.0  # the nodes have to answer
-MOST = 200  # members, people present, typers, rooms that are named; all are counted
-MOST_ROOMS = 50  # of a user's, that are looked into for whether the user types there
-MOST_PUSHES = 20  # notifications, the newest that are unread, that are looked up in the push queue
+WITHIN_S = 1.0  # for the nodes to answer
+MOST = 200  # members, occupants, typers and rooms that are listed; all are counted
+MOST_ROOMS = 50  # rooms of a user that are checked for typing
+MOST_PUSHES = 20  # newest unread notifications that are looked up in the push queue
 DAY_MS = 86_400_000
 
 
 class Lookup:
-    """Reads, and changes nothing. It shows what the user's own devices are shown: hiding is from other users."""
+    """Look-ups of the dashboard, without changes.
+
+    They show the same state as the user's own devices: hiding applies to other users.
+    """
 
     def __init__(self, services: DashboardServices) -> None:
         self._services = services
@@ -58,7 +61,7 @@ class Lookup:
         ends = self._ends(nodes)
         sessions += [_session_entry(entry, ends.get(entry.node)) for entry in entries if entry.session not in there]
         joined = {room for session in sessions for room in session["rooms"]}
-        # Open rooms are everybody's: those that the user has nothing to do with say nothing of the user.
+        # Every user is in the open rooms. Those that the user has no session, role or marker in are left out.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
         manual, revocation = statuses.get((tenant, user)), services.revocation_service.of_user(tenant, user)
         return {
@@ -87,7 +90,10 @@ class Lookup:
         }
 
     async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:
-        """Where, of the rooms the user is in, and when it ends by itself."""
+        """Return the rooms in which the user types, with the time until typing ends by itself.
+
+        Only rooms that the user is in are checked.
+        """
         looked = sorted(rooms)[:MOST_ROOMS]
         found = await asyncio.gather(*(self._services.engine.typers(tenant, room) for room in looked))
         return [
@@ -98,7 +104,7 @@ class Lookup:
         ]
 
     def _device(self, device: Device) -> dict[str, Any]:
-        """Not its token: whoever has that can push to it."""
+        """Return the device without its push token: the token's holder could push to the device."""
         kept_until = device.used_at + round(self._services.lasting.unused_days * DAY_MS)
         return {
             "device": device.device,
@@ -108,7 +114,7 @@ class Lookup:
         }
 
     async def _pushes(self, tenant: str, user: str) -> list[dict[str, Any]]:
-        """Those that wait."""
+        """Return the pushes that wait, for the newest unread notifications."""
         store = self._services.store
         unread = await store.notifications(tenant, user, limit=MOST_PUSHES, only="unread")
         found = await asyncio.gather(*(store.push_of(tenant, it.id) for it in unread))
@@ -120,12 +126,15 @@ class Lookup:
         ]
 
     def _ends(self, nodes: Sequence[NodeInfo]) -> dict[str, int]:
-        """When the sessions of dead nodes do, in milliseconds from now."""
+        """Return when sessions of dead nodes end, in milliseconds from now, by node."""
         now = self._services.engine.now_ms()
         return {it.node: max(0, it.ends_at - now) for it in nodes if it.ends_at is not None}
 
     def _leases(self, nodes: Sequence[NodeInfo], of: set[str]) -> list[dict[str, Any]]:
-        """How long these nodes live on without renewing, or their sessions if they are dead."""
+        """Return the leases of nodes.
+
+        A lease has the time until it ends without a renewal, or until a dead node's sessions end.
+        """
         now, lease_ms = self._services.engine.now_ms(), round(self._services.lasting.lease_s * 1000)
         return [
             {
@@ -224,7 +233,7 @@ def _session(node: str, found: SessionReport) -> dict[str, Any]:
 
 
 def _session_entry(entry: EngineSession, dead_in_ms: int | None) -> dict[str, Any]:
-    """One whose node did not answer: what the engine knows of it."""
+    """Return the engine's data of a session whose node did not answer."""
     known = [ms for ms in (entry.ends_in_ms, dead_in_ms) if ms is not None]
     return {
         "session": entry.session,
@@ -237,7 +246,10 @@ def _session_entry(entry: EngineSession, dead_in_ms: int | None) -> dict[str, An
 
 
 def _watchers(read: dict[str, UserReport]) -> dict[str, Any]:
-    """How many there are on all nodes; on some they may be told in slices, or ask."""
+    """Return the number of watchers on all nodes, and how changes reach them: live, in slices, or by polling.
+
+    If nodes differ, polling is shown before slices, and slices before live.
+    """
     ways = [way for way in ("asked", "slices") if any(it.told == way for it in read.values())]
     return {"count": sum(it.watchers for it in read.values()), "told": ways[0] if ways else "live"}
 

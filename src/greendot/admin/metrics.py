@@ -1,8 +1,8 @@
-"""A node's page of numbers: all that is counted here, read at once when somebody asks.
+"""Metrics page of a node: all counters, read when requested.
 
-What would cost something while nobody looks (who does not keep up, how many sessions users have, whether the store
-answers) is looked at now. Anybody may ask, as often as they like: what costs much is looked at once for all who ask
-within a second.
+Figures that would cost something between requests are measured at a request: slow clients, sessions per user, the
+store's latency. Requests are public and unlimited, so expensive measurements are shared by all requests within a
+second.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from greendot.protocol.events import Presence, Signal, TypingStarted
 from greendot.telemetry.metrics import WHYS
 from greendot.telemetry.metrics_model import Histogram, MetricSample
 
-KEEP_S = 1.0  # so long what was looked at is shown
-STORE_S = 1.0  # a store that takes longer counts as away: who asks must not wait for it
-_SIGNALS = (Presence.type, TypingStarted.type, Signal.type)  # most of what may be dropped
-_SESSIONS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0)  # of a user
+KEEP_S = 1.0  # lifetime of a measurement
+STORE_S = 1.0  # a store that takes longer counts as away: requests must not wait for it
+_SIGNALS = (Presence.type, TypingStarted.type, Signal.type)  # most of the events that may be dropped
+_SESSIONS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0)  # sessions of a user: bounds of the histogram
 Numbers = list[tuple[str, float]]
 _AWAY: Numbers = [("store_up", 0)]
 
 
 class MetricsPage:
-    """One for each node."""
+    """Metrics page of one node."""
 
     def __init__(self, sources: NodeSources) -> None:
         self._sources = sources
         self._measurement: asyncio.Task[Numbers] | None = None  # the last one, done or under way
         self._again_at = 0.0
-        self._ping: asyncio.Task[Numbers] | None = None  # the last one; it may outlast the look it was made for
+        self._ping: asyncio.Task[Numbers] | None = None  # the last ping; it may take longer than its measurement
 
     async def scrape(self) -> list[MetricSample]:
-        """Everything, for whoever collects it."""
+        """Return all metrics."""
         return await _page(self._sources, await self._measured())
 
     async def _measured(self) -> Numbers:
@@ -50,14 +50,17 @@ class MetricsPage:
         if self._measurement is None or has_come(self._again_at, now):
             self._again_at = now + KEEP_S
             self._measurement = self._sources.tasks.begin(self._measure())
-        return await asyncio.shield(self._measurement)  # who goes away does not end it for the others
+        return await asyncio.shield(self._measurement)  # a cancelled request must not cancel it for others
 
     async def _measure(self) -> Numbers:
         return [*await self._store(), *_output(self._sources)]
 
     async def _store(self) -> Numbers:
-        """A ping that takes too long is not cut off, which would cost the store a connection. The next look waits for
-        the same one."""
+        """Measure the store.
+
+        A slow ping is not cancelled, which would cost the store a connection. The next measurement waits for the same
+        ping.
+        """
         if self._ping is None or self._ping.done():
             self._ping = self._sources.tasks.begin(_ping(self._sources))
         await asyncio.wait([self._ping], timeout=STORE_S)
@@ -75,7 +78,7 @@ async def _ping(sources: NodeSources) -> Numbers:
 
 async def _page(sources: NodeSources, looked: Numbers) -> list[MetricSample]:
     tenants = await stats.tenant_metrics(sources) if sources.tenant_metrics else []
-    # What did not happen yet is 0: of something that begins with 1 nobody can tell that it was more.
+    # Counters that were never increased are 0: for a counter that first appears with 1, the increase is not visible.
     closes = dict.fromkeys(Close, 0) | sources.registry.closes
     coalesced = dict.fromkeys(_SIGNALS, 0) | sources.metrics.coalesced
     dropped = {(kind, why): 0 for kind in _SIGNALS for why in WHYS} | sources.metrics.dropped
@@ -123,7 +126,7 @@ def process_metrics() -> Iterator[tuple[str, float]]:
     try:
         with open("/proc/self/statm") as pages:
             yield "process_resident_memory_bytes", int(pages.read().split()[1]) * resource.getpagesize()
-        # Newer kernels count open files in the directory's size.
+        # Newer kernels report the number of open files as the directory's size.
         yield "process_open_fds", os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
     except OSError:  # not Linux
         return
@@ -131,7 +134,7 @@ def process_metrics() -> Iterator[tuple[str, float]]:
 
 @cache
 def _start_time(pid: int) -> float:
-    """Return when a process started. It is read once for each process: a worker is a copy of its parent."""
+    """Return the start time of a process. It is cached by process id, because a worker is a copy of its parent."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             ticks = int(stat.read().rpartition(")")[2].split()[19])

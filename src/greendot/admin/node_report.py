@@ -1,7 +1,7 @@
-"""What this node answers when somebody looks at the whole cluster.
+"""Reports of this node to cluster queries.
 
-Answers are made at once, from what is known here. The store is asked how it is only while somebody looks, and then the
-answer is of the question before: nobody waits for it.
+Reports are made at once, from local state. The store's latency is measured only while there are queries, and a report
+contains the measurement of the query before, so that no query waits for it.
 """
 
 from __future__ import annotations
@@ -47,29 +47,32 @@ from greendot.protocol.cluster import (
     read_question,
 )
 
-MOST_TENANTS = 100  # named of a node
+MOST_TENANTS = 100  # tenants listed in a report
 
 
 class NodeReporter:
-    """One for each node."""
+    """Reporter of one node."""
 
     def __init__(self, sources: NodeSources, bus: Bus, rpc: ClusterRpc, is_draining: Callable[[], bool]) -> None:
         self._sources = sources
         self._bus = bus
         self._rpc = rpc
         self._is_draining = is_draining
-        self._asked_at: float | None = None  # since when the store has not answered; None: it was not asked
-        self._store_ms: float | None = None  # how long it took last; None: it could not be reached
+        self._asked_at: float | None = None  # start of the store's ping under way; None: no ping
+        self._store_ms: float | None = None  # latency of the last ping; None: the store was unreachable
         self.bus: BusTable = {ClusterQuestion: self._asked, ClusterAnswer: rpc.answered}
 
     async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]:
-        """Return the answers by node, this one's too, of those that answered in time. `nodes` are the live ones."""
+        """Return the answers by node, including this one, of the nodes that answered in time.
+
+        `nodes` are the live ones.
+        """
         here = self._rpc.name()
         answers = {here: encode(self.reply(question))}
         return answers | await self._rpc.query({*nodes} - {here}, encode(question), within_s)
 
     async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None:
-        """Return the answer of this node alone, or None. No other node acts on the question."""
+        """Return the answer of one node, or None. No other node acts on the question."""
         if node == self._rpc.name():
             return encode(self.reply(question))
         return (await self._rpc.query({node}, encode(question), within_s)).get(node)
@@ -78,7 +81,7 @@ class NodeReporter:
         try:
             answer = self.reply(read_question(message.question))
         except msgspec.MsgspecError:
-            return  # a newer node's question: it does without an answer
+            return  # a question of a newer version is left without an answer
         answered = ClusterAnswer(message.number, topic.name, encode(answer))
         self._bus.publish(Topic("node", "", message.asker), answered)
 
@@ -98,7 +101,7 @@ class NodeReporter:
             case DisconnectAll():
                 return Ended(self._sources.drainer.disconnect_all(question.code, question.reason, question.tenant))
 
-    # --- how it is here ---
+    # --- samples ---
 
     def _sample(self, question: SampleQuery) -> Sample:
         sources = self._sources
@@ -136,7 +139,7 @@ class NodeReporter:
         )
 
     def _hot(self, question: SampleQuery, now: float) -> list[HotTopic]:
-        """Names are of tenants: who sees none of their events sees none of these."""
+        """Return the hottest topics. Names belong to tenants, so a query without access to events gets none."""
         if not question.most or question.tail is None:
             return []
         hub = self._sources.hub
@@ -158,7 +161,7 @@ class NodeReporter:
         return [SlowClient(it.id, it.tenant, it.user, it.device, unsent) for unsent, it in worst]
 
     def _store_gauges(self, now: float) -> dict[str, float]:
-        """How long the store takes: what it took last, or how long it has taken by now, if that is longer."""
+        """Return the store's latency: of the last ping, or of the ping under way if that is longer."""
         pending_ms = 0.0
         if self._asked_at is None:
             self._asked_at = now
@@ -180,7 +183,7 @@ class NodeReporter:
         finally:
             self._asked_at = None
 
-    # --- who is here ---
+    # --- users, topics and sessions ---
 
     def _user(self, question: UserQuery) -> UserReport:
         sessions = self._sources.registry.sessions_of(question.tenant, question.user)
@@ -254,7 +257,7 @@ class NodeReporter:
 
 
 def _watch_mode(watched: WatchedUser) -> WatchMode:
-    """How those who watch learn of changes."""
+    """Return how changes reach the watchers."""
     if watched.is_polled:
         return "asked"
     return "live" if watched.celebrity is None else "slices"

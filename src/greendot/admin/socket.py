@@ -1,6 +1,6 @@
-"""The socket of somebody who looks at the dashboard.
+"""WebSocket of a dashboard viewer.
 
-Nothing that is sent here must arrive: a viewer that does not keep up gets the next sample, not all of them.
+Delivery is not guaranteed: a viewer that does not keep up gets the next sample, not all of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from greendot.protocol.codes import Close
 from greendot.transport.websocket import Framing
 
 MOST_WAITING = 512 * 1024  # bytes that the kernel has not taken
-LINGER_S = 2.0  # for a peer that goes on sending to read the close frame
-RATE, BURST = 20, 100  # frames a second, and at once: a page sends a few when somebody clicks
+LINGER_S = 2.0  # for a peer that keeps sending to read the close frame
+RATE, BURST = 20, 100  # frames per second, and at once: a page sends a few per click
 
 
 class SocketListener(Protocol):
-    """Receives the events of dashboard sockets."""
+    """Receiver of the events of dashboard sockets."""
 
     def opened(self, dashboard_socket: DashboardSocket) -> None: ...
     def message_received(self, dashboard_socket: DashboardSocket, text: str) -> None: ...
@@ -32,7 +32,7 @@ class SocketListener(Protocol):
 
 
 class DashboardSocket(Framing):
-    """One of them."""
+    """Socket of one viewer."""
 
     __slots__ = ("_audience", "_limit")
 
@@ -71,11 +71,11 @@ class DashboardSocket(Framing):
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits for it that more would only be late."""
+        """Return whether so much output waits that more would only be late."""
         return self.socket.get_write_buffer_size() > MOST_WAITING
 
     def send(self, payload: bytes) -> None:
-        """A JSON object in a frame of its own; dropped where the peer does not read."""
+        """Send a JSON object in a frame of its own, unless the peer does not read."""
         if not self.closing and not self.is_behind:
             self.socket.write(text_frame(payload))
 
@@ -93,21 +93,21 @@ class DashboardSocket(Framing):
                 self.socket.close()
 
     def abort(self) -> None:
-        """End at once: the peer does not read."""
+        """Close the socket at once, because the peer does not read."""
         self.closing = self.deaf = True
         self.socket.abort()
 
 
 MOST_PENDING = 256  # sockets without an accepted key
 MOST_OPERATORS = 32  # viewers who see nodes
-MOST_TENANTS = 32  # viewers who see one tenant, of all tenants together
-MOST_TENANT = 8  # of one tenant
+MOST_TENANTS = 32  # viewers who see one tenant, for all tenants together
+MOST_TENANT = 8  # viewers of one tenant
 
 S = TypeVar("S")  # a socket; hashable
 
 
 class ViewerAdmission(Generic[S]):
-    """Sockets that wait and sockets that view. Each is in at most one of the two sets."""
+    """Sockets that wait for admission, and sockets of viewers. Each socket is in at most one of the sets."""
 
     def __init__(self) -> None:
         self._silent: dict[S, None] = {}  # no key sent yet, oldest first
@@ -119,7 +119,10 @@ class ViewerAdmission(Generic[S]):
         return len(self._silent) + len(self._checked)
 
     def open(self, socket: S) -> S | None:
-        """Add a socket. Returns the one to close for it: the oldest silent one, or the oldest there is."""
+        """Add a socket.
+
+        Return the socket to close for it: the oldest silent one, else the oldest; None if there is room.
+        """
         displaced = None
         if self.pending >= MOST_PENDING:
             displaced = next(iter(self._silent or self._checked))
@@ -128,12 +131,12 @@ class ViewerAdmission(Generic[S]):
         return displaced
 
     def key_sent(self, socket: S) -> None:
-        """Mark a socket as one whose key is being checked: silent ones are displaced before it."""
+        """Mark a socket whose key is being checked: silent sockets are displaced before it."""
         del self._silent[socket]
         self._checked[socket] = None
 
     def admit(self, socket: S, viewer: Viewer) -> str | None:
-        """Give a viewer a place. Returns why there is none, and None where there is."""
+        """Admit a viewer. Return the reason if there is no place, else None."""
         tenant = None if viewer.nodes else viewer.tenant
         taken = Counter(self._viewers.values())
         if tenant is None and taken[None] >= MOST_OPERATORS:
@@ -147,6 +150,6 @@ class ViewerAdmission(Generic[S]):
         return None
 
     def remove(self, socket: S) -> None:
-        """Forget a socket; removing it twice is allowed."""
+        """Remove a socket. A second call has no effect."""
         for sockets in (self._silent, self._checked, self._viewers):
             sockets.pop(socket, None)

@@ -1,4 +1,4 @@
-"""What operators look at."""
+"""Statistics of a node and its sessions, for operators and tenants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Counters = Callable[[], Mapping[str, float]]
 
 
 class NodeSources(Struct):
-    """Services of a node that operators read. `app.node` fills it."""
+    """Services of a node that operators read. `app.node` fills the struct."""
 
     clock: Clock
     engine: Engine
@@ -53,9 +53,9 @@ class NodeSources(Struct):
     drainer: Drainer
     tenant_registry: Tenants
     visibility_webhook: VisibilityWebhook
-    counters: list[Counters]  # of services beside the node, such as webhooks and push
+    counters: list[Counters]  # counters of services beside the node, such as webhooks and push
     started_at: int
-    tenant_metrics: bool  # metrics with a tenant's name are wanted
+    tenant_metrics: bool  # metrics with a tenant label are enabled
 
     @property
     def incarnation(self) -> str:
@@ -63,7 +63,10 @@ class NodeSources(Struct):
 
 
 async def sessions_of(sources: NodeSources, tenant: str, user: str) -> list[SessionInfo]:
-    """On all nodes; what only its own node knows of a session is left open for those of others."""
+    """Return the user's sessions on all nodes.
+
+    Fields that only a session's own node knows are None for sessions on other nodes.
+    """
     here = [info(sources, session) for session in sources.registry.sessions_of(tenant, user)]
     known = {info.session for info in here}
     try:
@@ -89,7 +92,7 @@ async def sessions_of(sources: NodeSources, tenant: str, user: str) -> list[Sess
 
 
 def info(sources: NodeSources, session: Session) -> SessionInfo:
-    """A session of this node's."""
+    """Return the description of a session on this node."""
     connection, last_heard = session.connection, session.last_heard
     if connection is not None:
         last_heard = sources.clock.now_ms() - round((sources.clock.monotonic() - connection.received_at) * 1000)
@@ -120,7 +123,7 @@ def stats(sources: NodeSources) -> dict[str, Any]:
 
 
 def tenant_stats(sources: NodeSources, tenant: str) -> dict[str, Any]:
-    """What a tenant may know: nothing that others have a part in."""
+    """Return the counters of a tenant: nothing that depends on other tenants."""
     tally = sources.registry.usage.shown(tenant)
     return {
         "node": sources.incarnation,
@@ -133,7 +136,7 @@ def tenant_stats(sources: NodeSources, tenant: str) -> dict[str, Any]:
 
 
 async def tenant_metrics(sources: NodeSources) -> list[tuple[str, str, int]]:
-    """Of the tenants with a name that may be shown; each name once for all of them, as Prometheus wants it."""
+    """Return the metrics of tenants whose names may be shown, grouped by metric, as Prometheus requires."""
     labels, usage = await sources.tenant_registry.labels(), sources.registry.usage
     shown = [(tenant, usage.shown(tenant)) for tenant in sorted(labels.intersection(usage))]
     return [

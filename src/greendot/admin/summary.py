@@ -1,6 +1,6 @@
-"""From what each node says of itself to what is shown: totals, rates, the worst of what is slow.
+"""Summary of all nodes' samples: sums, rates, and the worst of the slow figures.
 
-Numbers go by the names they have in `/metrics`, so that what is seen here is found there.
+Figures have the names they have in `/metrics`, so that they can be found there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from greendot.engine.results import NodeInfo
 from greendot.protocol.cluster import Sample
 from greendot.telemetry.metrics_model import Reading, rates, summed, worst
 
-# Of these the slowest node's is shown, or what all of them have alike; everything else that is no count is added up.
+# Gauges of which the worst node's value is shown, or the value that all nodes share. All other gauges are summed.
 WORST = frozenset(
     {
         "realtime_overload_level",
@@ -40,19 +40,19 @@ WORST = frozenset(
         "jobs_failing",
     }
 )
-SHOWN_DEAD_MS = 600_000  # a node that has ended is shown for so long
-KEPT_MS = 10_000  # what a node last said of itself is shown for so long when it does not answer
+SHOWN_DEAD_MS = 600_000  # time that an ended node stays in the list
+KEPT_MS = 10_000  # time that the last sample of a silent node is used
 
 
 class View(NamedTuple):
-    """Whose numbers: of all nodes, or of one tenant on all of them."""
+    """Scope of a summary: all nodes, or one tenant on all of them."""
 
     nodes: bool
     tenant: str = ""
 
 
 class _Kept(NamedTuple):
-    """The last of a node."""
+    """Last sample of a node, with its rates."""
 
     sample: Sample
     rates: dict[str, float]
@@ -61,14 +61,14 @@ class _Kept(NamedTuple):
 
 
 class ClusterSummary:
-    """Remembers the last sample of each node, for one view."""
+    """Summary of one view, with the last sample of each node."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._kept: dict[str, _Kept] = {}
 
     def frame(self, infos: Sequence[NodeInfo], samples: Mapping[str, Sample], now_ms: int) -> dict[str, Any]:
-        """What is shown now. `samples` are of the nodes that have answered just now."""
+        """Return the frame to show. `samples` are those of the nodes that answered now."""
         for node, sample in samples.items():
             before = self._kept.get(node)
             self._kept[node] = _kept(None if before is None else before.sample, sample, now_ms)
@@ -111,7 +111,7 @@ class ClusterSummary:
 
 
 def busiest(samples: Mapping[str, Sample], most: int) -> dict[str, Any]:
-    """The topics that most is written to, on all nodes together, and the clients for which most waits."""
+    """Return the topics with the most writes on all nodes together, and the clients with the most waiting bytes."""
     hot: dict[tuple[str, str, str], dict[str, Any]] = {}
     for sample in samples.values():
         for it in sample.hot:
@@ -133,7 +133,7 @@ _OF_A_NODE = frozenset({"realtime_socket_send_total", "realtime_pubsub_received_
 
 def _kept(before: Sample | None, now: Sample, now_ms: int) -> _Kept:
     earlier = None if before is None else Reading(before.at_ms, before.counts)
-    # A code that was never seen before was seen no time before.
+    # A new close code was at 0 before.
     closes = None if before is None else Reading(before.at_ms, dict.fromkeys(now.closes, 0) | before.closes)
     return _Kept(
         now,

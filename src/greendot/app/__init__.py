@@ -1,1 +1,1 @@
-"""From settings to a running server: every part is made and connected here."""
+"""Construction of a server: every part is made from the settings and connected here."""

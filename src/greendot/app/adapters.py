@@ -42,7 +42,7 @@ def redis_options(settings: Settings) -> Options:
 
     presence, typing, node = settings.presence, settings.typing, settings.node
     return Options(
-        # Nodes that verify the same tokens trust each other: what signs the one signs the other.
+        # Nodes that verify the same tokens trust each other, so one secret signs both.
         key=blake2b(settings.auth.secret.encode(), person=b"greendot-bus").digest(),
         prefix=settings.engine.prefix,
         periods=LeasePeriods(node.lease_s, node.renew_s, presence.grace_s),
@@ -53,11 +53,14 @@ def redis_options(settings: Settings) -> Options:
 
 
 def lock_store(settings: Settings) -> int | None:
-    """While it is held no backup is put in the file's place, and no second server uses it with an engine of its own:
-    its clients would miss half of what is said."""
+    """Lock the store's file; return the descriptor of the lock, None for a store without a file of its own.
+
+    While the lock is held, no backup replaces the file. With the memory engine no second server may use the file:
+    clients of either would miss half of the events. Raise ConfigError if another server holds the lock.
+    """
     if settings.store_path in (":memory:", ""):
         return None
-    # Nodes that share an engine hear each other.
+    # Nodes that share an engine receive each other's messages.
     lock = lock_file(settings.store_path, alone=settings.engine.url == "memory")
     if lock is None:
         raise ConfigError(
@@ -87,7 +90,10 @@ def make_store(settings: Settings) -> Store:
 
 
 class Pushed(Collection[str]):
-    """The tenants that push. They cannot be listed: all that nothing else is said of do as [push] says."""
+    """Tenants that push.
+
+    They cannot all be listed: tenants without settings of their own follow the section [push].
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -103,7 +109,7 @@ class Pushed(Collection[str]):
 
 
 def pushes(settings: Settings) -> Callable[[str], bool]:
-    """Whether a tenant does."""
+    """Return a predicate: whether a tenant pushes."""
     return lambda tenant: settings.push_of(tenant).pushes
 
 
@@ -114,7 +120,10 @@ def make_outbox(settings: Settings) -> PostgresOutbox:
 
 
 async def check_outbox(settings: Settings) -> None:
-    """ConfigError if the outbox is not there and may not be made. One that cannot be reached now is waited for."""
+    """Create the outbox table if it is missing; raise ConfigError if the settings do not allow that.
+
+    A database that cannot be reached now is no error: the relay waits for it.
+    """
     if not settings.outbox.url:
         return
     outbox = make_outbox(settings)

@@ -15,7 +15,7 @@ from greendot.transport.tls import Certificate
 
 
 def _check_keys(settings: Settings) -> None:
-    # Keys that others publish are fetched when a server runs.
+    # Remote keys are fetched when a server runs.
     make_tokens(msgspec.structs.replace(settings.auth, jwks_url=""), SystemClock().monotonic)
 
 
@@ -27,7 +27,7 @@ def _check_accounts(settings: Settings) -> None:
 
 
 def check_secret(settings: Settings) -> None:
-    """Refuse settings without the secret that tokens, or nodes that share a Redis, need."""
+    """Raise ConfigError without the secret that tokens, or nodes that share a Redis, need."""
     auth = settings.auth
     if not (auth.secret or auth.keys or auth.jwks_url):
         raise ConfigError(
@@ -44,7 +44,7 @@ def check_secret(settings: Settings) -> None:
 
 
 def _check_secret_unless_dev(settings: Settings) -> None:
-    if not settings.server.dev:  # there it is generated
+    if not settings.server.dev:  # dev mode generates the secret
         check_secret(settings)
 
 

@@ -1,5 +1,7 @@
-"""The demo page, its tokens and what it lets one try. Only in dev mode, where everybody who reaches the server may be
-anybody."""
+"""Demo page, its tokens and its trials.
+
+They are served in dev mode only, where whoever reaches the server may act as any user.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ from greendot.protocol.commands import Id
 from greendot.store.inbox import Notice
 
 T = TypeVar("T")
-TENANT = "default"  # whose tokens are given
+TENANT = "default"  # tenant of the tokens
 
 
 class PostNotify(Struct):
-    """The body of POST /dev/notify."""
+    """Body of POST /dev/notify."""
 
     user: Id
     text: Annotated[str, Meta(min_length=1, max_length=500)]
@@ -35,13 +37,13 @@ class PostNotify(Struct):
 
 
 class PostCut(Struct):
-    """The body of POST /dev/cut."""
+    """Body of POST /dev/cut."""
 
     session: str
 
 
 class DevPeriods(Struct, frozen=True):
-    """Seconds after which others see that somebody is gone, for a page that tells what happens."""
+    """Periods in seconds after which watchers see that a user is gone, for the explanations of the demo page."""
 
     heartbeat_s: float
     dead_after_s: float
@@ -52,7 +54,7 @@ class DevPeriods(Struct, frozen=True):
 
 
 class Dev(Struct, frozen=True):
-    """What only a development server offers."""
+    """Parts of a development server."""
 
     tokens: Tokens
     periods: DevPeriods
@@ -60,7 +62,7 @@ class Dev(Struct, frozen=True):
 
 
 class DevRoutes:
-    """The demo page, and tokens and trials for whoever asks: loopback and development only."""
+    """Routes of the demo page, its tokens and its trials, open to any caller: loopback and development only."""
 
     def __init__(self, clock: Clock, inbox_service: InboxService, node: NodeView, dev: Dev) -> None:
         self._clock = clock
@@ -90,7 +92,7 @@ class DevRoutes:
         return json(self._dev.periods)
 
     async def notify(self, request: Request) -> Response:
-        """A notification as an app's backend would make it, for trying the inbox."""
+        """Create a notification as an app's backend would, to try the inbox."""
         given = await _asked_by_the_page(request, PostNotify)
         body = msgspec.json.encode({"text": given.text, "from": given.sender})
         now = self._clock.now_ms()
@@ -98,7 +100,7 @@ class DevRoutes:
         return json({"id": made and made.notification.id}, 201)
 
     async def cut(self, request: Request) -> Response:
-        """Break a session's connection, as a network does: a page can only close it politely."""
+        """Abort a session's connection, as a broken network does: a page can only close it cleanly."""
         given = await _asked_by_the_page(request, PostCut)
         if not self._node.cut(given.session):
             raise Problem(404, "no such session is connected to this node")
@@ -106,7 +108,10 @@ class DevRoutes:
 
 
 async def _asked_by_the_page(request: Request, kind: type[T]) -> T:
-    """The body. Pages of other sites cannot send this type without being asked whether they may, and they may not."""
+    """Return the body. Raise Problem unless its type is JSON.
+
+    Pages of other sites cannot send this type without a preflight request, which is refused.
+    """
     if request.headers.get("content-type") != "application/json":
         raise Problem(415, "send JSON: Content-Type: application/json")
     return await read_body(request, kind)

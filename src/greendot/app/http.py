@@ -1,4 +1,4 @@
-"""All that can be asked over HTTP, and the document that says so."""
+"""HTTP application: the routes of all capabilities, and the documents of the APIs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from greendot.visibility.updates import VisibilityUpdates
 
 
 class DocumentRoutes:
-    """`/openapi.json` and `/asyncapi.json`."""
+    """Routes of `/openapi.json` and `/asyncapi.json`."""
 
     def __init__(self) -> None:
         self._built: dict[Callable[[], bytes], bytes] = {}
@@ -63,7 +63,7 @@ class DocumentRoutes:
         return Response(await self._document(_wire_text), media_type="application/json")
 
     async def _document(self, build: Callable[[], bytes]) -> bytes:
-        """Build a document once, in a thread: it takes a tenth of a second, and the loop serves everybody."""
+        """Return a document, built once, in a thread: building takes a tenth of a second, too long for the loop."""
         if build not in self._built:
             async with self._building:
                 if build not in self._built:
@@ -106,7 +106,7 @@ class HttpServices(Struct, frozen=True):
 
 
 def make_routes(services: HttpServices) -> list[object]:
-    """The routes of every capability."""
+    """Return the route objects of every capability."""
     it = services
     return [
         PresenceRoutes(it.keys, it.engine, it.rate_limits, it.slices, it.snapshots, it.statuses, it.node.sessions_of),
@@ -121,7 +121,7 @@ def make_routes(services: HttpServices) -> list[object]:
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document of all of it."""
+    """Return the OpenAPI document of all routes."""
     return openapi.document([operation for kind in KINDS for operation in operations_of(kind)])
 
 
@@ -141,8 +141,11 @@ METRICS = "/metrics"
 def make_app(
     services: HttpServices, dev: Dev | None = None, *, admin: bool = False, docs: bool = True, metrics: bool = True
 ) -> Starlette:
-    """The application; with `dev` also the demo page and its tokens, with `admin` the dashboard's page, with `docs` the
-    documents of its APIs and the page that shows them; without `metrics` they are elsewhere."""
+    """Return the application.
+
+    `dev` adds the demo page and its tokens, `admin` the dashboard's page, `docs` the documents of the APIs and the page
+    that shows them. Without `metrics`, metrics are served elsewhere.
+    """
     served = [it for it in make_routes(services) if docs or not isinstance(it, DocumentRoutes)]
     routes = [guarded(route, services.keys, services.rate_limits) for it in served for route in routes_of(it)]
     if not metrics:
@@ -157,14 +160,14 @@ def make_app(
 
 
 def make_metrics_app(services: HttpServices) -> Starlette:
-    """What a port of the metrics' own serves: them, and nothing else."""
+    """Return the application of a separate metrics port, with `/metrics` alone."""
     it = services
     operations = OperationRoutes(it.keys, it.engine, it.store, it.node, it.slices)
     return _app([route for route in routes_of(operations) if route.path == METRICS])
 
 
 def make_admin_app() -> Starlette:
-    """What a port of the dashboard's own serves: its page, and nothing else."""
+    """Return the application of a separate dashboard port, with the dashboard's page alone."""
     return _app(admin_pages())
 
 
@@ -182,6 +185,6 @@ def _app(routes: list[Route]) -> Starlette:
             405: problem.on_method,
         },
     )
-    # A path with a slash too many is an unknown path: a redirect would be built from whatever Host the client named.
+    # A path with an extra slash is unknown: a redirect would contain whatever Host the client sent.
     app.router.redirect_slashes = False
     return app

@@ -1,4 +1,4 @@
-"""From settings to the jobs that run in a server, in a worker, or by hand."""
+"""Jobs from the settings, to run in a server, in a worker, or by hand."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from greendot.store.port import Store
 
 
 class JobServices(Struct, frozen=True):
-    """What jobs have to do with besides store and engine."""
+    """Services that jobs use besides store and engine."""
 
     notify: Notify
-    pushes: Callable[[str], bool]  # whether a tenant does
+    pushes: Callable[[str], bool]  # whether a tenant pushes
     pruned: Callable[[int], None] | None = None
 
 
 def make_jobs(settings: Settings, store: Store, engine: Engine, around: JobServices) -> list[Planned]:
-    """Those that are switched on. ConfigError if one has a timetable that is none."""
+    """Return the enabled jobs. Raise ConfigError if a timetable is not valid."""
     found = all_jobs(settings, store, engine, around)
     return [one for one in found if settings.jobs.enabled and _times(settings, one.job.name).enabled]
 
 
 def all_jobs(settings: Settings, store: Store, engine: Engine, around: JobServices) -> list[Planned]:
-    """Also those that run only by hand."""
+    """Return all jobs, including those that run only by hand."""
     jobs, reminder = settings.jobs, settings.jobs.unread_reminder
     reminding = Reminding(around.pushes, round(reminder.after_s * 1000), reminder.text)
     every: list[Job] = [
@@ -60,14 +60,14 @@ def planned(job: Job, times: JobTimes) -> Planned:
 
 
 def check_timetables(settings: Settings) -> None:
-    """ConfigError if one cannot be read."""
+    """Raise ConfigError if a timetable is not valid."""
     for name in JOBS:
         times = _times(settings, name)
         timetable(f"jobs.{_key(name)}", times.every_s, times.cron, times.zone)
 
 
 def plainly(store: InboxStore, bus: Bus) -> Notify:
-    """The way of a notification where there is no node: written, and the nodes with the user's devices are told."""
+    """Return a `Notify` for processes without a node: it stores notifications and publishes the changed inboxes."""
 
     async def notify(notices: Sequence[Notice]) -> None:
         await store.notify(notices)

@@ -1,4 +1,4 @@
-"""The ports a server listens on: its own, and those the dashboard and the metrics have to themselves where they do."""
+"""Ports of a server: its own, and separate ones for the dashboard and the metrics if configured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Ports:
-    """All of them; each is closed by itself."""
+    """Listeners of a server; each is closed by itself."""
 
     def __init__(
         self, settings: Settings, node: Node, services: HttpServices, dashboard: Dashboard | None, dev: Dev | None
@@ -45,7 +45,7 @@ class Ports:
         self.metrics = self._own(make_metrics_app(services)) if settings.metrics.port else None
 
     def _own(self, app: Any, dashboard_socket: Callable[[], Framing] | None = None) -> Listener:
-        """A port for one purpose; no client comes in by it."""
+        """Return a listener for one purpose, without client connections."""
         return Listener(
             self._node.connections,
             Headers(app, self._is_ending),
@@ -62,9 +62,9 @@ class Ports:
         return iter([server for server in (self.main, self.admin, self.metrics) if server is not None])
 
     def share(self, worker: int) -> None:
-        """Other processes listen on the same ports, and this is the worker of this number. Said before `start`.
+        """Share the ports with other processes, as the worker of this number. Call before `start`.
 
-        Each has a port of its own for metrics: who collects them must reach every one, and know which it was.
+        Each worker has a metrics port of its own: a collector must reach every worker, and know which one answered.
         """
         self._worker = worker
         self.main.shared = True
@@ -72,7 +72,7 @@ class Ports:
             self.admin.shared = True
 
     async def start(self) -> None:
-        """ConfigError if one cannot be had; those that were opened are closed."""
+        """Listen on all ports. If one is not available, stop accepting on the others and raise ConfigError."""
         server, admin, metrics = self._settings.server, self._settings.admin, self._settings.metrics
         try:
             await self.main.start(server.host, server.port)
@@ -90,7 +90,7 @@ class Ports:
             server.reload()
 
     def stop_accepting(self) -> None:
-        """No new clients. Metrics are shown until the end: how a node is drained is worth seeing."""
+        """Accept no new clients. The metrics port stays open, so that the drain can be observed."""
         self.main.stop_accepting()
         if self.admin is not None:
             self.admin.stop_accepting()

@@ -1,4 +1,4 @@
-"""A node: one process' services, made from the settings and connected."""
+"""Node: the services of one process, made from the settings and connected."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.updates import VisibilityUpdates
 from greendot.visibility.webhook import VisibilityClient, VisibilityWebhook
 
-CLOSE_S = 0.5  # for work that is under way when all clients are gone
-RESTORE_S = 2.0  # beside a renewal, for all nodes to restore their sessions
+CLOSE_S = 0.5  # for tasks under way when all clients are gone
+RESTORE_S = 2.0  # in addition to a renewal, for all nodes to restore their sessions
 
 
 class Node:
-    """Sockets in, engine and store behind. `driven` False leaves the timers to a test."""
+    """Services of a node between sockets, engine and store. `driven` False leaves the timers to a test."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class Node:
         self._context = NodeContext(clock, self.timers, self.tasks, self.hub, self.registry, surge, self.recorder)
         self.slices = self._context.slices
         self.started_at = clock.now_ms()
-        self.counters: list[Counters] = []  # of services beside the node
-        self.draining = False  # no new clients are wanted here
+        self.counters: list[Counters] = []  # counters of services beside the node
+        self.draining = False  # the node wants no new clients
         self._driven = driven
         self._pace = RecoveryPace(
             settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S
@@ -118,7 +118,7 @@ class Node:
         self._make_auth()
         self._make_connect()
         self._make_reports()
-        self.receive = self._make_bus().receive  # from the engine, on the fast path
+        self.receive = self._make_bus().receive  # called by the engine, on the fast path
         engine.turned = self.recorder.turned
 
     # --- construction ---
@@ -256,7 +256,7 @@ class Node:
         self.overload_monitor.listeners += [self.hello.loaded, self.dispatcher.loaded, self.recorder.loaded]
 
     def _commands(self) -> CommandTable:
-        """The handlers of all capabilities."""
+        """Return the command handlers of all capabilities."""
         connection_commands = ConnectionCommands(
             self.tokens, self.revocation_service, self.sessions, self.rooms, self.watching, self.clock
         )
@@ -270,7 +270,7 @@ class Node:
         )
 
     def _make_bus(self) -> BusDispatcher:
-        """The handlers of all capabilities."""
+        """Return the dispatcher with the bus handlers of all capabilities."""
         bus = BusDispatcher(
             self.metrics,
             {Change: self.watching.changed, Acknowledged: self.rpc.acknowledged, Deliver: self._deliver},
@@ -316,7 +316,7 @@ class Node:
 
     @property
     def incarnation(self) -> str:
-        """This node's name, as the others know it."""
+        """Return this node's name on the cluster."""
         return self.sessions.incarnation
 
     # --- life ---
@@ -338,11 +338,11 @@ class Node:
         log(log_events.NODE_STARTED, node=self.incarnation, version=__version__)
 
     def announce_end(self) -> None:
-        """Report in `/readyz` that this node will stop. Everything else goes on."""
+        """Report in `/readyz` that this node will stop. Nothing else changes."""
         self.draining = True
 
     async def drain(self, within_s: float) -> None:
-        """Send all clients to other nodes, wait for them, end the rest."""
+        """Send all clients to other nodes, wait for their sockets to close, abort the rest."""
         self.draining = True
         await self.drainer.run(within_s)
 
@@ -392,7 +392,7 @@ class Node:
 
     @property
     def overload(self) -> str | None:
-        """Why no new work is taken; None while it is."""
+        """Return the reason why new work is refused; None while it is not."""
         return self.overload_monitor.trouble
 
     def stats(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From settings to the values that a node's services take."""
+"""Values that a node's services take, made from the settings."""
 
 from __future__ import annotations
 

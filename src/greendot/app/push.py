@@ -1,4 +1,4 @@
-"""From settings to what pushes: providers with their accounts, how each tenant pushes, and the worker."""
+"""Push services from the settings: providers with their accounts, policies of tenants, and the worker."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from greendot.store.push import Device, Provider
 from greendot.transport.address_model import networks
 from greendot.transport.http_client import Terms
 
-FINISH_S = 5.0  # for what is being sent when it is to end
+FINISH_S = 5.0  # for sends under way at the end
 OUTCOMES = ("sent", "failed", "gone", "refused", "held")
-ALL = "all"  # the name in logs of what tenants share
+ALL = "all"  # name in logs for what tenants share
 
 T = TypeVar("T")
 
 
 class PushService:
-    """All of a process that pushes."""
+    """Push worker and senders of one process."""
 
     def __init__(self, settings: Settings, store: Store, look: RecipientReader, clock: Clock) -> None:
         self._senders: list[Sender] = []
@@ -65,7 +65,7 @@ class PushService:
             await sender.close()
 
     def items(self) -> dict[str, int]:
-        """For `/metrics`."""
+        """Return the counters for `/metrics`."""
         counts = self.worker.counters
         by_reason = dict.fromkeys(get_args(Reason), 0)
         for (_, reason), count in counts.decided.items():
@@ -90,12 +90,12 @@ class PushService:
 
 
 def make_pushing(settings: Settings, engine: Presence, store: Store, clock: Clock) -> PushService:
-    """With the engine asked who is here."""
+    """Return a push service that reads from the engine who is online."""
     return PushService(settings, store, RecipientStates(engine, store).read, clock)
 
 
 def policies(push: TenantPush) -> Callable[[str], PushPolicy]:
-    """What holds for each kind."""
+    """Return the push policy by kind of notification."""
     common = PushPolicy(push.enabled, push.active_hold_s, push.idle_hold_s, push.per_hour, push.least)
     own = {
         name: structs.replace(
@@ -113,7 +113,7 @@ def policies(push: TenantPush) -> Callable[[str], PushPolicy]:
 def make_senders(
     settings: Settings, tenant: str, push: TenantPush, clock: Clock, terms: Terms | None = None
 ) -> dict[Provider, Sender]:
-    """Those that are set up. ConfigError names the setting if a file cannot be used."""
+    """Return the senders that are configured. Raise ConfigError with the setting if a file cannot be used."""
     terms, bounds = terms or push_terms(settings), ChannelLimits(at_once=settings.push.at_once)
     made: dict[Provider, ProviderSender] = {}
     if push.dry_run:
@@ -144,7 +144,7 @@ def make_senders(
 
 
 class DryRunProvider:
-    """Stands for a provider where nothing is to be sent."""
+    """Provider for dry runs, which send nothing."""
 
     def place(self, device: Device) -> str:
         return ""
@@ -160,7 +160,7 @@ class DryRunProvider:
 
 
 def push_terms(settings: Settings) -> Terms:
-    """On which providers are called."""
+    """Return the terms on which providers are called."""
     push = settings.push
     try:
         return Terms(
@@ -174,7 +174,7 @@ def push_terms(settings: Settings) -> Terms:
 
 
 def check_accounts(settings: Settings) -> None:
-    """ConfigError if something could not be sent with what the files say."""
+    """Raise ConfigError if a configured account cannot be used."""
     clock = SystemClock()
     if settings.push.pushes:  # first: tenants may share a file that cannot be used
         make_senders(settings, ALL, settings.push, clock)
@@ -209,7 +209,7 @@ def _read(setting: str, path: str) -> str:
 
 
 def _usable(setting: str, make: Callable[[], T]) -> T:
-    """What is wrong with a key is said with the setting it is in."""
+    """Call `make`; raise ConfigError with the setting if the key in it is not valid."""
     try:
         return make()
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""From settings to a running server: engine, store, node, HTTP, one port.
+"""Server from the settings: engine, store, node, HTTP, ports.
 
-What only some settings ask for (Redis, PostgreSQL, webhooks, push, the dashboard) is imported where it is made: its
-modules and libraries are half of what there is to load, and every start pays for what is at the top of this file.
+Parts that only some settings need (Redis, PostgreSQL, webhooks, push, the dashboard) are imported where they are made.
+Their modules and libraries are half of the load time, and every start pays for the imports at the top of this file.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from greendot.app_outbox.relay import Relay
     from greendot.webhooks.service import Webhooks
 
-ROOMS = ("lobby", "design", "random")  # the open rooms of dev mode
+ROOMS = ("lobby", "design", "random")  # open rooms of dev mode
 
 
 class Greendot:
-    """One server. `start`, then `stop`; `driven` False leaves its timers to a test."""
+    """One server. `driven` False leaves its timers to a test."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None, *, driven: bool = True) -> None:
         check_secret(settings)
@@ -86,7 +86,7 @@ class Greendot:
         self._lock: int | None = None
 
     def share_ports(self, worker: int) -> None:
-        """Other processes listen on the same ports, and this is the worker of this number. Said before `start`."""
+        """Share the ports with other processes, as the worker of this number. Call before `start`."""
         self.ports.share(worker)
 
     def reload(self) -> None:
@@ -94,7 +94,7 @@ class Greendot:
         self.ports.reload()
 
     async def start(self) -> None:
-        """Returns when clients may come. ConfigError says what stands in the way."""
+        """Start, and return when clients may connect. Raise ConfigError with the reason if that is not possible."""
         self._lock = lock_store(self.settings)
         await self.node.start()
         try:
@@ -116,13 +116,13 @@ class Greendot:
             self.pushing.worker.start()
 
     async def stop(self) -> None:
-        """Not ready any more, then no new clients; the present ones are asked to go elsewhere; all is closed."""
+        """Report not ready, accept no new clients, send connected ones to other nodes, then close all parts."""
         self.node.announce_end()
         await asyncio.sleep(self.settings.server.drain_notice_s)
         self.ports.stop_accepting()
         if self.dashboard is not None:
             self.dashboard.close()
-        # Jobs and the outbox need no sockets: others can have them at once.
+        # Jobs and the outbox need no sockets: other nodes can take them over at once.
         others = [self.scheduler.close(), *([] if self._relay is None else [self._relay.close()])]
         await all_ended(self.node.drain(self.settings.server.drain_s), *others)
         about_events = [part for part in (self._webhooks, self.pushing) if part is not None]
@@ -142,7 +142,7 @@ class Greendot:
 
 
 def make_dev_periods(settings: Settings) -> DevPeriods:
-    """Those the demo page tells of."""
+    """Return the periods that the demo page explains."""
     given = settings.presence
     return DevPeriods(**{name: getattr(given, name) for name in DevPeriods.__struct_fields__})
 
@@ -173,7 +173,7 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
 
 
 class AppPublisher:
-    """Publishes what an app sends by HTTP or by its outbox (`app_outbox.relay.Publisher`)."""
+    """Publisher of messages and notifications from the app's outbox (`app_outbox.relay.Publisher`)."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -195,7 +195,7 @@ def both(one: Callable[[Transition], None], other: Callable[[Transition], None])
 
 
 def load_parts(settings: Settings) -> None:
-    """Import the large parts these settings ask for: processes that are forked afterwards share them."""
+    """Import the large parts that the settings need: processes forked afterwards share them."""
     asked = {
         "greendot.engine.redis.engine": settings.engine.url != "memory",
         "greendot.store.postgres": settings.on_postgres or settings.outbox.url,
@@ -209,7 +209,7 @@ def load_parts(settings: Settings) -> None:
 
 
 def make_http_services(settings: Settings, node: Node, clock: Clock) -> HttpServices:
-    """Give the HTTP API what it needs of the node."""
+    """Return the services that the HTTP API uses, from the node."""
     return HttpServices(
         engine=node.engine,
         store=node.store,

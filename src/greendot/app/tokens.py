@@ -1,4 +1,4 @@
-"""From settings to keys. What is wrong with them is said at the start."""
+"""Tokens and keys from the settings. Mistakes are reported at the start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from greendot.errors import ConfigError
 
 
 def make_tokens(auth: Auth, now: Callable[[], float]) -> Tokens:
-    """Tokens as the settings have them. ConfigError names a key that is none. `now` is in monotonic seconds."""
+    """Return the tokens of the settings. Raise ConfigError with the name of a key that is not valid.
+
+    `now` returns monotonic seconds.
+    """
     rules = TokenRules(
         algorithms=frozenset(auth.algorithms) or None,
         audience=auth.audience,
@@ -23,7 +26,7 @@ def make_tokens(auth: Auth, now: Callable[[], float]) -> Tokens:
     )
     remote = None
     if auth.jwks_url:
-        from greendot.auth.jwks_fetch import JwksFetch  # only who needs it pays for an HTTP client
+        from greendot.auth.jwks_fetch import JwksFetch  # only servers that need it load an HTTP client
 
         remote = RemoteKeys(JwksFetch(auth.jwks_url, auth.jwks_timeout_s), now)
     return Tokens(auth.secret, [_key(key) for key in auth.keys], rules, remote)

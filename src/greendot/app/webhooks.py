@@ -37,7 +37,7 @@ def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Ho
 
 
 def make_visibility_clients(settings: Settings, clock: Clock) -> dict[str, HttpVisibilityClient]:
-    """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
+    """Return the clients of the visibility webhooks, by tenant; "" for tenants without settings of their own."""
     own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
     sections = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
     if not sections:
@@ -51,7 +51,7 @@ def make_visibility_clients(settings: Settings, clock: Clock) -> dict[str, HttpV
 
 
 def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:
-    """How apps are called, whatever for. ConfigError if there are no certificates where the settings say."""
+    """Return the terms on which apps are called. Raise ConfigError if the certificates cannot be read."""
     from greendot.transport.http_client import Terms
 
     common = settings.webhooks

@@ -1,9 +1,8 @@
 """App outbox in PostgreSQL: in the app's database, or in the store's.
 
-A session is one connection. It listens for new rows and holds an advisory lock per shard, and the locks end with the
-connection. If the process is killed, that is at once. If its machine is gone, it is when the server's keepalives fail.
-If the process stalls, it is when the connection was idle for too long. Two sessions on one shard do no harm: both read
-the same rows and send them in the same order.
+A session is one connection. It listens for new rows and holds an advisory lock per shard. The locks end with the
+connection: at once if the process is killed, with the server's keepalives if its machine is gone, and with the idle
+timeout if the process stalls. Two sessions on one shard do no harm: both send the same rows in the same order.
 """
 
 from __future__ import annotations

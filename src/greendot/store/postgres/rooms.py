@@ -1,7 +1,7 @@
 """Rooms, members and markers in PostgreSQL.
 
-Every transaction that changes a room locks its head row first. So writers of one room take turns, and two writers to
-several rooms cannot deadlock.
+Every transaction that changes a room or its members locks the head row first. So writers of one room take turns, and
+two writers to several rooms cannot deadlock.
 """
 
 from __future__ import annotations

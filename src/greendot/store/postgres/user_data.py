@@ -114,7 +114,10 @@ def _order(table: Table, limit: int) -> str:
 
 
 async def _erase(link: Link, table: Table, where: str, values: tuple[Any, ...], limit: int) -> int:
-    """Erase rows; return how many. Heads of rooms and inboxes are locked first, as in every other transaction."""
+    """Erase rows; return how many.
+
+    For notifications and members, the head of the inbox or room is locked first, as in every transaction.
+    """
     tenant, user = values[:2]
     if table.plain == "notifications":
         await link.fetch(LOCK_INBOXES, [tenant], [user])

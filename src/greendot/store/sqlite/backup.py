@@ -42,7 +42,7 @@ def copy(source: str, target: Path, progress: Progress) -> None:
 
 
 def copy_bytes(source: Path, target: BinaryIO, progress: Progress) -> str:
-    """Copy a file byte by byte; return the SHA-256 of the bytes copied."""
+    """Copy a file unchanged; return the SHA-256 of the copied bytes."""
     made, size = sha256(), source.stat().st_size
     with source.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -137,9 +137,9 @@ def checksum(path: str, progress: Progress) -> str:
 def sole_use(path: Path) -> Iterator[None]:
     """Lock a database exclusively, with the logs beside it merged into it. A damaged one is neither locked nor changed.
 
-    Meanwhile no other program can read the database. A program that opens it now and waits cannot write to it after it
-    was replaced: for a log it would have to change the journal mode, which SQLite refuses for a file that was moved.
-    ConfigError if another program has the database open.
+    Meanwhile no other program can read the database. A program that opens it now and waits cannot write to it after the
+    file was replaced. To keep a log, that program would have to change the journal mode, and SQLite refuses this for a
+    file that was moved. ConfigError if another program has the database open.
     """
     if not is_database(path):  # SQLite would remove the files beside it, which may still be needed
         yield

@@ -1,4 +1,4 @@
-"""Greendot: who is online, who is typing, who is in the room, and what nobody may miss."""
+"""Greendot: presence, typing indicators, rooms and a durable notification inbox."""
 
 TYPE_CHECKING = False  # type checkers know the name; `typing` takes longer to import than all of this
 if TYPE_CHECKING:

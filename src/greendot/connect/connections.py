@@ -89,7 +89,7 @@ class ClientConnections:
     # --- new sockets ---
 
     def crowded_s(self) -> float | None:
-        """Return the seconds to stay away while too many sockets have not said hello; else None."""
+        """Return the seconds to stay away while too many sockets have not sent hello; else None."""
         if len(self._hello.strangers) < self._options.most_strangers:
             return None
         self._metrics.realtime_upgrades_refused_total += 1

@@ -30,7 +30,7 @@ _STATUS = {
 
 
 class Problem(Exception):
-    """Failure answer of an HTTP operation. `detail` tells the caller what to do."""
+    """Failure answer of an HTTP operation. `detail` is the remedy."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Close codes and error codes: the public numbers and words of the protocol.
 
-The range of a close code tells the client what to do: reconnect after 4000–4499, stop after 4500–4999.
+A client reconnects after close codes 4000–4499 and stops after 4500–4999.
 """
 
 from __future__ import annotations

@@ -66,16 +66,16 @@ def parent() -> str | None:
 
 
 class Course:
-    """Work under a trace, with its span if the trace is recorded. `told` is called once with the outcome."""
+    """Work under a trace, with its span if the trace is recorded. `on_done` is called once with the outcome."""
 
     __slots__ = ("_before", "_goes_on", "_on_done", "_outcome", "_recorded", "trace")
 
     def __init__(
-        self, name: str, trace: Trace, fields: Mapping[str, object], told: Callable[[str], None] | None = None
+        self, name: str, trace: Trace, fields: Mapping[str, object], on_done: Callable[[str], None] | None = None
     ) -> None:
         self._recorded = _recorder.begin(name, trace, fields) if _recorder is not None and trace.is_sampled else None
         self.trace = trace if self._recorded is None else self._recorded.trace
-        self._on_done = told
+        self._on_done = on_done
         self._outcome = "done"
         self._goes_on = False
         self._before: Token[Trace | None] | None = None

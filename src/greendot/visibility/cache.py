@@ -101,9 +101,9 @@ class VisibilityCache:
         looking = known.get((tenant, viewer)) if rule.is_mutual else PLAIN
         if looking is None or seen is None:
             return "hidden"
-        said = rule.policy == "ask" and self._visibility_webhook.answer(tenant, viewer, target)
+        allowed = rule.policy == "ask" and self._visibility_webhook.answer(tenant, viewer, target)
         rule = rule.in_room if in_room else rule
-        return may_see(rule, Person(viewer, looking), Person(target, seen), self._now_ms(), said=said)
+        return may_see(rule, Person(viewer, looking), Person(target, seen), self._now_ms(), allowed_by_app=allowed)
 
     def is_discreet(self, tenant: str, user: str) -> bool:
         """Return whether others do not see when the user was last seen."""

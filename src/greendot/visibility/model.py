@@ -72,17 +72,17 @@ class VisibilityPolicy(Struct, frozen=True):
         return structs.replace(self, policy="tenant") if self.policy == "shared_rooms" else self
 
 
-def may_see(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, *, said: bool = False) -> Sight:
-    """Return what `viewer` sees of `target`. `said` is the app's answer if the policy is `ask`."""
+def may_see(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, *, allowed_by_app: bool = False) -> Sight:
+    """Return what `viewer` sees of `target`. `allowed_by_app` is the app's answer if the policy is `ask`."""
     if viewer.user == target.user:
         return "full"
     privacy = target.facts.privacy
-    if viewer.user in privacy.hide_from or not _related(rule, viewer, target, now, said):
+    if viewer.user in privacy.hide_from or not _related(rule, viewer, target, now, allowed_by_app):
         return "hidden"
     return "full" if privacy.last_seen == "shown" else "without_last_seen"
 
 
-def _related(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, said: bool) -> bool:
+def _related(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, allowed_by_app: bool) -> bool:
     match rule.policy:
         case "tenant":
             return True
@@ -95,7 +95,7 @@ def _related(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, s
             at = target.facts.contacts.get(viewer.user)
             return at is not None and now - at <= rule.recent_ms
         case "ask":
-            return said
+            return allowed_by_app
 
 
 class VisibilityExceptions:

@@ -16,7 +16,7 @@ NOW = 1_800_000_000_000
 
 def sight(policy: Policy, ann: VisibilityFacts = PLAIN, bob: VisibilityFacts = PLAIN, *, said: bool = False) -> Sight:
     """What Ann sees of Bob."""
-    return may_see(VisibilityPolicy(policy, 30 * DAY), Person("ann", ann), Person("bob", bob), NOW, said=said)
+    return may_see(VisibilityPolicy(policy, 30 * DAY), Person("ann", ann), Person("bob", bob), NOW, allowed_by_app=said)
 
 
 def rooms(*names: str) -> VisibilityFacts:

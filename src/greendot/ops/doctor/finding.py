@@ -14,8 +14,8 @@ WEIGHTS: tuple[Weight, ...] = ("error", "warning", "note", "ok")  # the heaviest
 class Finding(Struct, frozen=True):
     """Result of one check.
 
-    `error`: a server would not start, would lose data, or would let anybody in. `warning`: weak, or a problem under
-    load. `note`: right for some set-ups. `ok`: checked, nothing to do.
+    `error`: a server would not start, would lose data, or would be open to strangers. `warning`: weak, or a problem
+    under load. `note`: right for some set-ups. `ok`: checked, nothing to do.
     """
 
     weight: Weight

@@ -1,6 +1,6 @@
-"""The embedded engine: one process, nothing to install, nothing kept over a restart.
+"""Embedded engine: one process, nothing to install, no data kept over a restart.
 
-Also the model the other engines are compared with: it is a thin shell around `core`.
+It is a thin shell around the pure models of presence, typing and occupancy. Other engines are compared with it.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from greendot.rooms.occupancy_model import Occupants
 from greendot.rooms.typing_model import TypingUsers, Typist
 from greendot.telemetry.metrics_model import Histogram
 
-BUCKETS = 1_024  # of the users of a tenant
-MOST_LOOKED_AT = 2_000  # users for one page, also where most of them are invisible
-_JUMP_MS = 1_000  # the wall clock is slewed all the time; from here on it was set
+BUCKETS = 1_024  # buckets of a tenant's users
+MOST_LOOKED_AT = 2_000  # users read for one page, even if most of them are invisible
+_JUMP_MS = 1_000  # smaller differences are slewing; a larger one means that the wall clock was set
 
 
 class _Tenant:
-    """The users of a tenant who have sessions, in buckets: pages of them are made a few buckets at a time."""
+    """Users of a tenant who have sessions, in buckets. A page of users is built from a few buckets at a time."""
 
     __slots__ = ("online", "users")
 
     def __init__(self) -> None:
-        self.online = 0  # how many of them others see as not offline
-        self.users: dict[int, set[str]] = {}  # by bucket
+        self.online = 0  # number of users whom others see as not offline
+        self.users: dict[int, set[str]] = {}  # users by bucket
 
     def add(self, user: str) -> None:
         self.users.setdefault(_bucket(user), set()).add(user)
@@ -72,7 +72,7 @@ def _bucket(user: str) -> int:
 
 
 class MemoryEngine:
-    """See `Engine`. One node's own: what is published is received by that node or by nobody."""
+    """Engine of a single node (see `Engine`). Published messages reach this node or no node."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class MemoryEngine:
         seen_retention_ms: int = 30 * 86_400_000,
     ) -> None:
         self._clock = clock
-        # The engine's time advances with the monotonic clock and is set anew when the wall clock is: see `_rebase`.
+        # The engine's time advances with the monotonic clock. `_rebase` adjusts it when the wall clock is set.
         self._epoch_ms = clock.now_ms() - clock.monotonic() * 1000
         self._grace_ms = grace_ms
         self._typing_ttl_ms = typing_ttl_ms
@@ -92,7 +92,7 @@ class MemoryEngine:
         self._seen_retention_ms = seen_retention_ms
         self._nodes: dict[str, NodeLife] = {}
         self._users: dict[Key, UserPresence] = {}  # users with sessions
-        self._tenants: dict[str, _Tenant] = {}  # those with such users
+        self._tenants: dict[str, _Tenant] = {}  # tenants with such users
         self._seen: dict[Key, tuple[VisibleState, str | None, int]] = {}  # users without; oldest departure first
         self._typing: dict[Key, TypingUsers] = {}
         self._typing_pruned = 0
@@ -100,13 +100,13 @@ class MemoryEngine:
         self._incarnation = ""
         self._host: Host | None = None
         self._topics: set[Topic] = set()
-        self._published = 0  # messages
+        self._published = 0  # number of messages
         self.turned: Callable[[Transition], None] | None = None
 
     # --- life ---
 
-    trouble = None  # it is always there
-    lag_s = 0.0  # what is published is heard in the same breath
+    trouble = None  # the engine is always available
+    lag_s = 0.0  # messages are delivered while they are published
     level = Level.NORMAL
 
     async def start(self, host: Host) -> str:
@@ -144,7 +144,7 @@ class MemoryEngine:
         return Swept(before[0] - after[0], before[1] - after[1])
 
     def is_restoring(self, tenant: str, name: str) -> bool:
-        return False  # what it forgets, it forgets with its node
+        return False  # the engine loses data only together with its node
 
     async def is_any_restoring(self) -> bool:
         return False
@@ -168,7 +168,7 @@ class MemoryEngine:
     def counts(self) -> dict[str, float]:
         return {
             "realtime_pubsub_published_total": self._published,
-            "realtime_pubsub_invalid_total": 0,  # nobody else can say anything here
+            "realtime_pubsub_invalid_total": 0,  # there is no other sender
             "presence_users_online": len(self._users),
             "presence_nodes_live": 1,
         }
@@ -311,7 +311,7 @@ class MemoryEngine:
             self.publish(Topic("watch", *key), change)
 
     def _forget(self, key: Key) -> None:
-        """Take a user without sessions out of the pages."""
+        """Remove a user without sessions from the pages."""
         of = self._tenants[key[0]]
         of.remove(key[1])
         if not of.users:
@@ -329,7 +329,7 @@ class MemoryEngine:
         return Snapshot(visible, visible, name, [])
 
     def _forget_seen(self) -> None:
-        # Two at a time: departures come one by one, so the backlog shrinks, and no single verb pays for all.
+        # Delete two at a time: departures come one by one, so the backlog shrinks, and no single verb pays for all.
         horizon = self.now_ms() - self._seen_retention_ms
         for _ in range(2):
             oldest = next(iter(self._seen), None)
@@ -359,13 +359,13 @@ class MemoryEngine:
         return [] if typists is None else typists.active(self.now_ms())
 
     def _prune_typing(self, now: int) -> None:
-        """Drop rooms nobody types in any more, at most once per hold time, so that rooms cost nothing for ever."""
+        """Drop rooms without typing users, at most once per two hold times, so that idle rooms use no memory."""
         if now - self._typing_pruned < 2 * self._typing_ttl_ms:
             return
         self._typing_pruned = now
         self._typing = {room: typists for room, typists in self._typing.items() if typists.prune(now)}
 
-    # --- who is in a room ---
+    # --- occupancy ---
 
     async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
         self._check_life(ref)
@@ -430,7 +430,7 @@ class MemoryEngine:
         return now
 
     def _rebase(self, jump: int) -> None:
-        """The wall clock was set. Stamps follow it; what is under way ends neither earlier nor later for it."""
+        """Adjust to a wall clock that was set: timestamps follow it, while running durations keep their length."""
         self._epoch_ms += jump
         for node, life in self._nodes.items():
             if life.ends is not None:

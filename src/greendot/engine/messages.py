@@ -1,4 +1,4 @@
-"""Messages of the bus, their topics, and the parts of the data that an engine can lose."""
+"""Bus messages, their topics, and the parts of the data that an engine can lose."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from greendot.presence.model import Change
 
 
 class NodeMessage(Struct, frozen=True, array_like=True, tag=True):
-    """What nodes say to each other, as opposed to what the engine tells by itself."""
+    """Message from node to node, as opposed to a message of the engine itself."""
 
 
 class ClusterQuestion(NodeMessage, frozen=True, tag="q"):
-    """Somebody looks at the whole cluster: the topic's node says how it is there."""
+    """Cluster query: the topic's node answers with a report about itself."""
 
     question: bytes
-    asker: str  # the node to answer
+    asker: str  # the node that gets the answer
     number: int
 
 
 class ClusterAnswer(NodeMessage, frozen=True, tag="p"):
-    """What a node answers to the topic's node."""
+    """Answer to the cluster query of the topic's node."""
 
     number: int
     node: str
@@ -31,18 +31,18 @@ class ClusterAnswer(NodeMessage, frozen=True, tag="p"):
 
 
 class Part:
-    """A part of the users and rooms, by where they are kept."""
+    """Part of the users and rooms, by where the engine keeps them."""
 
     def covers(self, tenant: str, name: str) -> bool:
-        """Whether this user or room is in it. All are, unless a subclass says otherwise."""
+        """Return whether this user or room is in the part. The base class covers all."""
         return True
 
     def within(self, other: Part) -> bool:
-        """Whether all of it is covered by another part. Unsure is no."""
+        """Return whether another part covers all of this part. Return False if unsure."""
         return type(other) is Part
 
     def away(self) -> Part | None:
-        """What of it cannot be reached at the moment."""
+        """Return the share of the part that cannot be reached now, or None."""
         return None
 
 
@@ -50,7 +50,7 @@ TopicKind = Literal["room", "watch", "user", "node"]
 
 
 class Topic(NamedTuple):
-    """Where a message goes: a room's listeners, a user's watchers, a user's own devices, or one node."""
+    """Address of a message: the subscribers of a room, the watchers of a user, the devices of a user, or one node."""
 
     kind: TopicKind
     tenant: str  # empty for a node
@@ -58,80 +58,83 @@ class Topic(NamedTuple):
 
 
 class Deliver(NodeMessage, frozen=True, tag="d"):
-    """A finished client frame on its way to the listeners of a topic."""
+    """Encoded client frame for the subscribers of a topic."""
 
-    frame: bytes  # empty for a record whose content is in the store only (a hint)
-    seq: int | None = None  # a record's number: it must arrive, in order. None: a signal, may be merged or dropped
-    key: object = None  # signals with the same key replace each other while they wait
-    without_connection: str | None = None  # the id of the connection that sent it, which names its node
-    members_rev: int = 0  # of a room's record: who may hear it
-    # In the course of what it is said. The last field: nodes of the version before read the others and leave it.
+    frame: bytes  # empty for a hint: a record whose content is only in the store
+    seq: int | None = None  # number of a record, which must arrive, in order. None: a signal, may be merged or dropped
+    key: object = None  # waiting signals with the same key replace each other
+    without_connection: str | None = None  # id of the sending connection, which is skipped; the id names its node
+    members_rev: int = 0  # revision of the members who may receive a room's record
+    # Trace of the cause. Keep this field last: nodes of the previous version read the fields before it and ignore it.
     traceparent: str | None = None
 
 
 class Notified(NodeMessage, frozen=True, tag="n"):
-    """New notifications in the inbox of the topic's user, in order: they must arrive, in order."""
+    """New notifications in the inbox of the topic's user. They must arrive, in order."""
 
-    # Number, finished client frame (empty: the content is in the store only), whether it is to be acknowledged.
+    # Number, encoded client frame (empty: the content is only in the store), whether it must be acknowledged.
     records: list[tuple[int, bytes, bool]]
     traceparent: str | None = None  # as in Deliver
 
 
 class InboxChanged(NodeMessage, frozen=True, tag="i"):
-    """The inbox of the topic's user counts otherwise than before."""
+    """Changed counters or marks in the inbox of the topic's user."""
 
-    frame: bytes = b""  # for the user's devices, if they are to know what changed
-    without_connection: str | None = None  # the one that changed it
-    acked: list[int] = field(default_factory=list)  # numbers that were acknowledged
-    acked_through: int = 0  # the same, all up to and including this one
+    frame: bytes = b""  # for the user's devices; empty: nothing to send
+    without_connection: str | None = None  # id of the connection that caused the change, which is skipped
+    acked: list[int] = field(default_factory=list)  # acknowledged numbers
+    acked_through: int = 0  # all numbers up to and including this one are acknowledged
 
 
 class MembersChanged(NodeMessage, frozen=True, tag="m"):
-    """Others may be in the topic's room than before: look it up again."""
+    """Changed members of the topic's room, which receivers must read again."""
 
 
 class MemberRemoved(NodeMessage, frozen=True, tag="r"):
-    """A user may no longer be in a room. The topic's node lets go of the user's connections and says so."""
+    """Removal of a user from a room. The topic's node detaches the user's connections and acknowledges."""
 
     tenant: str
     room: str
     user: str
     reason: str
-    asker: str  # the node that waits
+    asker: str  # the node that waits for the acknowledgement
     number: int
 
 
 class Acknowledged(NodeMessage, frozen=True, tag="k"):
-    """A node has done what the topic's node asked for under this number."""
+    """Acknowledgement that a node has carried out a request of the topic's node."""
 
     number: int
     node: str
-    count: int = 0  # of what was done
+    count: int = 0  # number of affected items
 
 
 class Revoked(NodeMessage, frozen=True, tag="v"):
-    """Something was revoked: the topic's node closes what it covers, and says so if it is asked to."""
+    """Revocation. The topic's node closes the affected connections and acknowledges if asked to."""
 
     revocation: Revocation
-    asker: str = ""  # the node that waits; empty: none does
+    asker: str = ""  # the node that waits for the acknowledgement; empty: none
     number: int = 0
 
 
 class Disconnect(NodeMessage, frozen=True, tag="x"):
-    """Close one session of the topic's node."""
+    """Request to close one session of the topic's node."""
 
     session: str
     code: Annotated[int, Meta(ge=4000, le=4999)]
     reason: Annotated[str, Meta(max_length=30)]  # a close frame has room for 123 bytes
-    tenant: str | None = None  # only if it is this tenant's
+    tenant: str | None = None  # close only a session of this tenant; None: of any
 
 
 class Audit(NodeMessage, frozen=True, tag="a"):
-    """Compare the sessions the engine has of the topic's node with those it holds."""
+    """Request to compare the engine's sessions of the topic's node with those the node holds."""
 
 
 class HoldSession(NodeMessage, frozen=True, tag="w"):
-    """A user who came back to a session of the topic's node was sent away by another, and told to wait so long."""
+    """Request to keep a session of the topic's node.
+
+    Another node refused its returning client and asked it to wait `wait_ms`.
+    """
 
     session: str
     tenant: str
@@ -140,35 +143,38 @@ class HoldSession(NodeMessage, frozen=True, tag="w"):
 
 
 class StatusChanged(NodeMessage, frozen=True, tag="s"):
-    """The topic's user set a status: look it up."""
+    """Changed status of the topic's user, which receivers must read again."""
 
 
 class VisibilityChanged(NodeMessage, frozen=True, tag="g"):
-    """Others may see a user than before, or the user others. The topic's node acts on it and says so."""
+    """Change in who may see a user, or whom the user may see. The topic's node applies it and acknowledges."""
 
     tenant: str
     user: str
-    asker: str  # the node that waits
+    asker: str  # the node that waits for the acknowledgement
     number: int
 
 
 class Typing(Struct, frozen=True):
-    """A user started (or went on) typing in the topic's room, or stopped. Told by the engine itself."""
+    """Start, continuation or stop of typing in the topic's room. Published by the engine itself."""
 
     user: str
     name: str | None
-    expires_in_ms: int  # 0: stopped
+    expires_in_ms: int  # 0: typing stopped
 
 
 class Entered(Struct, frozen=True):
-    """A user's first session that counts is in the topic's room. Told by the engine itself."""
+    """Entry of a user's first session that counts into the topic's room. Published by the engine itself."""
 
     user: str
-    restored: bool = False  # after a loss; others may be in the room whose sessions are still to be restored
+    restored: bool = False  # after a loss: other occupants may still be missing
 
 
 class Left(Struct, frozen=True):
-    """A user's last session left the topic's room. Told by the engine itself, unless the session's node died."""
+    """Exit of a user's last session from the topic's room.
+
+    Published by the engine itself, unless the session's node died.
+    """
 
     user: str
 

@@ -1,1 +1,1 @@
-"""The shared engine: Redis or Valkey. `engine` puts the parts together; key names are in `keys` and nowhere else."""
+"""Shared engine on Redis or Valkey. `engine` assembles the parts; all key names are in `keys`."""

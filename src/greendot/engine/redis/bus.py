@@ -1,8 +1,8 @@
-"""The bus: exact channels on the server their partition is on, confirmed before anything is read.
+"""Bus on Redis: one channel per topic, on the server of its partition.
 
-Nothing waits on the way in: a message is verified and handed over in the turn of the loop it arrives in. A node that
-does not keep up is cut off by Redis (`client-output-buffer-limit pubsub`), which is a gap like any other: counted, and
-everything is read again.
+Subscriptions are confirmed before a snapshot is read. Incoming messages never wait: each is verified and delivered in
+the turn of the loop in which it arrives. Redis disconnects a node that does not keep up (`client-output-buffer-limit
+pubsub`). The node counts a gap and reads everything again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from greendot.engine.redis.record_codec import nodes_of
 from greendot.errors import EngineUnavailable
 from greendot.telemetry.metrics_model import Histogram
 
-BATCH = 500  # channels in one SUBSCRIBE at most
-MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go to; beyond it they are dropped
-TIMED = 64  # one message in so many says when it was published
+BATCH = 500  # maximum number of channels in one SUBSCRIBE
+MOST_ROUTED = 10_000  # messages to users that wait for the user's nodes; further messages are dropped
+TIMED = 64  # one of this many messages carries its time of publishing
 
 
 class ChannelSubscription(NamedTuple):
-    """A channel this node wants to hear."""
+    """Channel that this node subscribes to."""
 
     topic: Topic
     partition: int
@@ -35,45 +35,45 @@ class ChannelSubscription(NamedTuple):
 
 
 class BusCounts:
-    """What an operator wants to know of the bus."""
+    """Counters of the bus."""
 
     __slots__ = ("dropped", "gaps", "invalid", "published")
 
     def __init__(self) -> None:
-        self.invalid = 0  # messages that were not ours
-        self.gaps = 0  # times something may have been missed
-        self.dropped = 0  # messages to users that could not be routed
-        self.published = 0  # messages of this node's, wherever they went
+        self.invalid = 0  # malformed messages, such as those without a valid MAC
+        self.gaps = 0  # times messages may have been missed
+        self.dropped = 0  # messages to users that were not routed
+        self.published = 0  # messages published by this node, to any destination
 
 
 class RedisBus:
-    """See `engine.port.Bus`."""
+    """Bus on Redis; see `engine.port.Bus`."""
 
     def __init__(self, servers: Primaries, messages: BusCodec, prefix: str) -> None:
         self.counts = BusCounts()
-        self.lag = Histogram()  # from being published to being heard
-        self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: nobody knows
-        self.own: set[str] = set()  # this node's incarnations; messages to them need not travel
+        self.lag = Histogram()  # seconds from publishing to receiving
+        self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: unknown
+        self.own: set[str] = set()  # this node's incarnations; messages to them skip Redis
         self._servers = servers
         self._messages = messages
         messages.timed = self._timed
         self._prefix = prefix
         self._host: Host | None = None
-        self._subscriptions: dict[bytes, ChannelSubscription] = {}  # by channel
-        self._beats: dict[bytes, Primary] = {}  # channels the watchdog listens on
+        self._subscriptions: dict[bytes, ChannelSubscription] = {}  # subscriptions by channel
+        self._beats: dict[bytes, Primary] = {}  # channels of the watchdog's beats
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
         self._kinds = (b"smessage",) if servers.sharded else (b"message",)
         self._ended = b"sunsubscribe"
-        self.beaten: Callable[[Primary], None] = lambda server: None  # told of a beat that came back
-        self.silenced: Callable[[int], None] = lambda partition: None  # told of a partition that fell silent
+        self.beaten: Callable[[Primary], None] = lambda server: None  # called for a beat that came back
+        self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis ends a subscription there
 
     def attach(self, host: Host | None) -> None:
-        """Who gets the messages."""
+        """Set the host that receives the messages."""
         self._host = host
 
-    # --- hearing ---
+    # --- receiving ---
 
     async def subscribe(self, topics: Iterable[Topic]) -> None:
         wanted = [self._want(topic) for topic in topics]
@@ -89,7 +89,7 @@ class RedisBus:
         try:
             await self._subscribe_link(self._off, unwanted)
         except EngineUnavailable:
-            pass  # the connection is gone, and what was subscribed on it
+            pass  # the connection is gone, and its subscriptions with it
 
     def _want(self, topic: Topic) -> tuple[str, int]:
         channel = keys.channel(self._prefix, topic)
@@ -109,29 +109,35 @@ class RedisBus:
         try:
             await server.subscribe(command, self._batches(channels))
         except EngineUnavailable as error:
-            self._servers.refused(server, error)  # a slot that has moved is to be found before the next attempt
+            self._servers.refused(server, error)  # find a moved slot before the next attempt
             raise
 
     def _batches(self, channels: Iterable[tuple[str, int]]) -> list[list[str]]:
-        """As few commands as may be: in a cluster all channels of one must be in the same slot."""
+        """Return the channels in as few commands as possible.
+
+        In a cluster, all channels of a command must be in one slot.
+        """
         groups: dict[int, list[str]] = {}
         for channel, partition in channels:
             groups.setdefault(partition if self._servers.sharded else 0, []).append(channel)
         return [group[at : at + BATCH] for group in groups.values() for at in range(0, len(group), BATCH)]
 
     async def resubscribe(self, server: Primary, partitions: set[int]) -> None:
-        """Everything wanted that is on these partitions of the server."""
+        """Subscribe again to all wanted channels on these partitions of the server."""
         channels = [(c.decode(), h.partition) for c, h in self._subscriptions.items() if h.partition in partitions]
         await server.subscribe(self._on, self._batches(channels))
 
     async def watch(self, server: Primary, channel: str) -> None:
-        """Hear the watchdog's own beats on this server."""
+        """Subscribe to the watchdog's beats on this server."""
         self._beats = {c: s for c, s in self._beats.items() if s is not server}
         self._beats[channel.encode()] = server
         await server.subscribe(self._on, [[channel]])
 
     def pushed(self, push: list[Any]) -> None:
-        """The way in. The channel alone says whom it is for; the frame in it is not looked at."""
+        """Deliver an incoming push.
+
+        The channel alone determines the subscription; the frame in the message is not decoded.
+        """
         if push[0] in self._kinds:
             heard = self._subscriptions.get(push[1])
             if heard is None:
@@ -147,7 +153,7 @@ class RedisBus:
                 return
             host.receive(topic, message)
         elif push[0] == self._ended and (heard := self._subscriptions.get(push[1])) is not None:
-            self.silenced(heard.partition)  # Redis ends subscriptions by itself when their slot goes elsewhere
+            self.silenced(heard.partition)  # Redis ends subscriptions when their slot moves to another server
 
     def _beat(self, push: list[Any]) -> None:
         server = self._beats.get(push[1])
@@ -158,7 +164,7 @@ class RedisBus:
             except Malformed:
                 self.counts.invalid += 1
 
-    # --- speaking ---
+    # --- publishing ---
 
     def publish(self, topic: Topic, message: Message) -> None:
         self.counts.published += 1
@@ -195,13 +201,13 @@ class RedisBus:
             self.lag.observe(max(0, now - at) / 1000)
 
     def here(self, topic: Topic, message: Message) -> None:
-        """To this node alone: the message is for it, or cannot go any further now."""
+        """Deliver a message to this node alone, because it is addressed to this node or cannot be sent further now."""
         heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._subscriptions
         if heard and self._host is not None:
             self._host.receive(topic, message)
 
     def _route(self, topic: Topic, message: Message) -> None:
-        """To the nodes that hold sessions of the user: ask which, in the order the messages came."""
+        """Read the nodes that hold sessions of the user, in the order of messages, and send the message to them."""
         if len(self._routing) >= MOST_ROUTED:
             self.counts.dropped += 1
             return
@@ -229,6 +235,6 @@ class RedisBus:
             server.post(self.publish_command, channel, self._write(channel, message, topic))
 
     async def drained(self) -> None:
-        """Everything published so far is on its way."""
+        """Wait until all messages published so far have been sent."""
         if self._routing:
             await asyncio.wait(self._routing)

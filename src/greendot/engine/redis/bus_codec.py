@@ -1,7 +1,7 @@
-"""Bus messages as bytes: a kind, a keyed MAC, the message. What does not carry our MAC is not ours.
+"""Encoding of bus messages: a kind, a keyed MAC, the message. Messages without a valid MAC are ignored.
 
-Messages of scripts (changes, typing, who is in a room) are text and carry SHA-1 over key, channel and text, which Lua
-can make; those of nodes carry BLAKE2 over channel and bytes. Both are bound to their channel.
+Messages of scripts (changes, typing, occupancy) are text and carry SHA-1 over key, channel and text, which Lua can
+compute. Messages of nodes carry BLAKE2 over channel and bytes. Both are bound to their channel.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from greendot.engine.messages import AnySent, Entered, Left, Message, NodeMessag
 from greendot.engine.redis.record_codec import read_change, unescape
 
 _MAC = 16
-_BLOCK = 128  # BLAKE2's
+_BLOCK = 128  # block size of BLAKE2
 
 
 class _NodeEnvelope(Struct, frozen=True, array_like=True):
-    """What a node publishes, with the topic on node channels, which carry what is meant for users.
+    """Message of a node. On node channels, which also carry messages to users, it includes the topic.
 
-    What is added stands at the end and has a default: nodes of the version before read and write it without.
+    Add fields at the end and with a default: nodes of the previous version read and write the struct without them.
     """
 
     message: AnySent
     topic: tuple[TopicKind, str, str] | None = None
-    at: int = 0  # when it was published, by the engine's time; 0: it was not looked at
+    at: int = 0  # engine's time of publishing; 0: not measured
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -38,16 +38,16 @@ Reader = Callable[[bytes], tuple[Topic, Message]]
 
 
 class Malformed(Exception):
-    """Not a message of ours."""
+    """Message that Greendot did not sign, or cannot decode."""
 
 
 class BusCodec:
-    """Writes and reads bus messages under one key."""
+    """Encoder and decoder of bus messages under one key."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key[:64]  # as long as BLAKE2 takes it
+        self._key = key[:64]  # maximum key length of BLAKE2
         self.script_key = sha1(key).hexdigest()  # noqa: S324  (scripts have no other; the key is secret)
-        self.timed: Callable[[int], None] = lambda at: None  # told of a message that says when it was published
+        self.timed: Callable[[int], None] = lambda at: None  # called with a message's time of publishing
 
     def write(self, channel: str, message: Message, topic: Topic | None = None, at: int = 0) -> bytes:
         if not isinstance(message, NodeMessage):
@@ -59,11 +59,11 @@ class BusCodec:
         return b"m" + mac.digest() + body
 
     def reader(self, channel: str, topic: Topic) -> Reader:
-        """Reads what comes on one channel: the topic it is for, and the message. Malformed if it is not ours.
+        """Return a reader of one channel, which returns the topic and the message or raises Malformed.
 
-        Made once for each channel, because half of verifying a message is the same for all on a channel.
+        Make one reader per channel: half of the work of verifying a message is the same for all messages of a channel.
         """
-        # No channel has a bar in its name: where it ends is sealed too.
+        # No channel name contains a bar, so the MAC also covers where the name ends.
         mac, text_mac = self._mac(channel), sha1(f"{self.script_key}{channel}|".encode())  # noqa: S324  (as above)
 
         def read(data: bytes) -> tuple[Topic, Message]:
@@ -90,7 +90,10 @@ class BusCodec:
         return mac.digest() + body
 
     def read_beat(self, channel: str, data: bytes) -> int:
-        """The number of a beat. Malformed if it is not ours: a stranger's would hide that ours do not arrive."""
+        """Return the number of a beat.
+
+        Raise Malformed without a valid MAC: a forged beat would hide that real ones do not arrive.
+        """
         mac = self._mac(channel)
         mac.update(data[_MAC:])
         if not compare_digest(mac.digest(), data[:_MAC]):
@@ -101,7 +104,7 @@ class BusCodec:
             raise Malformed("not a number") from None
 
     def _mac(self, channel: str) -> blake2b:
-        # Filled up to the beginning of a block: those before are hashed once for the channel, not for each message.
+        # Padded to a block boundary: the blocks of the name are hashed once per channel, not for each message.
         name = channel.encode()
         return blake2b(name.ljust(len(name) // _BLOCK * _BLOCK + _BLOCK + 1, b"\0"), digest_size=_MAC, key=self._key)
 

@@ -1,7 +1,7 @@
-"""The Redis engine: any number of nodes on Redis or Valkey, standalone, with Sentinel or as a cluster.
+"""Redis engine: any number of nodes on Redis or Valkey, standalone, with Sentinel or as a cluster.
 
-What it does by itself, once a second (`tick`): see that what it publishes comes back, compare each server's epoch and
-time, renew the lease, look after the other nodes.
+Once a second (`tick`) the engine checks that published beats come back, compares each server's epoch and time, renews
+the lease and checks the other nodes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from greendot.telemetry.metrics_model import Histogram
 
 
 class BackgroundTasks:
-    """Tasks by name, each at most once at a time. Failures are logged."""
+    """Background tasks by name, at most one per name at a time. Failures are logged."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Start the work, unless work of that name is under way."""
+        """Start the work, unless work of that name is running."""
         if name in self._tasks:
             work.close()
         else:
@@ -63,28 +63,27 @@ class BackgroundTasks:
             self._tasks.pop(name, None)
 
     async def settled(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no task is running."""
         while self._tasks:
             await asyncio.wait(self._tasks.values())
 
     async def cancel(self) -> None:
-        """End everything that is under way."""
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks.clear()  # also of tasks that were cancelled before they began
+        self._tasks.clear()  # includes tasks that were cancelled before they began
 
 
-RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
-SILENCE_S = 1.0  # after a slot has gone, until its topics are subscribed again wherever it is
-SWEEP_CHECK_S = 30.0  # how often to see whether a sweep is due
+RESTORE_EVERY_S = 3_600.0  # interval of a full restore and reread, without any cause
+SILENCE_S = 1.0  # pause after a slot moved, before its topics are subscribed again wherever it is
+SWEEP_CHECK_S = 30.0  # interval of checks whether a sweep is due
 
 
 class Options(Struct, frozen=True):
-    """From the settings."""
+    """Options from the settings."""
 
-    key: bytes  # signs what is published
+    key: bytes  # signs published messages
     prefix: str = ""
     periods: LeasePeriods = LeasePeriods()
     typing_ttl_ms: int = 5_000
@@ -93,7 +92,7 @@ class Options(Struct, frozen=True):
 
 
 class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
-    """See `Engine`. `driven` False leaves `tick` to a test."""
+    """Engine on Redis (see `Engine`). With `driven` False, a test calls `tick`."""
 
     def __init__(self, place: str, options: Options, clock: Clock | None = None, *, driven: bool = True) -> None:
         self._clock = clock or SystemClock()
@@ -121,8 +120,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._background = BackgroundTasks()
         self._spawn = self._background.spawn
         self._being_born = asyncio.Lock()
-        self._checked_partition = HOME  # the partition that was last seen to know this node
-        self._struck: set[int] = set()  # partitions that did not, and may have dropped its sessions meanwhile
+        self._checked_partition = HOME  # last partition checked for this node's entry
+        self._struck: set[int] = set()  # partitions without the entry; they may have dropped the node's sessions
         self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
         self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
 
@@ -141,7 +140,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             for server in self.servers.all.values():
                 await self._settle_in(server, server.partitions)
             await self._listen()
-            self.losses.reported(self.losses.state(Part()))  # it has nothing to restore
+            self.losses.reported(self.losses.state(Part()))  # a new node has nothing to restore
             self.time.learnt(alone=len(self._verbs.alive) == 1)
         except BaseException:
             self._host = None
@@ -152,7 +151,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         return self.lives.incarnation
 
     async def observe(self) -> None:
-        """Connect, to look and repair without being a node."""
+        """Connect without becoming a node, for reading and repair."""
         await self.servers.start()
         try:
             await self.refresh_nodes()
@@ -192,10 +191,10 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def came_up(self, server: Primary) -> None:
         if self._host is not None:
             server.intact, settled = True, set[int]()
-            while more := server.partitions - settled:  # some may come to it meanwhile: they would be deaf
+            while more := server.partitions - settled:  # partitions that arrive meanwhile would have no subscriptions
                 server.intact = await self._settle_in(server, more) and server.intact
                 settled |= more
-            # A loss that an attempt before this one found, and did not live to tell.
+            # An earlier attempt may have found a loss and failed before it reported the loss.
             server.intact = server.intact and self.losses.is_announced(settled)
             self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
 
@@ -233,14 +232,20 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._spawn(f"silenced {partition}", self._resubscribe(partition))
 
     async def _resubscribe(self, partition: int) -> None:
-        """A slot that went away may have come back before anybody looked: then no server has gained it."""
+        """Subscribe again to a partition whose slot may have left and returned unnoticed.
+
+        In that case no server gained the partition.
+        """
         await asyncio.sleep(SILENCE_S)
         server = self.servers.of(partition)
         if server.up:
             await self.moved(server, {partition})
 
     async def _settle_in(self, server: Primary, partitions: set[int]) -> bool:
-        """Live there, hear what is wanted from there. Whether everything is as it was."""
+        """Register this node on the server and subscribe to the wanted channels.
+
+        Return whether the data is as before.
+        """
         incarnation = self.lives.incarnation
         try:
             answers = await self.lives.register(partitions)
@@ -254,11 +259,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         await self.bus.resubscribe(server, partitions)
         return intact
 
-    # --- what it does by itself ---
+    # --- periodic work ---
 
     async def _ticks(self) -> None:
         period, clock = self._options.periods.sample, self._clock
-        due = clock.monotonic() - random.uniform(0, period)  # nodes that start together do not all come at once
+        due = clock.monotonic() - random.uniform(0, period)  # spread over nodes that start together
         while True:
             due = max(due + period, clock.monotonic())
             await asyncio.sleep(max(0.0, due - clock.monotonic()))
@@ -270,14 +275,14 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 log(log_events.WORK_FAILED, error, work="looking at Redis")
 
     async def tick(self) -> None:
-        """Once a second."""
+        """Run the checks of one second."""
         for server in await self.watchdog.round():
-            self._lose(server.partitions)  # before the others' lives are looked at: they may be lost, too
+            self._lose(server.partitions)  # before the other nodes are checked: their entries may be lost, too
             self._spawn(f"lost {server.address}", self._lost_state(server))
         try:
             table = await self.lives.refresh()
         except EngineUnavailable:
-            self.losses.review({}, {})  # nobody is waited for longer than a lease, whatever is known of them
+            self.losses.review({}, {})  # no node is waited for longer than a lease, even without the table
             raise
         life = table.lives.get(self.lives.incarnation)
         if life is None:
@@ -310,7 +315,10 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._spawn("sweep", self.sweeper.sweep_if_due())
 
     async def _check_nodes(self) -> None:
-        """One partition at a time, whether this node is known there: where it is not, its sessions do not count."""
+        """Check one partition per call for this node's entry.
+
+        Where the entry is missing, the node's sessions do not count.
+        """
         self._checked_partition = (self._checked_partition + 1) % keys.PARTITIONS
         if not await self.census.visit(self._checked_partition, self.lives.incarnation, self._verbs.alive):
             await self._repair("UNKNOWN", self._checked_partition, self.lives.incarnation)
@@ -327,7 +335,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         await asyncio.sleep(max(0.0, (death.ends - self.time.now()) / 1000))
         is_over = False
         try:
-            is_over = (await self.lives.table()).now >= death.ends  # by the time that rooms are read at
+            is_over = (await self.lives.table()).now >= death.ends  # by Redis' time, which reads of rooms use
         finally:
             if not is_over:
                 self.lives.not_ended(death.node)
@@ -335,21 +343,24 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._host.died(death.node)
 
     async def _lost_state(self, server: Primary) -> None:
-        """The server forgot what it knew, and us with it."""
+        """Register again on a server that lost its data, and restore its partitions."""
         if server.up and self._host is not None:
             log(log_events.REDIS_FORGOT, server=str(server.address))
             await self.watchdog.compare(server, await self.lives.register(server.partitions))
             self._found(server.partitions, intact=False)
 
     def _answered(self, partition: int, epoch: str) -> None:
-        """A read has told the epoch of a partition: if it is another one, what was read before it says nothing."""
+        """Compare the epoch that a read returned. If it differs, earlier reads mean nothing."""
         server = self.servers.of(partition)
         if self._host is not None and server.up and self.watchdog.is_lost(partition, epoch):
             self._lose(server.partitions)
             self._spawn(f"lost {server.address}", self._lost_state(server))
 
     async def _rebirth(self, taken_for_dead: str, coming: Primary | None = None) -> None:
-        """Nothing is accepted under that name any more. `coming` is a server that is not up yet."""
+        """Continue under a new incarnation, because Redis refuses the old one.
+
+        `coming` is a server that is not up yet.
+        """
         async with self._being_born:
             if self._host is None or self.lives.incarnation != taken_for_dead:
                 return
@@ -364,11 +375,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def _repair(self, code: str, partition: int, refused: str) -> None:
         server = self.servers.of(partition)
         if self._host is None:
-            return  # whoever only looks has no life to register, and leaves the time to the nodes
+            return  # an observer has no incarnation to register, and leaves the time to the nodes
         if code == "CLOCK":
             await self.watchdog.mend(partition)
         elif code == "FENCED":
-            # Not the name we have now: what was said under the last one may still be refused when we live again.
+            # Not the current name: commands under the old name may still be refused after the rebirth.
             self._spawn("rebirth", self._rebirth(refused))
         else:
             answers = await self.lives.register([partition])
@@ -378,10 +389,10 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 self._struck.add(partition)
 
     async def settled(self) -> None:
-        """Everything in the background is done (for tests; with `driven` there is always something)."""
+        """Wait until no background task is running. For tests; with `driven` some task always runs."""
         await self._background.settled()
 
-    # --- bus, and what operators ask for ---
+    # --- bus and queries of operators ---
 
     def publish(self, topic: Topic, message: Message) -> None:
         self.bus.publish(topic, message)

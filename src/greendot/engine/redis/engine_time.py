@@ -1,54 +1,58 @@
-"""The engine's time, as this node has it.
+"""Engine's time, as this node keeps it.
 
-It is Redis' clock plus a correction kept in each partition, so that it goes on evenly when a server's clock is set or
-another server takes over: lingers last as long as they should and versions never go back. The node carries the time on
-by its own monotonic clock; a verb that would run at quite another time is refused, and the correction mended first.
+The engine's time is Redis' clock plus a correction in each partition. It advances evenly when a server's clock is set
+or another server takes over: lingers keep their length and versions never go back. The node advances the time by its
+own monotonic clock. A verb at a very different time is refused, and the correction is repaired first.
 """
 
 from __future__ import annotations
 
 from greendot.clock import Clock
 
-JUMP_MS = 2_500  # half of what a verb bears (lua/record.lua): mended before it can be refused
-_OURS_S = 60.0  # a node whose correction is replaced by another's within this was wrong itself
-_YOUNG_S = 5.0  # so long those who were there before a node know the time better: it leaves corrections to them,
-_DOUBT_S = 1.5  # and if they let a time stand that differs from its own for so long, it was told a wrong one first
+JUMP_MS = 2_500  # half of the difference that verbs accept (lua/record.lua): repaired before a verb is refused
+_OURS_S = 60.0  # seconds; if another node replaces a correction sooner, its writer had the wrong time
+_YOUNG_S = 5.0  # seconds in which a new node leaves corrections to older nodes, which know the time better
+_DOUBT_S = 1.5  # seconds; if older nodes accept a different time for longer, the new node started with a wrong one
 _NONE = "0"
 
 
 class EngineTime:
-    """Unknown until the first server has told."""
+    """Engine's time. Unknown until the first server has answered."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.learning = False  # while a node starts it believes what it is told
+        self.learning = False  # during its start, a node adopts every time it reads
         self._young_until = float("-inf")
         self._doubts_since = float("inf")
         self._offset_ms: float | None = None
-        self._wrote: dict[int, tuple[str, float]] = {}  # by partition, the correction that is ours, and since when
-        self._right: dict[int, str] = {}  # by partition, the last correction under which the time was as we have it
+        self._wrote: dict[int, tuple[str, float]] = {}  # by partition: the correction this node wrote, and when
+        self._right: dict[int, str] = {}  # by partition: the last correction under which the time matched this node's
 
     @property
     def known(self) -> bool:
         return self._offset_ms is not None
 
     def now(self) -> int:
-        """Milliseconds; 0 while unknown."""
+        """Return milliseconds; 0 while unknown."""
         return 0 if self._offset_ms is None else int(self._clock.monotonic() * 1000 + self._offset_ms)
 
     def text(self) -> str:
-        """As verbs take it."""
+        """Return the time as an argument of verbs; empty while unknown."""
         return "" if self._offset_ms is None else str(int(self._clock.monotonic() * 1000 + self._offset_ms))
 
     def observe(self, told_ms: int, partition: int = 0, correction: str = _NONE) -> int:
-        """What time it is in a partition. Answers by how much its correction must change; 0: our own was adapted."""
+        """Compare a partition's time with this node's. Return the milliseconds to add to its correction.
+
+        Return 0 if the node has adopted the partition's time instead, or is young and leaves corrections to other nodes
+        for now.
+        """
         off = told_ms - self.now()
         now = self._clock.monotonic()
         fits = self._offset_ms is None or abs(off) <= JUMP_MS
         if fits:
             if self._right.get(partition, correction) != correction:
-                # Another node has mended a later jump, and the time is as we have it: in no partition is a correction
-                # that replaces an older one of ours a contradiction.
+                # Another node has repaired a later jump, and the time matches this node's. From now on, a replacement
+                # of an older correction of this node is no conflict, in any partition.
                 self._wrote.clear()
             self._right[partition] = correction
         if not fits and now < self._young_until:
@@ -63,21 +67,24 @@ class EngineTime:
         return -off
 
     def learnt(self, *, alone: bool) -> None:
-        """The node has started, with nobody or others there."""
+        """End the learning phase of a starting node. `alone` means that there are no other live nodes."""
         self.learning = False
         self._young_until = float("-inf") if alone else self._clock.monotonic() + _YOUNG_S
 
     def _contradicted(self, partition: int, correction: str) -> bool:
-        """Whether another node has just replaced what this one wrote. (None at all is a loss, not a contradiction.)"""
+        """Return whether another node has recently replaced this node's correction.
+
+        A missing correction is a loss, not a conflict.
+        """
         wrote, at = self._wrote.get(partition, (correction, 0.0))
         return correction not in (wrote, _NONE) and self._clock.monotonic() - at < _OURS_S
 
     def mended(self, partition: int, correction: str) -> None:
-        """This correction was written there by us."""
+        """Record that this node wrote the correction in the partition."""
         self._wrote[partition] = correction, self._clock.monotonic()
         self._right[partition] = correction
 
     def shift(self, ms: int) -> None:
-        """Follow a correction somebody made on purpose."""
+        """Follow a correction that was made on purpose."""
         if self._offset_ms is not None:
             self._offset_ms += ms

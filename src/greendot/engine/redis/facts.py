@@ -1,4 +1,4 @@
-"""What a Redis is like, found out in bounded time and with no more rights than it gives."""
+"""Facts about Redis servers, read in bounded time and with no more rights than Redis grants."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from greendot.engine.redis.url import Address, RedisTarget, parse
 from greendot.errors import ConfigError, EngineUnavailable
 from greendot.ops.facts_model import RedisFacts
 
-LIMIT_S = 6.0  # for one server
+LIMIT_S = 6.0  # seconds for one server
 _ASKED = ("hash-max-listpack-value", "save", "notify-keyspace-events", "client-output-buffer-limit")
 
 
 async def redis_facts(url: str) -> list[RedisFacts]:
-    """Of every primary there is. One that cannot be reached says so in its own facts."""
+    """Return the facts of every primary. The facts of an unreachable primary contain the reason."""
     try:
         place = parse(url)
         addresses = [*dict.fromkeys(await topology.find(place, set()))]
@@ -56,7 +56,7 @@ async def _ask(link: Link, address: Address, *, anyone: bool) -> RedisFacts:
     info = _fields(await link.call("INFO", "everything"))
     asked = time.time()
     seconds, microseconds = await link.call("TIME")
-    now = (asked + time.time()) / 2  # it was asked as long ago as its answer took to come
+    now = (asked + time.time()) / 2  # middle of the round trip
     config = await _config(link)
     cluster = await _if_allowed(link, "CLUSTER", "INFO") if info.get("cluster_enabled") == "1" else None
     return RedisFacts(
@@ -71,7 +71,7 @@ async def _ask(link: Link, address: Address, *, anyone: bool) -> RedisFacts:
         clustered=info.get("cluster_enabled") == "1",
         cluster_state=None if cluster is None else _fields(cluster).get("cluster_state"),
         lets_anyone_in=anyone,
-        has_more_rights=bool(config),  # CONFIG is not among those it needs
+        has_more_rights=bool(config),  # Greendot does not need CONFIG
         clients=int(info.get("connected_clients", 0)),
         clients_most=int(info.get("maxclients", 0)),
         snapshot_failed=info.get("rdb_last_bgsave_status", "ok") != "ok",
@@ -95,7 +95,7 @@ def _fields(answer: Any) -> dict[str, str]:
 
 
 async def _config(link: Link) -> dict[str, str]:
-    """What it is set to; empty where we may not ask."""
+    """Return the server's configuration; empty without the right to read it."""
     answer = await _if_allowed(link, "CONFIG", "GET", *_ASKED)
     if answer is None:
         return {}
@@ -108,6 +108,6 @@ def _text(value: Any) -> str:
 
 
 def _pubsub_buffer(limits: str) -> int | None:
-    """From `normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60`: the hard one."""
+    """Return the hard limit in `normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60`."""
     words = limits.split()
     return int(words[words.index("pubsub") + 1]) if "pubsub" in words else None

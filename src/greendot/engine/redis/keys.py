@@ -1,20 +1,20 @@
-"""Every key and channel name Greendot uses in Redis.
+"""Names of all keys and channels that Greendot uses in Redis.
 
-| key or channel | kind | holds |
+| key or channel | kind | content |
 |---|---|---|
 | `presence:{tag}:BB` | hash | `tenant/user` → the packed record of a user with sessions |
-| `seen:{tag}:BB` | hash | `tenant/user` → the packed state and name of a user without |
-| `nodes:{tag}` | hash | incarnation → `live`, or when its last renewal was and from when its sessions do not count |
-| `leases:{tag}` | hash | incarnation → counter, last renewal, load, what it has restored; only in the first partition |
-| `claim:{tag}:WHAT` | string | who is about to bury a node, reap or sweep; only in the first partition |
-| `typing:{tag}:tenant/room` | sorted set | user (and name) → when the start came, negated once stopped |
+| `seen:{tag}:BB` | hash | `tenant/user` → the packed state and name of a user without sessions |
+| `nodes:{tag}` | hash | incarnation → `live`, or its last renewal and the end of its sessions |
+| `leases:{tag}` | hash | incarnation → counter, last renewal, level, digest of restored data; first partition only |
+| `claim:{tag}:WHAT` | string | the node that buries a node, reaps or sweeps; only in the first partition |
+| `typing:{tag}:tenant/room` | sorted set | user (and name) → time of the start, negated once stopped |
 | `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |
-| `room:{tag}:tenant/room` | channel | what a room's listeners hear |
+| `room:{tag}:tenant/room` | channel | messages for a room's subscribers |
 | `watch:{tag}:tenant/user` | channel | changes of a user's presence |
-| `node:{tag}:INCARNATION` | channel | what one node hears |
-| `beat:{tag}:INCARNATION` | channel | what one node says to itself, to find out whether its connections work |
+| `node:{tag}:INCARNATION` | channel | messages to one node |
+| `beat:{tag}:INCARNATION` | channel | messages of a node to itself, which check its connections |
 
-In `nodes`, `~epoch` tells a partition that was lost from one that was not, and `~clock` corrects its time.
+In `nodes`, `~epoch` changes when a partition loses its data, and `~clock` corrects its time.
 
 A tag names a partition. All keys of a verb carry the same tag, so that each verb stays in one slot of a cluster.
 """
@@ -29,8 +29,9 @@ from greendot.engine.messages import Topic
 PARTITIONS = 128
 BUCKETS = 128
 
-# One tag per 1/128 of the slots, each in the middle of its share: however the slots are cut into equal ranges, every
-# server gets its equal part of the partitions. (`{0}` … `{127}` would give one of 12 servers three times its part.)
+# One tag per 1/128 of the slots, each in the middle of its range. However the slots are divided into equal ranges,
+# every server gets its equal share of the partitions. (`{0}` … `{127}` would give one of 12 servers three times its
+# share.)
 TAGS = (
     "5n3 d5m 7me 3xc a2j 0i4 cu4 2jb 5js 92e bcu fvs 4xr 0mt cqt x3 dhn 530 3ah 70f 047 4e9 ex 6fo 9of 57p fox j7n 00w"
     " 4ay a8 kag h8q 1j7 78o 3ia 4m0 0x6 6nf mq hx9 1nw brw fgq 4ip 81f kin i1 174 her 34b 7el ekm 403 0r 63e 13t 5bz"
@@ -41,13 +42,13 @@ TAGS = (
 
 
 def bucket_of(tenant: str, user: str) -> tuple[int, int]:
-    """Return a user's partition, and the bucket in it."""
+    """Return a user's partition, and the bucket in the partition."""
     number = crc32(f"{tenant}/{user}".encode())
     return number % PARTITIONS, number // PARTITIONS % BUCKETS
 
 
 class UserKeys:
-    """Where one user's presence is."""
+    """Keys and channel of one user's presence."""
 
     __slots__ = ("channel", "field", "nodes", "partition", "presence", "seen")
 
@@ -83,12 +84,12 @@ def beat_channel(prefix: str, partition: int, incarnation: str) -> str:
 
 
 def watch_channels(prefix: str, partition: int) -> str:
-    """What the watch channels of a partition begin with; the user's field follows."""
+    """Return the prefix of a partition's watch channels; the user's field follows it."""
     return f"{prefix}watch:{{{TAGS[partition]}}}:"
 
 
 def buckets(prefix: str, partition: int, bucket: int) -> tuple[str, str]:
-    """The presence and the last-seen bucket."""
+    """Return the names of the presence bucket and the last-seen bucket."""
     tag = TAGS[partition]
     return f"{prefix}presence:{{{tag}}}:{bucket:02x}", f"{prefix}seen:{{{tag}}}:{bucket:02x}"
 
@@ -106,13 +107,13 @@ def present_key(prefix: str, tenant: str, room: str) -> str:
 
 
 def channel(prefix: str, topic: Topic) -> str:
-    """The channel of a room, watch or node topic."""
+    """Return the channel of a room, watch or node topic."""
     name = f"{topic.tenant}/{topic.name}" if topic.tenant else topic.name
     return f"{prefix}{topic.kind}:{{{TAGS[partition_of(topic.tenant, topic.name)]}}}:{name}"
 
 
 def slot(key: bytes) -> int:
-    """The cluster slot of a key or channel: CRC16 (XMODEM) of its tag."""
+    """Return the cluster slot of a key or channel: CRC16 (XMODEM) of its tag."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
     if start >= 0 and end > start + 1:

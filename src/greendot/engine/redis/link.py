@@ -1,7 +1,7 @@
-"""The hot link: one connection to one Redis server, over hiredis.
+"""Fast connection to one Redis server, over hiredis.
 
-Commands issued in the same tick go out in one write and are answered in order. Pushes (RESP3) are handed over as they
-come. redis-py's client does the same at a tenth of the rate.
+Commands of the same tick go out in one write and are answered in order. Pushes (RESP3) are delivered as they arrive.
+redis-py's client does the same at a tenth of the rate.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from greendot.engine.redis.url import Address, RedisTarget
 from greendot.errors import EngineUnavailable
 
 Argument = str | bytes | int
-DEADLINE_S = 2.0  # a command not answered by then means the link is dead
+DEADLINE_S = 2.0  # seconds without any answer after which the link is dead
 CONNECT_S = 2.0
-MOST_UNSENT = 8 * 1024 * 1024  # bytes the kernel has not taken; a server that reads so slowly is as good as gone
-PIECE = 16 * 1024  # bytes parsed at a time: hiredis moves what it has not parsed yet with every few answers
+MOST_UNSENT = 8 * 1024 * 1024  # bytes not yet taken by the kernel; a server that reads so slowly counts as gone
+PIECE = 16 * 1024  # bytes parsed at a time: hiredis moves its unparsed input every few answers
 _CONFIRMS = frozenset((b"subscribe", b"unsubscribe", b"ssubscribe", b"sunsubscribe"))
 _Push = hiredis.PushNotification
 _pack = hiredis.pack_command
 
 
 class RedisError(EngineUnavailable):
-    """Redis answered with an error; the first word is its code."""
+    """Error answer of Redis; the first word is its code."""
 
     @property
     def code(self) -> str:
@@ -37,7 +37,7 @@ class RedisError(EngineUnavailable):
 
 
 class _Confirmations:
-    """What answers a (un)subscription: a push for each channel, or one error."""
+    """Expected answer to a (un)subscription: a push for each channel, or one error."""
 
     __slots__ = ("awaited", "future")
 
@@ -47,10 +47,10 @@ class _Confirmations:
 
 
 class Link(asyncio.Protocol):
-    """Made by `connect`.
+    """Protocol of one connection, made by `connect`.
 
-    `pushed` gets what was not asked for, `lost` is called once when the connection is gone, `refused` gets errors of
-    commands nobody waits for, `timed` how long those took that were timed.
+    `pushed` gets pushes. `lost` is called once when the connection is gone. `refused` gets errors of commands without a
+    waiting caller. `timed` gets the seconds that timed commands took.
     """
 
     def __init__(
@@ -65,37 +65,37 @@ class Link(asyncio.Protocol):
         self._refused = refused
         self._on_timed = timed
         self._reader = hiredis.Reader(protocolError=RedisError, replyError=RedisError)
-        # One for each command; None: nobody wants the answer.
+        # One entry per command; None: the answer is not wanted.
         self._expected: deque[asyncio.Future[Any] | _Confirmations | None] = deque()
         self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._answered = 0
-        self._timed = 0  # which of all answers is timed; 0: none is
+        self._timed = 0  # number of the answer that is timed; 0: none
         self._timed_at = 0.0
-        self.latency_s = 0.0  # how long the last that was timed took: from the write to its answer
-        self.received = 0  # pieces of input so far; the watchdog sees by it that something still comes
+        self.latency_s = 0.0  # seconds from the last timed write to its answer
+        self.received = 0  # pieces of input so far; shows the watchdog that input still arrives
         self._loop = asyncio.get_running_loop()
 
     @classmethod
     def unheard(cls) -> Link:
-        """Make a link that only answers calls: pushes and the end of the connection are ignored."""
+        """Return a link that only answers calls: pushes and the end of the connection are ignored."""
         return cls(lambda push: None, lambda link: None)
 
     # --- commands ---
 
     def call(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command with this tick's others; the future has its answer or RedisError."""
+        """Send a command together with the other commands of this tick. The future gets the answer or RedisError."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._send(command, future)
         return future
 
     def post(self, *command: Argument) -> None:
-        """Send a command whose answer nobody waits for."""
+        """Send a command without waiting for its answer."""
         self._send(command, None)
 
     def subscribe(self, kind: str, channels: Sequence[str]) -> asyncio.Future[Any]:
-        """SUBSCRIBE or one of its kin; done when every channel is confirmed."""
+        """Send SUBSCRIBE or a related command. The future is done when every channel is confirmed."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._send((kind, *channels), _Confirmations(kind, channels, future) if channels else future)
         return future
@@ -118,7 +118,7 @@ class Link(asyncio.Protocol):
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent and self._transport is not None:
-            if not self._timed:  # one write at a time is timed, by the last command in it
+            if not self._timed:  # one write at a time is timed, by its last command
                 self._timed, self._timed_at = self._answered + len(self._expected), perf_counter()
             self._transport.write(b"".join(unsent))
             if self._transport.get_write_buffer_size() > MOST_UNSENT:
@@ -142,7 +142,7 @@ class Link(asyncio.Protocol):
                         self._confirmed(answer)
                     else:
                         pushed(answer)
-        except RedisError:  # not RESP: whatever speaks there, it is not Redis
+        except RedisError:  # not RESP: the peer is not Redis
             self.abort()
         if self._timed and self._answered >= self._timed:
             self.latency_s, self._timed = perf_counter() - self._timed_at, 0
@@ -171,7 +171,7 @@ class Link(asyncio.Protocol):
             first.awaited.discard((push[0], push[1]))
             if not first.awaited:
                 self._answer(None)
-        else:  # Redis ends a subscription by itself when its slot goes elsewhere
+        else:  # Redis ends a subscription when its slot moves to another server
             self._pushed(push)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -194,9 +194,9 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def _check_deadline(self, answered: int, halves: int) -> None:
-        """Nothing answered for a whole deadline although something waited all the time: the link is dead.
+        """Abort the link if commands have waited for a whole deadline and none was answered.
 
-        Looked at twice in each, so that what falls silent right after an answer is found in half a deadline more.
+        Checked twice per deadline, so that silence right after an answer is detected at most half a deadline later.
         """
         self._watch = None
         if not self._expected:
@@ -212,17 +212,17 @@ def _fail(expected: asyncio.Future[Any] | _Confirmations | None, reason: str) ->
     future = expected.future if isinstance(expected, _Confirmations) else expected
     if future is not None and not future.done():
         future.set_exception(EngineUnavailable(reason))
-        future.exception()  # whoever waits raises it; perhaps nobody does
+        future.exception()  # marked as retrieved: possibly no caller awaits the future
 
 
 async def connect(make: Callable[[], Link], place: RedisTarget, address: Address, tls: ssl.SSLContext | None) -> Link:
-    """A link that has introduced itself. EngineUnavailable if that fails, with the reason."""
+    """Return a link after HELLO, login and SELECT. Raise EngineUnavailable with the reason if one of these fails."""
     loop = asyncio.get_running_loop()
     link: Link | None = None
     try:
         async with asyncio.timeout(CONNECT_S):
             _, link = await loop.create_connection(make, *address, ssl=tls)
-            # A user without a password is one that needs none; to leave the user out would log in as another.
+            # A user without a password needs none. Without the user name, Redis would log in as `default`.
             login = ("AUTH", place.user or "default", place.password or "") if place.user or place.password else ()
             await link.call("HELLO", "3", *login, "SETNAME", "greendot")
             if place.db:
@@ -239,7 +239,7 @@ async def connect(make: Callable[[], Link], place: RedisTarget, address: Address
 
 
 def _reason(error: Exception, tls: ssl.SSLContext | None) -> str:
-    """In words that say what to do where that is known."""
+    """Return the reason in words, with a remedy where one is known."""
     if isinstance(error, TimeoutError):
         return f"it did not answer in time{'; if it does not speak TLS, write redis in place of rediss' if tls else ''}"
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,8 +1,8 @@
-"""Partitions that lost records: from the discovery until every node that lives has restored its own.
+"""Partitions that lost records, from the discovery until every live node has restored its own.
 
-Meanwhile absence means nothing there, and readers are told so. A node says in its lease which state of the partitions
-it has restored, as a digest: a node whose digest is ours has seen the same losses and is done with them. Nobody is
-waited for longer than a lease: a node that is silent for so long is dead, and its sessions are lost with it.
+Meanwhile absence means nothing there, and reads are marked stale. A node's lease has a digest of the state of the
+partitions that the node has restored. A node with the same digest as ours has seen the same losses and restored them.
+No node is waited for longer than a lease: a node that is silent for so long is dead, and its sessions are lost with it.
 """
 
 from __future__ import annotations
@@ -20,55 +20,54 @@ from greendot.engine.redis.partitions import Partitions, Primaries
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.errors import EngineUnavailable
 
-SILENT_S = 2.0  # a node of an older version does not say what it has restored: it gets a renewal and so much
+SILENT_S = 2.0  # seconds, beyond a renewal, for nodes of an older version, which publish no digest
 
 
 class Losses:
-    """One for each node."""
+    """Open losses, as this node knows them."""
 
     def __init__(self, servers: Primaries, watchdog: Watchdog, clock: Clock, periods: LeasePeriods) -> None:
         self._servers = servers
         self._watchdog = watchdog
         self._clock = clock
         self._periods = periods
-        self._open: dict[int, float] = {}  # partition → when its loss was found (monotonic)
+        self._open: dict[int, float] = {}  # partition → monotonic time at which its loss was found
         self._awaited: set[str] = set()  # nodes that lived when the losses were found
-        self._restored: dict[int, str] = {}  # partition → the state in which this node has told all its sessions
+        self._restored: dict[int, str] = {}  # partition → the state in which this node restored all its sessions
         self._waiting: dict[asyncio.Future[None], frozenset[int]] = {}
 
     def restoring(self) -> Collection[int]:
-        """Return the partitions in which absence means nothing: also those of servers that are not settled in yet."""
+        """Return the partitions in which absence means nothing, including those of servers that are not up."""
         if down := self._servers.down:
             return {*self._open}.union(*(server.partitions for server in down))
         return self._open.keys()
 
     def began(self, partitions: Iterable[int], alive: Iterable[str]) -> None:
-        """Partitions were found to have lost records, while these nodes lived."""
+        """Record that partitions have lost records, with the nodes that lived then."""
         self._awaited.update(alive)
         self._open |= dict.fromkeys(partitions, self._clock.monotonic())
 
     def state(self, part: Part) -> RecordsState:
-        """Return the state of the part's records."""
         partitions = part.numbers if isinstance(part, Partitions) else range(PARTITIONS)
         return {partition: self._watchdog.state(partition) for partition in partitions}
 
     def reported(self, since: RecordsState) -> None:
-        """This node has told the engine all its sessions in these partitions, beginning in the state `since`.
+        """Record that this node has restored all its sessions in these partitions, beginning in the state `since`.
 
         Partitions that were lost again meanwhile do not count.
         """
         self._restored |= {p: state for p, state in since.items() if state == self._watchdog.state(p)}
 
     def is_announced(self, partitions: Iterable[int]) -> bool:
-        """Whether this node has told the engine all its sessions of these partitions since they were last lost."""
+        """Return whether this node has restored all its sessions of these partitions since their last loss."""
         return all(self._restored.get(partition) == self._watchdog.state(partition) for partition in partitions)
 
     def digest(self) -> str:
-        """Return what this node has restored, as its lease says it."""
+        """Return the digest of what this node has restored, for its lease."""
         return _digest(self._restored)
 
     async def over(self, since: RecordsState) -> None:
-        """See `engine.port.Engine.restored`."""
+        """Wait until the partitions are restored; see `engine.port.RestoringEngine.restored`."""
         self.reported(since)
         waited = frozenset(since)
         if not self._open.keys().isdisjoint(waited):
@@ -80,13 +79,13 @@ class Losses:
                 del self._waiting[future]
 
     def cut_off(self, partitions: Collection[int]) -> None:
-        """Partitions cannot be reached: nobody waits for them now."""
+        """Fail the waits for partitions that cannot be reached, with EngineUnavailable."""
         for future, waited in self._waiting.items():
             if not future.done() and not waited.isdisjoint(partitions):
                 future.set_exception(EngineUnavailable("Redis went away while its records were restored"))
 
     def review(self, lives: Mapping[str, str], stated: Mapping[str, str | None]) -> None:
-        """Close what is restored. `lives` are the nodes' lives, `stated` the digests in their leases."""
+        """Close the losses that are restored. `lives` are the nodes' lives, `stated` the digests in their leases."""
         if not self._open:
             return
         now, state = self._clock.monotonic(), self._watchdog.state
@@ -105,7 +104,7 @@ class Losses:
                 future.set_result(None)
 
     def _is_missing(self, life: str | None, stated: str | None, age_s: float, wanted: str) -> bool:
-        """Whether a node that lived at the time of a loss may still have something to restore."""
+        """Return whether a node that lived at the time of a loss may still have data to restore."""
         if age_s >= self._periods.lease or (life is not None and life != "live"):
             return False
         if stated is None:

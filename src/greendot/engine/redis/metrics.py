@@ -1,7 +1,7 @@
-"""How many users and sessions there are, counted a partition at a time while it is looked at anyway.
+"""Counts of users and sessions, taken one partition at a time together with the check of the node's entry.
 
-Every node looks at all partitions in turn, and counts and answers for a share of them: what all nodes say adds up to
-what there is, and costs Redis the same however many nodes there are.
+Every node checks all partitions in turn, and counts and reports a share of them. The reports of all nodes add up to the
+total, and Redis does the same work however many nodes there are.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from greendot.engine.redis.partitions import Primaries
 from greendot.engine.redis.sweeper import Sweeper
 from greendot.telemetry.metrics_model import Histogram
 
-MOST = 2_000  # users of a partition that are counted one by one; where there are more, the rest is told from these
+MOST = 2_000  # users of a partition that are counted one by one; larger partitions are extrapolated
 
 
 class UserCounts(NamedTuple):
-    """Of one partition, or of several."""
+    """Counts of one or several partitions."""
 
     users: int = 0
     sessions: int = 0
 
 
 class Census:
-    """What was counted last, by partition."""
+    """Latest counts by partition."""
 
     def __init__(self, servers: Primaries, prefix: str) -> None:
         self._servers = servers
@@ -36,8 +36,11 @@ class Census:
         self._counted: dict[int, UserCounts] = {}
 
     async def visit(self, partition: int, incarnation: str, alive: Collection[str]) -> bool:
-        """Whether the node is known in a partition; one that cannot be reached says nothing else. Those in it are
-        counted if it is in the node's share, or never was: another node may go, and leave its share to this one."""
+        """Return whether the partition has the node's entry; True if the partition cannot be reached.
+
+        The users of the partition are counted if it is in the node's share or was never counted. When another node
+        goes, its share may become this node's.
+        """
         if not self._servers.of(partition).up:
             return True
         home = keys.nodes_key(self._prefix, partition)
@@ -50,24 +53,26 @@ class Census:
         return bool(life)
 
     def _buckets(self, partition: int) -> list[str]:
-        first = random.randrange(keys.BUCKETS)  # where they are too many, not always the same are counted
+        first = random.randrange(keys.BUCKETS)  # random start: crowded partitions do not always count the same buckets
         order = ((first + step) % keys.BUCKETS for step in range(keys.BUCKETS))
         return [keys.buckets(self._prefix, partition, bucket)[0] for bucket in order]
 
     def share(self, incarnation: str, alive: Collection[str]) -> UserCounts:
-        """Of the partitions that are this node's among those alive. Together they are all, once."""
+        """Return the counts of this node's share of the partitions.
+
+        The shares of all live nodes cover every partition once.
+        """
         counted = [self._counted.get(partition, UserCounts()) for partition in _share(incarnation, alive)]
         return UserCounts(sum(one.users for one in counted), sum(one.sessions for one in counted))
 
 
 def _share(incarnation: str, alive: Collection[str]) -> range:
-    """The partitions that are a node's."""
     nodes = sorted({*alive, incarnation})
     return range(nodes.index(incarnation), keys.PARTITIONS, len(nodes))
 
 
 class Figures(NamedTuple):
-    """The parts that count."""
+    """Sources of the engine's metrics."""
 
     servers: Primaries
     bus: RedisBus
@@ -76,7 +81,7 @@ class Figures(NamedTuple):
     census: Census
 
     def counts(self, alive: Collection[str]) -> dict[str, float]:
-        """`alive` are the nodes that live."""
+        """Return the counters and gauges. `alive` are the live nodes."""
         bus, total, servers = self.bus.counts, self.sweeper.total, self.servers
         users, sessions = self.census.share(self.lives.incarnation, alive)
         return {

@@ -1,9 +1,9 @@
-"""The lives of nodes: registering, renewing the lease, finding out who is dead.
+"""Lives of nodes: registration, lease renewal, detection of dead nodes.
 
-A node is registered in every partition (`nodes:{tag}`), because every verb checks it where its user is. The lease is a
-counter in one place. A peer is dead when its counter did not move for a whole lease, on our own monotonic clock, while
-everything went well with our own link: a Redis that cannot be reached, a pause of this process or a clock that jumps
-starts the observation anew and kills nobody.
+A node is registered in every partition (`nodes:{tag}`), because every verb checks the node in its user's partition. The
+lease is a counter in one partition. A peer is dead when its counter stands still for a whole lease, by our monotonic
+clock, while our own link works. An unreachable Redis, a pause of this process or a clock jump restarts the observation
+and declares no node dead.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from greendot.limits.overload_model import Level
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
+HOME = 0  # partition with the leases and claims; buried last, so that an unfinished burial is detected
 CLAIM_MS = 5_000
-MOST_DEAD = 10_000  # dead nodes that are remembered
-LATE_S = 1.0  # so much may pass until all have buried a node where they could not before
-RECONNECT_S = 4.0  # after Redis was away all nodes are connected again by then
+MOST_DEAD = 10_000  # maximum number of remembered dead nodes
+LATE_S = 1.0  # seconds until all nodes have buried a node in partitions that were unreachable before
+RECONNECT_S = 4.0  # seconds until all nodes are connected again after Redis was away
 
 
 class LeasePeriods(NamedTuple):
-    """Seconds, from the settings."""
+    """Periods from the settings, in seconds."""
 
     lease: float = 15.0
     renew: float = 5.0
@@ -39,31 +39,31 @@ class LeasePeriods(NamedTuple):
 
     @property
     def sample(self) -> float:
-        """Between two looks at the others."""
+        """Return the seconds between two reads of the leases."""
         return min(1.0, self.renew / 2)
 
 
 class _Observed(NamedTuple):
     counter: str
-    since: float  # monotonic, when this counter was first seen
+    since: float  # monotonic time at which this counter was first read
 
 
 class Death(NamedTuple):
-    """A dead node whose sessions are still to be reaped."""
+    """Dead node whose sessions are still to be reaped."""
 
     node: str
-    ends: int  # engine's time from when on they do not count
+    ends: int  # engine's time from which its sessions do not count
 
 
 class NodeTable(NamedTuple):
-    """The nodes and leases, as of one look."""
+    """Nodes and leases, as of one read."""
 
     lives: dict[str, str]  # incarnation → `live`, or renewed,ends in hexadecimal
-    leases: dict[str, str]  # incarnation → counter,renewed,level,digest of what it has restored
+    leases: dict[str, str]  # incarnation → counter,renewed,level,digest of restored data
     now: int  # the engine's time
 
     def dead(self) -> list[Death]:
-        """The dead that still have a lease: it is struck off when they are reaped."""
+        """Return the dead nodes that still have a lease. The lease is deleted when they are reaped."""
         return [
             Death(node, int(life.split(",")[1], 16))
             for node, life in self.lives.items()
@@ -71,12 +71,12 @@ class NodeTable(NamedTuple):
         ]
 
     def level(self, node: str) -> Level:
-        """How loaded a live node says it is."""
+        """Return the overload level in a live node's lease."""
         told = self.leases.get(node, "").split(",")[2:]
         return Level(int(told[0])) if told else Level.NORMAL
 
     def restored(self) -> dict[str, str | None]:
-        """Return the digests of what nodes have restored; None for those that do not say."""
+        """Return the digests of what nodes have restored; None for nodes that state none."""
         told = {node: lease.split(",")[3:] for node, lease in self.leases.items()}
         return {node: digest[0] if digest else None for node, digest in told.items()}
 
@@ -98,30 +98,33 @@ class NodeTable(NamedTuple):
 
 
 class NodeLeases:
-    """This node's life, and an eye on the others'."""
+    """Life of this node, and observation of other nodes."""
 
     def __init__(self, verbs: Verbs, clock: Clock, periods: LeasePeriods) -> None:
         self.incarnation = ""
-        self.deaths = 0  # of other nodes, found by this one
+        self.deaths = 0  # deaths of other nodes detected by this node
         self._verbs = verbs
         self._clock = clock
         self._periods = periods
         self._observed: dict[str, _Observed] = {}
-        self.level = Level.NORMAL  # of this node; told to the others with the lease
+        self.level = Level.NORMAL  # overload level of this node, published with the lease
         self._published_level = Level.NORMAL
-        self.restored: Callable[[], str] = str  # a digest of what this node has restored; told in the same way
+        self.restored: Callable[[], str] = str  # digest of what this node has restored, published with the lease
         self._published_digest = ""
-        self.refusing: frozenset[str] = frozenset()  # nodes that take no new work, as of the last look
+        self.refusing: frozenset[str] = frozenset()  # nodes that refuse new work, as of the last read
         self._read_at = float("-inf")
         self._renewed_at = float("-inf")
-        self._over: set[str] = set()  # dead nodes whose end was told of
-        self._dead: dict[str, str] = {}  # nodes that were seen dead, and their lives then; the latest last
-        self._late: dict[str, float] = {}  # those that end later in some partition: when they will have (monotonic)
+        self._over: set[str] = set()  # dead nodes whose end was reported
+        self._dead: dict[str, str] = {}  # dead node → its life when last read dead; the latest last
+        self._late: dict[str, float] = {}  # dead nodes that end later in some partition → monotonic time of that end
 
     # --- this node ---
 
     async def register(self, partitions: Iterable[int], *, new: bool = False) -> dict[int, tuple[str, int, str]]:
-        """Live in these partitions: epoch, time and correction of each. FENCED if this life is over there."""
+        """Register this incarnation in these partitions. Return epoch, time and correction of each.
+
+        Raise RedisError (FENCED) if the incarnation is dead there; with `new`, also if it already exists.
+        """
         epoch = f"{new_incarnation()}{new_incarnation()}"
         chosen = [*partitions]
         answers = await asyncio.gather(
@@ -133,7 +136,7 @@ class NodeLeases:
         }
 
     async def begin(self, partitions: Iterable[int]) -> None:
-        """A new life, in these partitions; a name that was taken is given up for another."""
+        """Begin a new incarnation in these partitions. A name that is taken is replaced by another."""
         chosen = [*partitions]
         while True:
             self.incarnation = new_incarnation()
@@ -146,27 +149,27 @@ class NodeLeases:
                     raise
 
     async def _lease_first(self) -> None:
-        """Before it is registered it has a lease: should it die in between, it is found."""
+        """Create the lease before registering, so that a death in between is detected."""
         leases = keys.leases_key(self._verbs.prefix)
         now = self._verbs.time.now()
         await self._verbs.servers.of(HOME).call("HSETNX", leases, self.incarnation, f"1,{now}")
 
     @property
     def lease_age_s(self) -> float:
-        """How long ago it was renewed; 0 before the first time."""
+        """Return the seconds since the last renewal; 0 before the first."""
         return max(0.0, self._clock.monotonic() - self._renewed_at) if self._renewed_at > float("-inf") else 0.0
 
     async def end(self) -> None:
-        """A clean exit."""
+        """Exit cleanly: mark this incarnation as dead. Its sessions count for the grace."""
         await self.bury(self.incarnation, "")
 
-    # --- the others ---
+    # --- other nodes ---
 
     async def refresh(self) -> NodeTable:
-        """Renew the lease if it is time, and see everybody's. EngineUnavailable starts the observation anew."""
+        """Renew the lease if due and read all leases. EngineUnavailable restarts the observation."""
         now = self._clock.monotonic()
         if now - self._read_at > 2.5 * self._periods.sample:
-            self._observed.clear()  # we were away or stopped: what stood still may have been us
+            self._observed.clear()  # this process may have stopped or lost its link, not the other nodes
         told = self.level, self.restored()
         renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
         renew = renew or told != (self._published_level, self._published_digest)
@@ -174,18 +177,18 @@ class NodeLeases:
             table = await self._read_table(self.incarnation, renew, *told)
         except EngineUnavailable:
             self._observed.clear()
-            self.refusing = frozenset()  # nobody can say any more
+            self.refusing = frozenset()  # unknown while the engine is away
             raise
         self._read_at = now
         if renew:
             self._renewed_at, (self._published_level, self._published_digest) = now, told
         self.refusing = table.refusing()
-        if self.incarnation in table.lives:  # else the others' lives are lost with ours
+        if self.incarnation in table.lives:  # otherwise the other entries are lost, too
             self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
         return table
 
     async def table(self) -> NodeTable:
-        """Everybody's, without any life of our own."""
+        """Read all leases without an incarnation of our own."""
         return await self._read_table("", renew=False)
 
     async def _read_table(
@@ -199,7 +202,7 @@ class NodeLeases:
         return NodeTable(nodes, _pairs(leases), now)
 
     def overdue(self, table: NodeTable) -> list[str]:
-        """Live nodes whose counter stood still for a whole lease."""
+        """Return the live nodes whose counter stood still for a whole lease."""
         now, found = self._clock.monotonic(), []
         alive = self._verbs.alive
         self._observed = {node: seen for node, seen in self._observed.items() if node in alive}
@@ -213,11 +216,11 @@ class NodeLeases:
         return found
 
     async def bury_abandoned(self) -> None:
-        """Before a node shows anybody: those who died when nobody was left to see it, lease and grace ago or longer.
+        """Bury nodes that died at least lease and grace ago, when no node was left to notice.
 
-        That is told by the engine's time. Should that have jumped, or Redis have been away, a node that lives sets it
-        right or renews its lease as soon as it is connected and ticks: so it is looked at twice, and one that lives is
-        not taken for dead.
+        Call before a starting node shows users. Their age is measured by the engine's time. If that has jumped, or
+        Redis was away, a live node corrects the time or renews its lease soon after it reconnects. The leases are
+        therefore read twice, so that no live node is taken for dead.
         """
         if abandoned := self._abandoned(await self.table()):
             await asyncio.sleep(2.5 * self._periods.sample + RECONNECT_S)
@@ -234,11 +237,11 @@ class NodeLeases:
         }
 
     def restart_observation(self) -> None:
-        """Something was wrong on our side: nobody has been seen standing still."""
+        """Restart the observation of all nodes, because something was wrong on our side."""
         self._observed.clear()
 
     async def declare_dead(self, node: str, table: NodeTable) -> bool:
-        """Bury a peer, unless another node is at it."""
+        """Bury a peer, unless another node is doing so. Return whether this node did."""
         claim = keys.claim_key(self._verbs.prefix, node)
         taken = await self._verbs.servers.of(HOME).call("SET", claim, self.incarnation, "NX", "PX", CLAIM_MS)
         if taken is None:
@@ -250,7 +253,7 @@ class NodeLeases:
         return True
 
     async def bury(self, node: str, renewed: str, *, grace_s: float | None = None) -> None:
-        """In every partition that can be reached; where it cannot be, `reconcile` does it later."""
+        """Mark the node as dead in every reachable partition. `reconcile` completes the other partitions later."""
         grace_ms = round((self._periods.grace if grace_s is None else grace_s) * 1000)
         others = (self._bury(p, node, renewed, grace_ms) for p in range(keys.PARTITIONS) if p != HOME)
         await asyncio.gather(*others, return_exceptions=True)
@@ -261,9 +264,9 @@ class NodeLeases:
         await self._on(partition, "bury", node, renewed, grace_ms, self._verbs.time.text())
 
     def risen(self, table: NodeTable) -> dict[str, str]:
-        """Return nodes that live again though they were seen dead, each with its last renewal.
+        """Return nodes that are live again although they were seen dead, each with its last renewal.
 
-        A name is never used again: Redis has come back with records that are older than their death.
+        Incarnations are never reused: Redis has come back with records that are older than the deaths.
         """
         self._dead |= {node: life for node, life in table.lives.items() if life != "live"}
         for node in [*self._dead][:-MOST_DEAD]:
@@ -272,14 +275,17 @@ class NodeLeases:
         return {node: str(int(self._dead[node].partition(",")[0], 16)) for node in risen}
 
     async def bury_risen(self, risen: dict[str, str]) -> None:
-        """Their graces are over: nothing of them counts."""
+        """Bury these nodes again without a grace: their grace is over, and their sessions do not count."""
         for node, renewed in risen.items():
             await self.bury(node, renewed, grace_s=0)
             self._over.discard(node)
             log(log_events.NODE_DEAD_AGAIN, peer=node)
 
     def ending(self, table: NodeTable) -> list[Death]:
-        """The dead whose sessions stop counting before the next look, each once; `ends` 0 for those who did late."""
+        """Return the dead nodes whose sessions stop counting before the next read, each once.
+
+        `ends` is 0 for nodes that were buried late in some partition.
+        """
         self._over &= table.lives.keys()
         horizon, now = table.now + self._periods.sample * 1000, self._clock.monotonic()
         late = [Death(node, 0) for node, due in self._late.items() if due <= now]
@@ -291,11 +297,11 @@ class NodeLeases:
         return found + late
 
     def not_ended(self, node: str) -> None:
-        """Its end could not be told of: look again."""
+        """Return the node in the next `ending` again, because its end could not be confirmed."""
         self._over.discard(node)
 
     async def reconcile(self, partitions: Iterable[int]) -> None:
-        """What died while a partition could not be reached is dead there too."""
+        """Bury nodes in partitions that could not be reached when the nodes died."""
         table = await self.table()
         home = table.lives
         grace_ms = round(self._periods.grace * 1000)
@@ -303,17 +309,17 @@ class NodeLeases:
             name = keys.nodes_key(self._verbs.prefix, partition)
             there = _pairs(await self._verbs.servers.of(partition).call("HGETALL", name))
             for node, life in there.items():
-                # One that home does not know may be about to register there: only what is known to be dead is.
+                # A node that is missing at home may be about to register there: bury only nodes known to be dead.
                 if life == "live" and node in home and home[node] != "live":
                     renewed = home[node].partition(",")[0]
                     await self._bury(partition, node, str(int(renewed, 16)), grace_ms)
                 elif node not in home or life == "live" or int(life.split(",")[1], 16) <= table.now:
                     continue
-                # Buried later than elsewhere, by us or by another: so it ends later there.
+                # Buried later than elsewhere, by this or another node: its sessions end later there.
                 self._late[node] = self._clock.monotonic() + self._periods.grace + LATE_S
 
     async def strike_off(self, nodes: Iterable[str]) -> None:
-        """These are reaped: nothing of them is left but their entries."""
+        """Delete the leases of reaped nodes. Only their entries in `nodes` remain."""
         if names := [*nodes]:
             await self._verbs.servers.of(HOME).call("HDEL", keys.leases_key(self._verbs.prefix), *names)
 

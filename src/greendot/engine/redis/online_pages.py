@@ -1,7 +1,7 @@
 """Pages of a tenant's users online: a cursor over the presence buckets of all partitions.
 
-Buckets hold users of all tenants. A script looks through some of them, so an empty bucket costs next to nothing, and
-stops after some users, so that no script takes long. The first page counts all users, and the others take that count.
+Buckets hold users of all tenants. A script reads many buckets, so an empty bucket costs next to nothing, and stops
+after a number of users, so that no script takes long. The first page counts all users; further pages use its count.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from greendot.presence.model import Snapshot
 
 AT_ONCE = 8  # partitions in one step: 1,024 buckets
 MOST_READ = 1_000  # users in one script: it takes about half a millisecond
-MOST_STEPS = 100  # for one page; then it ends with fewer users than it may have
-COUNTED_S = 30.0  # how long a count is used for further pages
-MANY = 10_000  # a count above is used for first pages too
+MOST_STEPS = 100  # steps for one page; then the page ends with fewer users than its limit
+COUNTED_S = 30.0  # lifetime of a count for further pages
+MANY = 10_000  # a larger count is used for first pages, too
 FREE = 4  # buckets that cost as much as one user
 _ALL = keys.PARTITIONS * keys.BUCKETS
 
-MOST_COUNTS = 1_000  # tenants whose count is kept, beside those counted lately
+MOST_COUNTS = 1_000  # tenants whose count is kept, in addition to recent counts
 
-OnlineBuckets = list[tuple[int, list[bytes]]]  # in order, with fields and records of the tenant's users
+OnlineBuckets = list[tuple[int, list[bytes]]]  # buckets in order, with fields and records of the tenant's users
 Settle = Callable[[str, str], Awaitable[Snapshot]]
-Read = Callable[[bytes], Snapshot | None]  # of a packed record; None if something in it may have run out
+Read = Callable[[bytes], Snapshot | None]  # decodes a packed record; None if some of its data may have expired
 
 
 class Seen(NamedTuple):
-    """What was looked at."""
+    """Extent and cost of a search."""
 
-    ends: int = 0  # the bucket to go on with, counted over all partitions
-    online: int = 0  # users of the tenant that are not offline
-    work: int = 0  # what it is charged with
+    ends: int = 0  # the next bucket to read, counted over all partitions
+    online: int = 0  # users of the tenant who are not offline
+    work: int = 0  # cost of the search
 
     def plus(self, more: Seen) -> Seen:
         return Seen(more.ends, self.online + more.online, self.work + more.work)
 
 
 class Count(NamedTuple):
-    """How many users of a tenant were online."""
+    """Number of users of a tenant who were online."""
 
     users: int
     at: float  # monotonic seconds
 
 
 class OnlinePages:
-    """One for each engine. `settle` ends what has run out for a user."""
+    """Pages of one engine. `settle` ends expired data of a user."""
 
     def __init__(self, servers: Primaries, prefix: str, read: Read, settle: Settle) -> None:
         self._servers = servers
@@ -60,7 +60,7 @@ class OnlinePages:
         self._counts: dict[str, Count] = {}
 
     async def page(self, tenant: str, after: str | None, limit: int) -> Page:
-        """See `engine.port.PresenceEngine.online`."""
+        """Return a page; see `engine.port.PresenceEngine.online`."""
         if (page := await self._page_by_id(tenant, after, limit)) is not None:
             return page
         first, past = (0, "") if after is None else read_cursor(after, lambda user: _position(tenant, user))
@@ -74,7 +74,7 @@ class OnlinePages:
         return Page(sorted(users), following, total, 1 + work)
 
     async def _page_by_id(self, tenant: str, after: str | None, limit: int) -> Page | None:
-        """Read all users of a small tenant, and return a page of them by id; None if the tenant is not small."""
+        """Read all users of a small tenant and return a page sorted by id. Return None if the tenant is not small."""
         count = self._counts.get(tenant)
         online = 0 if count is None or monotonic() - count.at > COUNTED_S else count.users
         if online > (most := most_by_id(after)):
@@ -86,7 +86,10 @@ class OnlinePages:
         return page_by_id(users, after, limit, 1 + seen.work)
 
     async def _find(self, tenant: str, first: int, past: str, limit: int) -> tuple[list[str], str | None, Seen]:
-        """Look for users online from a bucket on. Returns them, what to go on with, and what was looked at."""
+        """Search users online from a bucket on.
+
+        Return the users, the cursor to continue with, and the extent of the search.
+        """
         found: list[str] = []
         seen = Seen(first)
         for _ in range(MOST_STEPS):
@@ -103,25 +106,26 @@ class OnlinePages:
                     is_online = snapshot.visible.state != "offline"
                     if is_online:
                         found.append(user)
-                    # The script counts what was shown last, and that may have run out.
+                    # The script counts by the last visible state, which may have expired.
                     seen = seen._replace(online=seen.online + is_online - (not record.startswith(b"f")))
                     following = cursor(bucket, user)
         return found, cursor(seen.ends) if seen.ends < _ALL else None, seen
 
     async def _count(self, tenant: str, seen: Seen) -> Seen:
-        """Count the users online in the buckets that were not looked at."""
+        """Count the users online in the buckets that were not read yet."""
         while seen.ends < _ALL:
             step, _ = await self._step(tenant, seen.ends, 0)
             seen = seen.plus(step)
         return seen
 
     async def _step(self, tenant: str, position: int, wanted: int) -> tuple[Seen, OnlineBuckets]:
-        """Look through some partitions, the first of them from a bucket on."""
+        """Read some partitions, the first of them from a bucket on."""
         partition, bucket = divmod(position, keys.BUCKETS)
         some = range(partition, min(partition + AT_ONCE, keys.PARTITIONS))
         if not self._servers.sharded:
             return await self._read_buckets(tenant, some, bucket, wanted)
-        # A partition of a cluster is a script of its own. What lies behind one that was not read whole is void.
+        # In a cluster, each partition needs its own script. Results after a partition that was not read completely are
+        # discarded.
         looks = [self._read_buckets(tenant, [one], bucket if one == partition else 0, wanted) for one in some]
         seen, buckets = Seen(position), list[tuple[int, list[bytes]]]()
         for (one, found), number in zip(await asyncio.gather(*looks), some, strict=True):
@@ -145,7 +149,10 @@ class OnlinePages:
     # --- counts ---
 
     def _known(self, tenant: str, after: str | None) -> int | None:
-        """Return what was counted lately: it is good enough for further pages, and where there are very many."""
+        """Return a recent count, or None.
+
+        It is exact enough for further pages, and for first pages of very large tenants.
+        """
         count = self._counts.get(tenant)
         if count is None or monotonic() - count.at > COUNTED_S or (after is None and count.users <= MANY):
             return None
@@ -159,7 +166,7 @@ class OnlinePages:
 
 
 def _users(tenant: str, pairs: list[bytes], past: str) -> list[tuple[str, bytes]]:
-    """Return the users of a bucket, by id, with their records; only those behind `past`."""
+    """Return the users of a bucket with their records, sorted by id; only those after `past`."""
     start = len(tenant) + 1
     users = ((pairs[at].decode()[start:], pairs[at + 1]) for at in range(0, len(pairs), 2))
     return sorted((user, record) for user, record in users if user > past)

@@ -1,4 +1,4 @@
-"""All primaries, and which of them each partition is on: one for a standalone server, several in a cluster."""
+"""Primaries, and the primary of each partition: one for a standalone server, several in a cluster."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics_model import SHORT_S, Histogram
 
-# How often to look for moves and failovers without being told. A primary that was replaced goes on answering those who
-# do not know, so Sentinel is asked often.
+# Seconds between two lookups of moves and failovers without a cause. A replaced primary still answers clients that do
+# not know of the failover, so Sentinel is asked often.
 ASK_EVERY_S = {"sentinel": 2.0, "cluster": 5.0}
-SOON_S = 0.25  # between two questions when something is known to be wrong
+SOON_S = 0.25  # seconds between two lookups while something is known to be wrong
 REDIRECTS = 8
 _MOVING = {"MOVED", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING"}
 
 
 class PrimariesOwner(Protocol):
-    """Who must know what becomes of the servers."""
+    """Observer of the servers: their state, their partitions and their pushes."""
 
     async def came_up(self, server: Primary) -> None: ...
     def is_up(self, server: Primary) -> None: ...
     def went_down(self, server: Primary) -> None: ...
     async def moved(self, server: Primary, partitions: set[int]) -> None:
-        """Partitions have come to this server, which is up, from another."""
+        """Handle partitions that moved to this server, which is up, from another."""
         ...
 
     def pushed(self, push: list[Any]) -> None: ...
 
 
 class Primaries:
-    """Routes commands by partition. Made for one place; `start` first."""
+    """Connections to all primaries of one target; routes commands by partition. Call `start` first."""
 
     def __init__(self, place: RedisTarget, watcher: PrimariesOwner) -> None:
         self.place = place
         self.sharded = place.kind == "cluster"
         self.all: dict[Address, Primary] = {}
-        self.latency = Histogram(SHORT_S)  # of commands, on all of them
-        self.reconnects = 0  # to servers that were connected before
+        self.latency = Histogram(SHORT_S)  # latency of commands on all servers
+        self.reconnects = 0  # reconnections to servers that were connected before
         self._met: set[Address] = set()
         self._watcher = watcher
         self._by_partition: list[Primary] = []
@@ -60,7 +60,7 @@ class Primaries:
     # --- life ---
 
     async def start(self) -> None:
-        """EngineUnavailable if the servers cannot all be reached."""
+        """Connect to all servers. Raise EngineUnavailable if one cannot be reached."""
         self._apply(await topology.find(self.place, set()))
         servers = [*self.all.values()]
         await asyncio.gather(*(server.first for server in servers))
@@ -89,7 +89,7 @@ class Primaries:
         return [server for server in self.all.values() if not server.up]
 
     async def run(self, partition: int, name: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """Run a verb where its keys are, following them if they move."""
+        """Run a verb on the server of its keys, and follow the keys if they move."""
         script, call = SCRIPTS[name], (len(keys), *keys, *arguments)
         server, asking = self.of(partition), False
         for attempt in range(REDIRECTS):
@@ -124,7 +124,7 @@ class Primaries:
 
     @property
     def latency_us(self) -> int:
-        """How long the slowest server took for its last answer that was timed, in microseconds."""
+        """Return the latest timed latency of the slowest server, in microseconds."""
         return round(
             1e6 * max((s.commands.latency_s for s in self.all.values() if s.commands is not None), default=0.0)
         )
@@ -132,7 +132,7 @@ class Primaries:
     # --- moves and failovers ---
 
     def ask(self) -> None:
-        """Something does not fit what we know: look soon where the servers are."""
+        """Request an early lookup of the servers, because an answer contradicts the known layout."""
         self._ask.set()
 
     async def _follow(self) -> None:
@@ -143,7 +143,7 @@ class Primaries:
                 # Not asyncio.wait_for: in Python 3.11 it swallows a cancellation that comes with the event.
                 async with asyncio.timeout(wait):
                     await self._ask.wait()
-                await asyncio.sleep(SOON_S * random.uniform(0.2, 1.0))  # what is wrong shows in many places at once
+                await asyncio.sleep(SOON_S * random.uniform(0.2, 1.0))  # one problem shows in many places at once
             except TimeoutError:
                 pass
             self._ask.clear()
@@ -163,7 +163,7 @@ class Primaries:
             server.fail(f"partitions that came to it could not be taken over ({error})")
 
     def _apply(self, layout: topology.Layout) -> list[tuple[Primary, set[int]]]:
-        """Take over what was found; the servers that were known and have more partitions now, with these."""
+        """Apply a layout. Return the known servers that gained partitions, each with these partitions."""
         wanted: dict[Address, set[int]] = {}
         for partition, address in enumerate(layout):
             wanted.setdefault(address, set()).add(partition)
@@ -189,7 +189,7 @@ class Primaries:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    # --- Owner of the servers ---
+    # --- owner of the servers ---
 
     async def came_up(self, server: Primary) -> None:
         await self._watcher.came_up(server)
@@ -210,13 +210,13 @@ class Primaries:
         code = error.code if isinstance(error, RedisError) else ""
         if code in _MOVING:
             self.ask()
-        elif code == "NOSCRIPT":  # what was refused is lost, the next will pass
+        elif code == "NOSCRIPT":  # the refused command is lost, later ones will pass
             for script in SCRIPTS.values():
                 server.post("SCRIPT", "LOAD", script.source)
 
 
 class Partitions(Part):
-    """The users and rooms on some partitions."""
+    """Users and rooms on some partitions."""
 
     def __init__(self, partitions: Iterable[int], servers: Primaries) -> None:
         self.numbers = frozenset(partitions)

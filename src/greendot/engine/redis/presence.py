@@ -18,11 +18,11 @@ from greendot.engine.redis.record_codec import STATUS_LETTERS, escape, read_sess
 from greendot.engine.results import Adopted, EngineSession, Known, Page, Touched
 from greendot.presence.model import ManualStatus, SessionEpoch, Snapshot
 
-READ_BATCH = 250  # users in one script where they need not be in one slot
+READ_BATCH = 250  # users in one script outside a cluster: about half a millisecond
 
 
 class Verbs:
-    """What verbs need: where to run them, at what time, how to tell, and what to do when one is refused."""
+    """Runner of verbs: routing, the engine's time, publishing, and repair after a refusal."""
 
     def __init__(self, servers: Primaries, messages: BusCodec, time: EngineTime, prefix: str) -> None:
         self.servers = servers
@@ -30,29 +30,29 @@ class Verbs:
         self.time = time
         self.prefix = prefix
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
-        self.alive: Collection[str] = ()  # incarnations known to live, as of the latest look
+        self.alive: Collection[str] = ()  # live incarnations, as of the latest read
         self.turned: Callable[[Transition], None] | None = None
         self.restoring: Callable[[], Collection[int]] = lambda: ()  # partitions in which absence means nothing
-        self.answered: Callable[[int, str], None] = lambda partition, epoch: None  # told the epoch of a partition
-        # Awaited when a verb was refused: with the error's code, and the incarnation it was refused for.
+        self.answered: Callable[[int, str], None] = lambda partition, epoch: None  # called with a partition's epoch
+        # Awaited when a verb was refused, with the error's code, the partition and the refused incarnation.
         self.repair: Callable[[str, int, str], Any] = lambda code, partition, refused: None
 
     async def on_user(self, name: str, tenant: str, user: str, *arguments: Argument) -> Any:
-        """A verb on one user."""
+        """Run a verb on one user. Report a transition if the verb caused one."""
         where = keys.user_keys(self.prefix, tenant, user)
         names = (where.presence, where.nodes, where.seen)
         answer = await self._on(where.partition, name, names, (where.field, where.channel), arguments)
         return self._observed("user", tenant, user, answer)
 
     async def on_room(self, name: str, tenant: str, room: str, *arguments: Argument) -> Any:
-        """A verb on who is in one room."""
+        """Run a verb on the occupancy of one room. Report a transition if the verb caused one."""
         partition = keys.partition_of(tenant, room)
         names = (keys.present_key(self.prefix, tenant, room), keys.nodes_key(self.prefix, partition))
         channel = keys.channel(self.prefix, Topic("room", tenant, room))
         return self._observed("room", tenant, room, await self._on(partition, name, names, (channel,), arguments))
 
     def _observed(self, kind: Literal["user", "room"], tenant: str, name: str, answer: Any) -> Any:
-        """What the verb answers by itself. Beside it may stand that somebody came or went."""
+        """Return the verb's own answer, and report the transition that may accompany it."""
         if not (isinstance(answer, list) and answer and answer[0] == b"!"):
             return answer
         if self.turned is not None:
@@ -60,11 +60,14 @@ class Verbs:
         return answer[2]
 
     async def compare_epoch(self, partition: int) -> None:
-        """Find out whether the partition has lost its records. Sent behind a verb, it covers what that answered."""
+        """Read the partition's epoch to detect a loss of its records.
+
+        Sent after a verb, it covers the verb's answer.
+        """
         await self.read([keys.nodes_key(self.prefix, partition)], partition)
 
     async def read(self, names: Sequence[str], partition: int, *fields: str) -> list[bytes]:
-        """Return the records of some users; the last name is the partition's nodes."""
+        """Return the records of some users. The last name is the partition's nodes key."""
         *records, epoch = await self.servers.run(partition, "read", names, *fields)
         self.answered(partition, epoch.decode())
         found: list[bytes] = records
@@ -73,7 +76,7 @@ class Verbs:
     async def _on(
         self, partition: int, name: str, names: Sequence[str], where: Sequence[str], arguments: Sequence[Argument]
     ) -> Any:
-        """Refused because the node is not known there or the time is off, it is tried once more."""
+        """Run a verb. If the node is unknown in the partition or the time is off, repair and retry once."""
         for attempt in (1, 2):
             fixed = (self.time.text(), *where, self.publish, self.messages.script_key)
             try:
@@ -93,7 +96,7 @@ def _named(error: RedisError, arguments: Sequence[Argument]) -> Exception:
 
 
 class RedisPresence:
-    """See `engine.port.PresenceEngine`; and who is told of turns (`Transition`), of users and rooms."""
+    """Presence on Redis (see `engine.port.PresenceEngine`), and the callback for transitions of users and rooms."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
@@ -177,7 +180,10 @@ class RedisPresence:
         return sorted(range(len(users)), key=[keys.partition_of(tenant, user) for user in users].__getitem__)
 
     def _shares(self, where: Sequence[keys.UserKeys]) -> list[list[int]]:
-        """Which users are asked for in one script: those of a slot, or as many as take half a millisecond."""
+        """Return groups of users to read in one script each.
+
+        A group has the users of one partition in a cluster, and at most `READ_BATCH` users elsewhere.
+        """
         if not self._verbs.servers.sharded:
             return [[*range(at, min(at + READ_BATCH, len(where)))] for at in range(0, len(where), READ_BATCH)]
         shares: dict[int, list[int]] = {}
@@ -186,7 +192,10 @@ class RedisPresence:
         return [*shares.values()]
 
     async def _read_share(self, where: Sequence[keys.UserKeys], share: list[int]) -> list[Snapshot | None]:
-        """None for those in whom something may have run out. Read while Redis is at the next share."""
+        """Return the snapshots of a share; None for users whose data may have expired.
+
+        Decoding overlaps Redis' next share.
+        """
         names: list[str] = []
         for index in share:
             names += (where[index].presence, where[index].seen)
@@ -198,9 +207,9 @@ class RedisPresence:
         return [read_snapshot(record, alive, now) for record in answer]
 
     async def _settled(self, tenant: str, user: str) -> Snapshot:
-        """Have what has run out ended. What is left counts then, whatever we have heard of its nodes."""
+        """Settle the user and return the snapshot. Remaining sessions count, even if their nodes are not in `alive`."""
         answer = await self._verbs.on_user("settle", tenant, user)
-        if not answer:  # the record was there a moment ago
+        if not answer:  # the record existed a moment ago
             await self._verbs.compare_epoch(keys.partition_of(tenant, user))
         return cast(Snapshot, read_snapshot(answer, _Everybody(), 0))
 
@@ -211,7 +220,7 @@ class RedisPresence:
         return read_snapshot(record, self._verbs.alive, self._verbs.time.now())
 
     async def forget(self, tenant: str, user: str) -> None:
-        """When the user was last seen, and under which name. For operators, once the last session has ended."""
+        """Delete the user's last-seen time and name. For operators, after the last session has ended."""
         where = keys.user_keys(self._verbs.prefix, tenant, user)
         await self._verbs.servers.of(where.partition).call("HDEL", where.seen, where.field)
 

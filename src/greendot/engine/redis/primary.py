@@ -1,4 +1,4 @@
-"""One primary as this node sees it: a link for commands, one for pushes, kept up until closed."""
+"""Connections of this node to one primary: a link for commands and a link for pushes, reconnected until closed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ BACKOFF_S, LONGEST_S = 0.05, 2.0
 
 
 class PrimaryOwner(Protocol):
-    """Who keeps servers."""
+    """Owner of primaries: gets their state, pushes, errors and latencies."""
 
-    latency: Histogram  # of commands
+    latency: Histogram  # latency of commands
 
     async def came_up(self, server: Primary) -> None:
-        """Both links are there; the server is used once this returns. EngineUnavailable: try again later."""
+        """Prepare a server whose two links are connected; it is used once this returns.
+
+        Raise EngineUnavailable to retry the connection later.
+        """
         ...
 
     def is_up(self, server: Primary) -> None: ...
@@ -37,21 +40,21 @@ class PrimaryOwner(Protocol):
 
 
 class Primary:
-    """`up` while commands may be sent. `trouble` says why not."""
+    """One primary. `up` is True while commands may be sent; otherwise `trouble` has the reason."""
 
     def __init__(self, address: Address, place: RedisTarget, tls: ssl.SSLContext | None, owner: PrimaryOwner) -> None:
         self.address = address
         self.partitions: set[int] = set()
         self.up = False
         self.trouble = "not connected yet"
-        self.run_id = ""  # of the server process, as last seen
-        self.intact = True  # whether it was found as it was left, when it last came up
-        # The watchdog's: its newest beat, the newest that came back, those that did not yet, with when they were sent.
+        self.run_id = ""  # run id of the server process, as last read
+        self.intact = True  # whether its data was unchanged when it last came up
+        # State of the watchdog: its newest beat, the newest that came back, and the missing ones with their send times.
         self.beat_sent = self.beat_heard = 0
         self.unheard: deque[tuple[int, float]] = deque()
         self.beat_channel, self.beat_partition = "", -1
-        self.beat_took = 0.0  # seconds, the newest that came back
-        self.received = 0  # what had come in on the link for pushes, at the last beat
+        self.beat_took = 0.0  # seconds that the newest returned beat took
+        self.received = 0  # pieces of input on the link for pushes, at the last beat
         self.commands: Link | None = None
         self.pushes: Link | None = None
         self.first = asyncio.get_running_loop().create_future()  # done after the first attempt
@@ -63,7 +66,7 @@ class Primary:
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     def fail(self, reason: str) -> None:
-        """Give up both links; they are made anew."""
+        """Give up both links and reconnect."""
         if self.up:
             self._absence.began(reason)
         self.trouble = reason
@@ -80,7 +83,7 @@ class Primary:
                 try:
                     if await self._once():
                         delay = BACKOFF_S
-                except Exception as error:  # a server that is given up for good would be a part of all users lost
+                except Exception as error:  # giving up a server for good would lose a part of all users
                     log(log_events.WORK_FAILED, error, work=f"connecting to redis {self.address}")
                     self._drop()
                 if not self.first.done():
@@ -91,7 +94,7 @@ class Primary:
             self._drop()
 
     async def _once(self) -> bool:
-        """Connect and stay so as long as it lasts. False if that failed from the start."""
+        """Connect and stay connected as long as possible. Return False if the connection failed from the start."""
         self._gone.clear()
         try:
             self.commands = await connect(self._link, self._place, self.address, self._tls)
@@ -145,7 +148,7 @@ class Primary:
         if was_up:
             self._owner.went_down(self)
 
-    # --- commands; all may be called while it is down: then they fail, or do nothing ---
+    # --- commands: while the server is down, they fail or do nothing ---
 
     def call(self, *command: Argument) -> asyncio.Future[Any]:
         if self.commands is None:
@@ -160,7 +163,7 @@ class Primary:
             self.commands.post(*command)
 
     async def subscribe(self, kind: str, batches: Iterable[list[str]]) -> None:
-        """Each batch in one command; returns when all are confirmed."""
+        """Send each batch in one command. Return when all channels are confirmed."""
         pushes = self.pushes
         if pushes is None:
             raise EngineUnavailable(f"Redis at {self.address} cannot be reached: {self.trouble}")
@@ -171,7 +174,7 @@ OLDEST = (7, 0)
 
 
 async def check(server: Primary) -> None:
-    """ConfigError says what to change."""
+    """Raise ConfigError if the server's version or eviction policy cannot be used. The message names the remedy."""
     info = bytes(await server.call("INFO", "everything")).decode(errors="replace")
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
     version = facts.get("redis_version", "0.0")

@@ -1,4 +1,4 @@
-"""The packed text of `lua/record.lua`, read and written on this side."""
+"""Decoder and encoder of the packed text of `lua/record.lua`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATUS_LETTERS: dict[str, str] = {status: letter for letter, status in _STATUSES
 
 
 def escape(text: str | None) -> str:
-    """A name or text without the characters that separate fields; people's own letters stay as they are."""
+    """Return a name or text with the field separators percent-encoded. All other characters stay unchanged."""
     if not text:
         return ""
     for mark in "%|,;":
@@ -35,12 +35,12 @@ def _number(text: str) -> int | None:
 
 def read_visible(text: str) -> VisibleState:
     state, version = _STATES[text[0]], text[1:]
-    if "," not in text:  # most are: shown since it came, and nothing besides
+    if "," not in text:  # the common case: `since` is the version, and there are no other fields
         number = int(version, 16) if version else 0
         return VisibleState(state, number or None, None, number)
     version, *rest = version.split(",")
     number = int(version, 16) if version else 0
-    if len(rest) == 2:  # and most of those who are away
+    if len(rest) == 2:  # the common case of offline users
         since, seen = rest
         return VisibleState(state, int(since, 16) if since else (number or None), int(seen, 16), number)
     since, seen, note, status, until = (rest + [""] * 5)[:5]
@@ -71,7 +71,7 @@ def read_change(text: str) -> Change:
 UNKNOWN = Snapshot(VisibleState(), VisibleState(), None, [])
 
 
-# Most records are like this: one session, connected, an automatic status, everybody sees the same.
+# Pattern of most records: one connected session, an automatic status, the same visible state for all readers.
 _simple = re.compile(
     r"([oif])([0-9a-f]++)(?:,([0-9a-f]++))?\|\|([^|%]*+)\|a(?:,[0-9a-f]*+)?\|[0-9a-f]*+"
     r"\|([^-,;|]*+)-[^,;|]*+(?:,([^,;|]*+)(?:,[0-9a-f]*+(?:,i)?)?)?"
@@ -79,7 +79,10 @@ _simple = re.compile(
 
 
 def read_snapshot(record: bytes, alive: Container[str], now: int) -> Snapshot | None:
-    """What is kept of a user, as `lua/read.lua` answers it. None if something in it may have run out by `now`."""
+    """Return the snapshot in a user's record, as `lua/read.lua` returns it.
+
+    Return None if some data may have expired by `now`.
+    """
     text = record.decode()
     simple = _simple(text)
     if simple is not None:
@@ -122,7 +125,7 @@ def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | Non
 
 
 class PackedSession(NamedTuple):
-    """A session in a packed record."""
+    """Session in a packed record."""
 
     session: str
     device: str
@@ -143,5 +146,5 @@ def read_sessions(record: str) -> list[PackedSession]:
 
 
 def nodes_of(record: str) -> set[str]:
-    """The incarnations that hold sessions of a packed record."""
+    """Return the incarnations that hold sessions of a packed record."""
     return {entry.node for entry in read_sessions(record)}

@@ -1,4 +1,7 @@
-"""Typing on Redis: a sorted set for each room. While its server is away, typing goes on among this node's own."""
+"""Typing and room occupancy on Redis.
+
+While a room's server is away, typing continues among this node's own subscribers.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ from greendot.engine.redis.scripts import SCRIPTS
 from greendot.presence.model import SessionEpoch
 from greendot.rooms.typing_model import TypingUsers, Typist
 
-MOST_ROOMS = 10_000  # kept here while the engine is away
+MOST_ROOMS = 10_000  # rooms kept in memory while the engine is away
 
 
 class RedisTyping:
-    """See `engine.port.TypingEngine`. `here` tells this node's own listeners."""
+    """Typing on Redis (see `engine.port.TypingEngine`): a sorted set per room.
+
+    `here` delivers to this node's own subscribers.
+    """
 
     def __init__(self, verbs: Verbs, ttl_ms: int, throttle_ms: int, here: Callable[[Topic, Typing], None]) -> None:
         self._verbs = verbs
@@ -32,7 +38,7 @@ class RedisTyping:
             return
         topic = Topic("room", tenant, room)
         if len(self._local) >= MOST_ROOMS:
-            self._local.clear()  # at worst somebody is throttled less than they should be
+            self._local.clear()  # at worst, some users are throttled less than they should be
         typists = self._local.setdefault(topic, TypingUsers(self._ttl_ms, self._throttle_ms))
         if typists.start(user, name, self._verbs.time.now()):
             self._here(topic, Typing(user, name, self._ttl_ms))
@@ -44,7 +50,7 @@ class RedisTyping:
         typists = self._local.get(topic)
         if typists is not None:
             typists.stop(user, self._verbs.time.now())
-        self._here(topic, Typing(user, None, 0))  # it may have started before the engine went away
+        self._here(topic, Typing(user, None, 0))  # typing may have started before the engine went away
 
     def _post(self, verb: str, tenant: str, room: str, *arguments: Argument) -> bool:
         verbs, partition = self._verbs, keys.partition_of(tenant, room)
@@ -78,7 +84,7 @@ class RedisTyping:
 
 
 class RedisRooms:
-    """See `engine.port.RoomEngine`."""
+    """Room occupancy on Redis; see `engine.port.RoomEngine`."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
@@ -95,8 +101,8 @@ class RedisRooms:
     async def sessions_in_room(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
         key = keys.present_key(self._verbs.prefix, tenant, room)
         server = self._verbs.servers.of(keys.partition_of(tenant, room))
-        found = await asyncio.gather(*(server.call("HGET", key, user) for user in users))  # sent together
-        # Seats are `session`, or `session,node` for one that has moved.
+        found = await asyncio.gather(*(server.call("HGET", key, user) for user in users))  # one round trip
+        # Entries are `session`, or `session,node` for a session that has moved.
         return {
             user: {entry.partition(",")[0] for entry in text.decode().split(";")}
             for user, text in zip(users, found, strict=True)

@@ -1,11 +1,11 @@
-"""The Lua verbs: one file each, with what they share put in front."""
+"""Lua verbs: one file each, prefixed with the shared code."""
 
 from __future__ import annotations
 
 from hashlib import sha1
 from importlib import resources
 
-# Verbs that mostly end things go on when Redis is out of memory; those that only look need say so to run on it at all.
+# Verbs that mostly remove data run even when Redis is out of memory. Read-only verbs need their flag to run then.
 _FLAGS = {
     "audit": "no-writes",
     "census": "no-writes",
@@ -37,14 +37,14 @@ _FLAGS = {
 
 
 class Script:
-    """A verb's source and the hash Redis knows it by."""
+    """Source of a verb, and the hash by which Redis knows it."""
 
     __slots__ = ("name", "sha", "source")
 
     def __init__(self, name: str, source: str) -> None:
         self.name = name
         self.source = source
-        self.sha = sha1(source.encode(), usedforsecurity=False).hexdigest()  # the name Redis gives it
+        self.sha = sha1(source.encode(), usedforsecurity=False).hexdigest()  # name of the script in Redis
 
 
 def _load() -> dict[str, Script]:
@@ -55,7 +55,7 @@ def _load() -> dict[str, Script]:
         name = file.name.removesuffix(".lua")
         if file.name.endswith(".lua") and name != "record":
             flags = f" flags={_FLAGS[name]}" if name in _FLAGS else ""
-            # These read many users at once, as they are: they do without what the others share.
+            # These verbs read many users at once without settling them, and do not need the shared code.
             begin = "" if name in ("online", "read") else shared
             found[name] = Script(name, f"#!lua{flags}\n{begin}\n{file.read_text()}")
     return found

@@ -1,7 +1,7 @@
-"""Ending what no longer counts: the sessions of dead nodes, and whatever drifted.
+"""Removal of data that no longer counts: the sessions of dead nodes, and drift.
 
-A pass goes bucket by bucket, so that no command takes long, and every bucket is settled by the same script as any other
-verb: a user goes offline once, whoever comes by first.
+A pass goes bucket by bucket, so that no command takes long. Every bucket is settled by the same script code as in any
+other verb, so a user goes offline once, whichever node comes first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from greendot.presence.model import SessionEpoch
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-AT_ONCE = 64  # buckets asked for together
+AT_ONCE = 64  # buckets processed in parallel
 AUDITED = 16  # buckets compared by one script: half a millisecond with a million users
 SWEEP_EVERY_MS = 600_000
-SWEPT_MS = 900_000  # nobody sweeps by itself for so long after it was done by a job or an operator
-REMEMBERED_MS = 90_000_000  # how long a dead node is listed: longer than any bucket lives without its nodes
+SWEPT_MS = 900_000  # pause of automatic sweeps after a sweep by a job or an operator
+REMEMBERED_MS = 90_000_000  # retention of dead nodes: longer than a bucket lives without its nodes
 
 
 class Sweeper:
@@ -35,8 +35,8 @@ class Sweeper:
 
     def __init__(self, verbs: Verbs, nodes: NodeLeases, bus: RedisBus, retention_ms: int) -> None:
         self.total = Swept()
-        self.drift = 0  # sessions the last sweep ended: nobody had told that they were over
-        self.swept_at = 0  # when that was, by the engine's time
+        self.drift = 0  # sessions ended by the last sweep, whose end had been missed
+        self.swept_at = 0  # engine's time of the last sweep
         self._verbs = verbs
         self._nodes = nodes
         self._bus = bus
@@ -47,7 +47,10 @@ class Sweeper:
             await self._nodes.declare_dead(node, table)
 
     async def reap(self, table: NodeTable) -> Swept | None:
-        """If somebody's grace is over, one pass for all of them; None if there is nothing to do, or another does it."""
+        """End the sessions of all dead nodes whose grace is over, in one pass.
+
+        Return None if there is nothing to do, or another node does it.
+        """
         now = self._verbs.time.now()
         over = [death.node for death in table.dead() if death.ends <= now]
         if not over or not await self._claim("reap", CLAIM_MS):
@@ -55,30 +58,30 @@ class Sweeper:
         try:
             swept = await self._pass(None, over)
         except RedisError as error:
-            if error.code == "CLOCK":  # the claim may have been prolonged by the jump
+            if error.code == "CLOCK":  # the clock jump may have prolonged the claim
                 await self._release("reap")
             raise
         await self._nodes.strike_off(over)
         log(log_events.NODE_REAPED, peers=", ".join(over), sessions=swept.sessions, users=swept.users)
         self._add(swept)
-        await self._release("reap")  # one that was cut short is tried again when the claim has run out
+        await self._release("reap")  # an interrupted pass is repeated when its claim expires
         return swept
 
     async def sweep_if_due(self) -> Swept | None:
-        """One node in all does it, every ten minutes, unless a job does."""
+        """Sweep every ten minutes, on one node of the cluster, unless a job does so."""
         return await self._sweep() if await self._claim("sweep", SWEEP_EVERY_MS) else None
 
     async def sweep(self) -> Swept:
-        """The same now, whoever did it last."""
+        """Sweep now, regardless of the last sweep."""
         swept = await self._sweep()
         claim = keys.claim_key(self._verbs.prefix, "sweep")
         await self._verbs.servers.of(HOME).call("SET", claim, self._nodes.incarnation, "PX", SWEPT_MS)
         return swept
 
     async def _sweep(self) -> Swept:
-        """Everything: end what does not count, forget what is past its time, ask each node to compare its own.
+        """End sessions that no longer count, delete old last-seen entries, and ask each node to audit its sessions.
 
-        EngineUnavailable if not all of it could be done: that nothing was found would not mean that all is well.
+        Raise EngineUnavailable if some of it could not be done: an empty result would not mean that all is well.
         """
         await self._nodes.reconcile(range(keys.PARTITIONS))
         swept = await self._pass(self._retention_ms)
@@ -90,7 +93,7 @@ class Sweeper:
         for node, life in table.lives.items():
             if life == "live":
                 self._bus.publish(Topic("node", "", node), Audit())
-        # Whoever only came to sweep leaves at once, and would take along what has not been sent.
+        # Flush: a process that only sweeps disconnects at once, and unsent messages would be lost.
         await asyncio.gather(*(server.call("PING") for server in self._verbs.servers.all.values()))
         swept = swept._replace(nodes=len(old))
         self.drift, self.swept_at = swept.sessions, self._verbs.time.now()
@@ -100,7 +103,7 @@ class Sweeper:
         return swept
 
     async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None) -> int:
-        """End the sessions kept under our names that `holds` does not know."""
+        """End the sessions under this node's incarnations that `holds` does not know. Return their number."""
         ended = 0
         for incarnation in [*self._bus.own]:
             for server in [*self._verbs.servers.all.values()]:
@@ -127,7 +130,10 @@ class Sweeper:
     # --- passes ---
 
     async def _pass(self, retention_ms: int | None, only: Sequence[str] = ()) -> Swept:
-        """Over all servers at once, for these incarnations or everything. EngineUnavailable if it was cut short."""
+        """Reap all servers in parallel, for these incarnations or for everything.
+
+        Raise EngineUnavailable if interrupted.
+        """
         servers = [*self._verbs.servers.all.values()]
         try:
             parts = await asyncio.gather(*(self._over(s, retention_ms, only) for s in servers))

@@ -1,4 +1,4 @@
-"""Which server each partition is on."""
+"""Lookup of the server of each partition."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from greendot.engine.redis.link import Link, connect
 from greendot.engine.redis.url import Address, RedisTarget
 from greendot.errors import ConfigError, EngineUnavailable
 
-ASK_S = 1.0  # for one server, from the connection to the answer
-SLOTS = [slot(tag.encode()) for tag in TAGS]  # of each partition
+ASK_S = 1.0  # seconds for one server, from connecting to the answer
+SLOTS = [slot(tag.encode()) for tag in TAGS]  # slot of each partition
 
-Layout = list[Address]  # by partition
+Layout = list[Address]  # address of each partition
 
 
 async def find(place: RedisTarget, known: set[Address]) -> Layout:
-    """Ask for the servers now. EngineUnavailable if nobody can tell. `known` are servers seen before."""
+    """Look up the server of each partition. `known` are servers seen before.
+
+    Raise EngineUnavailable if no server knows the layout.
+    """
     if place.kind == "standalone":
         return [place.hosts[0]] * PARTITIONS
     if place.kind == "sentinel":
@@ -28,7 +31,10 @@ async def find(place: RedisTarget, known: set[Address]) -> Layout:
 
 
 async def _from_sentinels(place: RedisTarget) -> Address:
-    """What the sentinel with the newest word says: one that is cut off goes on naming the old primary."""
+    """Return the primary according to the sentinel with the newest configuration.
+
+    An isolated sentinel still names the old primary.
+    """
     answers = await asyncio.gather(*(_ask(place, host, "SENTINEL", "MASTER", place.service) for host in place.hosts))
     newest: tuple[int, Address] | None = None
     for answer in answers:
@@ -42,7 +48,7 @@ async def _from_sentinels(place: RedisTarget) -> Address:
 
 
 async def _from_cluster(place: RedisTarget, known: set[Address]) -> Layout:
-    """The first complete answer, asking all at once: while a server fails over some do not know yet."""
+    """Return the most common complete layout of all servers, because some do not know of a failover yet."""
     hosts = [*dict.fromkeys([*place.hosts, *known])]
     answers = await asyncio.gather(*(_ask(place, host, "CLUSTER", "SLOTS") for host in hosts))
     layouts = [
@@ -51,7 +57,7 @@ async def _from_cluster(place: RedisTarget, known: set[Address]) -> Layout:
     whole = [layout for layout in layouts if None not in layout]
     if not whole:
         raise EngineUnavailable(f"no server of the cluster knows where all slots are: {_reasons(place, answers)}")
-    # Where they differ, some have not heard of a move or failover: what most say stands.
+    # If layouts differ, some servers do not know of a move or failover yet: take the majority.
     common = max(whole, key=lambda layout: sum(layout == other for other in whole))
     return [address for address in common if address is not None]
 
@@ -59,7 +65,7 @@ async def _from_cluster(place: RedisTarget, known: set[Address]) -> Layout:
 def _layout(answer: Any, asked: Address) -> list[Address | None]:
     found: list[Address | None] = [None] * PARTITIONS
     for first, last, primary, *_ in answer:
-        host = _text(primary[0]) or asked.host  # empty: the one that was asked
+        host = _text(primary[0]) or asked.host  # empty: the server that answered
         address = Address(host, int(primary[1]))
         for partition, number in enumerate(SLOTS):
             if int(first) <= number <= int(last):
@@ -68,9 +74,9 @@ def _layout(answer: Any, asked: Address) -> list[Address | None]:
 
 
 async def _ask(place: RedisTarget, host: Address, *command: str) -> Any:
-    """Return the answer of one server, or the error that stands for it."""
+    """Return the answer of one server, or the error in its place."""
     if place.kind == "sentinel":
-        place = replace(place, user=None, password=None, db=0)  # the login is that of the servers behind it
+        place = replace(place, user=None, password=None, db=0)  # the login is for the Redis servers, not for Sentinel
     link = None
     try:
         async with asyncio.timeout(ASK_S):

@@ -1,10 +1,10 @@
-"""Where Redis is, as an operator writes it.
+"""Redis URLs of the settings.
 
     redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]             one server
     redis+sentinel://…HOST[:PORT],HOST[:PORT]…/NAME[/DB]   the primary that Sentinel calls NAME
     redis+cluster://…HOST[:PORT],HOST[:PORT]…              a cluster, found through any of these
 
-`rediss` in place of `redis` speaks TLS; `?ca=FILE` names the authority, `?cert=FILE&key=FILE` our own certificate.
+`rediss` in place of `redis` means TLS; `?ca=FILE` names the authority, `?cert=FILE&key=FILE` our own certificate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _END_OF_HOSTS = re.compile("[/?#]")
 
 
 class Address(NamedTuple):
-    """One server."""
+    """Host and port of one server."""
 
     host: str
     port: int
@@ -36,19 +36,19 @@ class Address(NamedTuple):
 
 
 class RedisTarget(Struct, frozen=True):
-    """Which servers, and how to speak to them."""
+    """Servers of a URL, with login and TLS options."""
 
     kind: RedisMode
     hosts: tuple[Address, ...]
     user: str | None = None
     password: str | None = None
-    service: str = ""  # what Sentinel calls the primary
+    service: str = ""  # name of the primary in Sentinel
     db: int = 0
     tls: bool = False
-    files: dict[str, str] = {}  # of TLS: ca, cert, key
+    files: dict[str, str] = {}  # TLS files: ca, cert, key
 
     def context(self) -> ssl.SSLContext | None:
-        """What TLS needs, None without; ConfigError when a file cannot be used."""
+        """Return the TLS context, or None without TLS. Raise ConfigError if a file cannot be used."""
         if not self.tls:
             return None
         try:
@@ -61,7 +61,7 @@ class RedisTarget(Struct, frozen=True):
 
 
 def parse(url: str) -> RedisTarget:
-    """ConfigError says what is wrong; the password is not repeated."""
+    """Return the target of a URL. Raise ConfigError with the reason, which does not repeat the password."""
     scheme, separator, _ = url.partition("://")
     base, _, word = scheme.partition("+")
     if not separator or base not in ("redis", "rediss") or word not in _KINDS:
@@ -93,20 +93,20 @@ def parse(url: str) -> RedisTarget:
 
 
 def without_login(url: str) -> str:
-    """A URL that `parse` takes, as it may be shown: without user and password. `memory` stays as it is."""
+    """Return a URL accepted by `parse` without user and password, for display. `memory` stays unchanged."""
     split = _split(url)
     return split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
 
 
 def _split(url: str) -> SplitResult:
-    # Newer Pythons (3.14, and security fixes of 3.11) refuse several hosts of which one is in brackets.
+    # Newer Pythons (3.14, and security fixes of 3.11) refuse several hosts if one of them is in brackets.
     scheme, separator, rest = url.partition("://")
     places = _END_OF_HOSTS.split(rest, maxsplit=1)[0]
     if places.count("[") != places.count("]"):
         raise _bad("it is not a URL: an IPv6 address is written [::1]")
     split = urlsplit(scheme + separator + rest[len(places) :])._replace(netloc=places)
     beyond = split.path + split.fragment + ("" if "@" in split.netloc else split.query)
-    if "@" in beyond:  # half of a password would be taken for a host, and repeated where hosts are
+    if "@" in beyond:  # part of a password would be taken for a host, and repeated where hosts are shown
         raise _bad("a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @")
     return split
 

@@ -1,8 +1,8 @@
-"""Whether a server still is what we take it for.
+"""Checks of every server: delivery of messages, epoch and time.
 
-Once a second each is asked to publish a beat, on the link for commands; it must arrive on the link for pushes. After a
-failover an old primary still answers every PING: only this shows that one of the links is deaf. The answer carries the
-server's epoch, which is another one when its data was lost, and its time.
+Once a second, the node sends each server a beat to publish, on the link for commands. It must arrive on the link for
+pushes. After a failover, an old primary still answers every PING: only a missing beat shows that a link is dead. The
+answer has the server's epoch, which changes when its data is lost, and its time.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.errors import EngineUnavailable
 
-DEAF_S = 1.9  # a beat not heard by then will not be; less than two rounds, which come a little early at times
-BUSY_S, BUSY_PIECES = 10.0, 50  # the same while so much is coming in that the beat waits its turn behind it
-LATE_S = 1.5  # a round so much later than the last one found this process stopped: beats wait to be read
+DEAF_S = 1.9  # seconds after which a missing beat is lost; less than two rounds, which may come a little early
+BUSY_S, BUSY_PIECES = 10.0, 50  # the same, if more pieces of input than this came since the last beat and delay it
+LATE_S = 1.5  # seconds of delay after which a round assumes that this process was stopped: beats wait to be read
 
 
 class Watchdog:
-    """Beats on all servers, and what is known of each."""
+    """Beats on all servers, and the known epoch and run id of each partition."""
 
     def __init__(self, verbs: Verbs, bus: RedisBus, nodes: NodeLeases, clock: Clock) -> None:
         self._verbs = verbs
         self._bus = bus
         self._nodes = nodes
         self._clock = clock
-        self._epochs: dict[int, str] = {}  # by partition
-        self._runs: dict[int, str] = {}  # by partition, the run id of the server it was on
+        self._epochs: dict[int, str] = {}  # epoch by partition
+        self._runs: dict[int, str] = {}  # by partition: run id of its server
         self._last_round = clock.monotonic()
         bus.beaten = self._beaten
 
     # --- beats ---
 
     async def listen(self, server: Primary) -> None:
-        """Hear the beats on this server, on a channel of one of its partitions."""
+        """Subscribe to the beats of this server, on a channel of one of its partitions."""
         partition = min(server.partitions)
         channel = keys.beat_channel(self._verbs.prefix, partition, self._nodes.incarnation)
         if server.beat_channel != channel or not server.up:
@@ -49,7 +49,7 @@ class Watchdog:
             await self._bus.watch(server, channel)
 
     async def round(self) -> list[Primary]:
-        """One beat for each; the servers that have lost their data."""
+        """Send one beat to each server. Return the servers that have lost their data."""
         now = self._clock.monotonic()
         late, self._last_round = now - self._last_round > LATE_S + 1.0, now
         beating = []
@@ -95,16 +95,16 @@ class Watchdog:
             self._bus.lag.observe(server.beat_took)
 
     def lag_s(self) -> float:
-        """How long the last beat took from being published to being heard, where it took longest.
+        """Return the seconds from publishing to receiving of the latest beat, on the slowest server.
 
-        One that does not come back at all says nothing of that: its server is away, or about to be found so.
+        A missing beat is not included: its server is away, or will soon be found to be.
         """
         return max((server.beat_took for server in self._verbs.servers.all.values() if server.up), default=0.0)
 
     # --- epochs ---
 
     async def compare(self, server: Primary, answers: dict[int, tuple[str, int, str]]) -> bool:
-        """What registering told. Whether these partitions are as we knew them, on the server we knew them on."""
+        """Record the answers of registering. Return whether the partitions have the known epoch and server."""
         intact = True
         for partition, (epoch, _, _) in answers.items():
             known = self._epochs.get(partition, epoch), self._runs.get(partition, server.run_id)
@@ -114,11 +114,11 @@ class Watchdog:
         return intact
 
     def state(self, partition: int) -> str:
-        """Return what tells one life of a partition's records from another."""
+        """Return the identity of the partition's records: epoch and run id. A loss changes it."""
         return f"{self._epochs.get(partition, '')}/{self._runs.get(partition, '')}"
 
     def is_lost(self, partition: int, epoch: str) -> bool:
-        """Whether a partition that was known has another epoch."""
+        """Return whether a known partition has a different epoch."""
         return self._epochs.get(partition, epoch) != epoch
 
     def is_other(self, answers: dict[int, tuple[str, int, str]]) -> bool:
@@ -127,12 +127,12 @@ class Watchdog:
     # --- time ---
 
     async def mend(self, partition: int) -> None:
-        """A verb was refused because of the time."""
+        """Repair the correction of a partition after a verb was refused because of the time."""
         await self._set_right(await self._nodes.register([partition]))
 
     async def _set_right(self, answers: dict[int, tuple[str, int, str]]) -> None:
-        """Where a clock jumped, or is another server's, the partitions' corrections make up for it."""
-        changes: dict[str, int] = {}  # by correction: where it is the same, so is the change
+        """Adjust the corrections of partitions whose server's clock jumped or was replaced."""
+        changes: dict[str, int] = {}  # by correction: partitions with the same correction need the same change
         for partition, (_, told, correction) in answers.items():
             if correction not in changes:
                 changes[correction] = self._verbs.time.observe(told, partition, correction)
@@ -145,4 +145,4 @@ class Watchdog:
             if await self._verbs.servers.run(partition, "correct", [name], old, new):
                 self._verbs.time.mended(partition, new)
         except EngineUnavailable:
-            pass  # it is found wrong again
+            pass  # the next check finds it again

@@ -13,7 +13,7 @@ from greendot.presence.model import ManualStatus
 class Touched(NamedTuple):
     """Result of `touch`."""
 
-    status_known: bool  # False: the user is visible to nobody until `set_status` is called
+    status_known: bool  # False: the user is invisible until `set_status` is called
     resumed: bool  # whether the session existed before
 
 

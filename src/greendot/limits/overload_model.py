@@ -53,7 +53,7 @@ class OverloadLevels:
         self._bounds = bounds
         self._hold_s = hold_s
         self._looked_at = inf
-        self._hot_topics = 0.0  # seconds of overload for the next level, up to RISE_S
+        self._hot_s = 0.0  # seconds of overload for the next level, up to RISE_S
         self._calm = 0.0  # seconds of calm
         self._left_at = -inf  # time of the last return to NORMAL
         self._times = 1.0  # factor of the hold this time
@@ -64,13 +64,13 @@ class OverloadLevels:
         self._looked_at = now
         strain, reason = self._strain(load)
         above = strain / self._bounds.far if self.level else strain
-        self._hot_topics = min(RISE_S, self._hot_topics + passed) if above >= 1 else max(0.0, self._hot_topics - passed)
+        self._hot_s = min(RISE_S, self._hot_s + passed) if above >= 1 else max(0.0, self._hot_s - passed)
         here = strain / self._bounds.far if self.level is Level.REFUSING else strain
         if here >= 1:
             self._calm = 0.0
         elif here < CALM:
             self._calm += passed
-        if self._hot_topics >= RISE_S and self.level is not Level.REFUSING:
+        if self._hot_s >= RISE_S and self.level is not Level.REFUSING:
             self._rise(reason, now)
         elif self.level and self._calm >= self._held_for():
             self._fall(now)
@@ -96,11 +96,11 @@ class OverloadLevels:
             self._times = min(LONGEST, self._times * 2) if again else 1.0
         self.level = Level(self.level + 1)
         self.reason = reason
-        self._hot_topics = self._calm = 0.0
+        self._hot_s = self._calm = 0.0
 
     def _fall(self, now: float) -> None:
         self.level = Level(self.level - 1)
-        self._hot_topics = self._calm = 0.0
+        self._hot_s = self._calm = 0.0
         if self.level is Level.NORMAL:
             self.reason = ""
             self._left_at = now

@@ -6,34 +6,22 @@ from hashlib import sha1
 from importlib import resources
 
 # Verbs that mostly remove data run even when Redis is out of memory. Read-only verbs need their flag to run then.
-_FLAGS = {
-    "audit": "no-writes",
-    "census": "no-writes",
-    "online": "no-writes",
-    "read": "no-writes",
-    "room_nodes": "no-writes",
-    "typers": "no-writes",
-    **dict.fromkeys(
-        (
-            *(
-                "adopt",
-                "beat",
-                "bury",
-                "correct",
-                "exit",
-                "forget",
-                "leave",
-                "linger",
-                "look",
-                "present",
-                "reap",
-                "room_nodes",
-            ),
-            *("settle", "typing_stop"),
-        ),
-        "allow-oom",
-    ),
-}
+_READS = ("audit", "census", "online", "read", "room_nodes", "typers")
+_REMOVALS = (
+    "adopt",
+    "beat",
+    "bury",
+    "correct",
+    "exit",
+    "forget",
+    "leave",
+    "linger",
+    "look",
+    "present",
+    "reap",
+    "settle",
+)
+_FLAGS = dict.fromkeys(_READS, "no-writes") | dict.fromkeys((*_REMOVALS, "typing_stop"), "allow-oom")
 
 
 class Script:

@@ -41,7 +41,7 @@ from greendot.node.tasks import Tasks
 from greendot.node.timer_model import Timer
 from greendot.node.timers import Timers
 from greendot.presence.grace_model import EndCause
-from greendot.presence.model import ManualStatus, SessionEpoch, Snapshot
+from greendot.presence.model import ManualStatus, NodeLife, SessionEpoch, Snapshot
 from greendot.protocol.commands import ClientInfo
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite.thread import _answer, _transact
@@ -192,6 +192,15 @@ class SwitchedEngine(MemoryEngine, _Calls):
         self._tenants.clear()
         self._seen.clear()
         self._occupants.clear()
+
+    def other_node(self, incarnation: str = "OTHR") -> str:
+        """Register another live node, whose sessions tests make."""
+        self._nodes[incarnation] = NodeLife()
+        return incarnation
+
+    def end_node(self, incarnation: str) -> None:
+        """Let the sessions of a node count no longer."""
+        self._nodes[incarnation] = NodeLife(self.now_ms(), self.now_ms())
 
     def is_restoring(self, tenant: str, name: str) -> bool:
         return self.restoring

@@ -1,0 +1,447 @@
+"""Sessions from hello to their end: resume, idle, grace, and an engine that is away or has lost them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from greendot.auth.model import Grants
+from greendot.engine.memory import MemoryEngine
+from greendot.engine.messages import Disconnect, Topic
+from greendot.errors import EngineUnavailable
+from greendot.ids import Key, incarnation_of
+from greendot.node.session import Session
+from greendot.presence.grace_model import EndCause, Graces
+from greendot.presence.model import ManualStatus, SessionEpoch
+from greendot.presence.sessions import HELLO_S, RETRY_S, RETURN_MS, Opened, SessionPeriods, SessionService
+from greendot.presence.status import StatusService
+from greendot.protocol.codes import Close
+from greendot.protocol.commands import Hello, Resume
+from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time, settle, under_way
+
+DEAD_S, IDLE_S, LOST_S, CLEAN_S, LEEWAY_S = 60.0, 300.0, 20.0, 5.0, 3.0
+PERIODS = SessionPeriods(DEAD_S, IDLE_S, Graces(LOST_S, CLEAN_S, 2.0), LEEWAY_S)
+SHORTLY_S = 0.05
+
+
+class Service(SessionService):
+    """Sessions of the parts of a node, with a note of those that have ended."""
+
+    def __init__(self, parts: NodeParts, *, accept_when_away: bool = False) -> None:
+        periods = SessionPeriods(DEAD_S, IDLE_S, PERIODS.graces, LEEWAY_S, accept_when_away)
+        self.parts = parts
+        self.statuses = StatusService(parts.engine, parts.store, parts.context)
+        self.ended: list[Session] = []
+        self.left: list[Key] = []
+        super().__init__(
+            parts.engine,
+            self.statuses,
+            parts.context,
+            periods,
+            on_end=self.ended.append,
+            on_left=self.left.append,
+        )
+        self.incarnation = parts.incarnation
+
+    async def enter(self, user: str = "ann", resume: str | None = None, device: str = "phone", **claims: Any) -> Client:
+        """Open a connection with a session that others see."""
+        client = self.parts.client()
+        opened = await self.opened(client, self.parts.grants(user, **claims), resume, device)
+        await self.show(opened, client.connection)
+        return client
+
+    async def opened(self, client: Client, grants: Grants, resume: str | None = None, device: str = "phone") -> Opened:
+        hello = Hello(device=device, resume=None if resume is None else Resume(session=resume))
+        return await self.open(client.connection, grants, hello)
+
+    def lose(self, client: Client, cause: EndCause = EndCause.LOST, code: int = 0) -> Session:
+        """End a connection, as the cleanup after it does."""
+        session = client.session
+        client.connection.abort()
+        self.lost(client.connection, cause, code)
+        return session
+
+
+# --- coming ---
+
+
+@in_virtual_time
+async def test_a_session_is_seen_by_others_only_after_it_is_shown(parts: NodeParts) -> None:
+    service, client = Service(parts), parts.client()
+    opened = await service.opened(client, parts.grants("ann"))
+    assert (opened.resumed, opened.status_known, opened.is_first) == (False, False, True)
+    assert await parts.states("ann") == ["offline"]
+    await service.show(opened, client.connection)
+    assert await parts.states("ann") == ["online"]
+    assert (parts.store.count("statuses"), client.session.confirmed) == (1, True)
+
+
+@in_virtual_time
+async def test_an_invisible_user_who_comes_is_not_shown_to_others(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.store.put_status("default", "ann", ManualStatus("invisible"))
+    await service.enter()
+    shown = await parts.shown("ann")
+    assert (shown.visible.state, shown.own.state) == ("offline", "online")
+    assert service.statuses.is_invisible(("default", "ann"))
+
+
+@in_virtual_time
+async def test_a_new_session_is_forgotten_if_the_engine_is_away(parts: NodeParts) -> None:
+    service, client = Service(parts), parts.client()
+    parts.engine.away = {"touch"}
+    with pytest.raises(EngineUnavailable):
+        await service.opened(client, parts.grants("ann"))
+    assert (parts.registry.sessions, client.connection.session, service.left) == ({}, None, [("default", "ann")])
+
+
+@in_virtual_time
+async def test_a_session_may_come_while_the_engine_is_away_if_the_settings_say_so(parts: NodeParts) -> None:
+    service = Service(parts, accept_when_away=True)
+    parts.engine.away = {"touch", "adopt", "read"}
+    client = await service.enter(resume="gone-session")
+    assert [session.id for session in service.here()] == [client.session.id]
+    assert not client.session.confirmed
+
+
+@in_virtual_time
+async def test_a_session_that_lingers_is_resumed_with_the_next_epoch(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = service.lose(await service.enter())
+    await pass_time(LOST_S / 2)
+    back = await service.enter(resume=session.id)
+    assert back.session is session
+    assert session.ref == SessionEpoch(session.id, parts.incarnation, 2)
+    await pass_time(2 * LOST_S)
+    assert await parts.states("ann") == ["online"]
+    assert service.ended == []
+
+
+@in_virtual_time
+async def test_a_resume_replaces_the_open_connection_whose_end_then_means_nothing(parts: NodeParts) -> None:
+    service = Service(parts)
+    old = await service.enter()
+    new = await service.enter(resume=old.session.id)
+    assert await old.closed() == Close.REPLACED
+    service.lost(old.connection, EndCause.SERVER_CLOSE, Close.REPLACED)
+    await pass_time(2 * LOST_S)
+    assert (new.session.connection, parts.engine.count("linger")) == (new.connection, 0)
+
+
+@in_virtual_time
+async def test_a_session_of_another_user_or_a_revoked_one_is_not_resumed(parts: NodeParts) -> None:
+    service = Service(parts)
+    ann = await service.enter("ann")
+    mallory = await service.enter("mallory", resume=ann.session.id)
+    assert mallory.session is not ann.session
+    assert await ann.frames() == []
+    ann.session.revoked = True
+    again = await service.enter("ann", resume=ann.session.id)
+    assert again.session is not ann.session
+
+
+@in_virtual_time
+async def test_a_session_of_another_node_goes_on_here_and_its_node_is_told(parts: NodeParts) -> None:
+    service, other = Service(parts), parts.engine.other_node()
+    there = SessionEpoch(f"{other}-1", other, 4)
+    await MemoryEngine.touch(parts.engine, "default", "ann", there, "phone", True, None)
+    await MemoryEngine.set_status(parts.engine, "default", "ann", ManualStatus())
+    client = await service.enter(resume=there.session)
+    assert incarnation_of(client.session.id) == parts.incarnation
+    assert client.session.idle
+    assert [entry.session for entry in await parts.engine.sessions("default", "ann")] == [client.session.id]
+    replaced = Disconnect(there.session, Close.REPLACED, "replaced by a resume", "default")
+    assert (Topic("node", "", other), replaced) in parts.engine.published
+
+
+@in_virtual_time
+async def test_no_new_session_takes_the_place_of_one_that_could_not_be_looked_up(parts: NodeParts) -> None:
+    service, client = Service(parts), parts.client()
+    parts.engine.away = {"adopt"}
+    with pytest.raises(EngineUnavailable):
+        await service.opened(client, parts.grants("ann"), "OTHR-1")
+    assert (parts.registry.sessions, parts.engine.count("touch")) == ({}, 0)
+    ((*_, ref),) = parts.engine.made("adopt")
+    assert not service.holds(ref)
+
+
+@in_virtual_time
+async def test_a_session_on_its_way_from_another_node_is_one_that_this_node_holds(parts: NodeParts) -> None:
+    service, other = Service(parts), parts.engine.other_node()
+    await MemoryEngine.touch(parts.engine, "default", "ann", SessionEpoch("OTHR-1", other, 1), "phone", False, None)
+    async with held(parts.engine, "adopt", "after") as adopted, under_way(service.enter(resume="OTHR-1")):
+        await adopted.reached()
+        (entry,) = await parts.engine.sessions("default", "ann")
+        assert service.holds(SessionEpoch(entry.session, entry.node, 1))
+        assert not service.holds(SessionEpoch("OTHR-1", other, 1))
+        adopted.release()
+
+
+# --- being there ---
+
+
+@in_virtual_time
+async def test_a_socket_that_does_not_say_hello_is_closed(parts: NodeParts) -> None:
+    service, client = Service(parts), parts.client()
+    service.expect_hello(client.connection)
+    await pass_time(HELLO_S - SHORTLY_S)
+    assert await client.closed() is None
+    await pass_time(2 * SHORTLY_S)
+    assert await client.closed() == Close.PROTOCOL_ERROR
+
+
+@in_virtual_time
+async def test_a_silent_connection_is_closed_and_one_that_is_heard_is_not(parts: NodeParts) -> None:
+    service = Service(parts)
+    silent, alive = await service.enter("ann"), await service.enter("bob")
+    await pass_time(DEAD_S - 1)
+    alive.connection.on_heard()
+    await pass_time(1 + SHORTLY_S)
+    assert (await silent.closed(), await alive.closed()) == (Close.HEARTBEAT_LOST, None)
+    await pass_time(DEAD_S - 1)
+    assert await alive.closed() == Close.HEARTBEAT_LOST
+
+
+@in_virtual_time
+async def test_a_connection_is_closed_when_its_token_and_the_leeway_have_ended(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter(expires_at=parts.clock.now_ms() + 10_000)
+    await pass_time(10 + LEEWAY_S - SHORTLY_S)
+    assert await client.closed() is None
+    await pass_time(2 * SHORTLY_S)
+    assert await client.closed() == Close.TOKEN_EXPIRED
+
+
+@in_virtual_time
+async def test_a_session_is_idle_without_activity_and_active_with_the_next(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    for _ in range(12):  # heartbeats are no activity
+        await pass_time(IDLE_S / 12)
+        client.connection.on_heard()
+    await pass_time(SHORTLY_S)
+    assert (client.session.idle, await parts.states("ann")) == (True, ["idle"])
+    service.active(client.session, parts.clock.monotonic())
+    await settle()
+    assert (client.session.idle, await parts.states("ann")) == (False, ["online"])
+
+
+@in_virtual_time
+async def test_an_idle_state_that_could_not_be_told_is_told_later_as_it_is_then(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.away = {"touch"}
+    service._set_idle(client.session, True)
+    await settle()
+    service.active(client.session, parts.clock.monotonic())
+    await settle()
+    parts.engine.away = set()
+    before = parts.engine.count("touch")
+    await pass_time(3 * RETRY_S)
+    assert await parts.states("ann") == ["online"]
+    assert [args[4] for args in parts.engine.made("touch")[before:]] == [False]
+
+
+# --- going ---
+
+
+@in_virtual_time
+async def test_a_session_counts_for_the_grace_of_its_end_and_then_no_more(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    session = service.lose(client, EndCause.CLIENT_CLOSE, Close.NORMAL)
+    await pass_time(CLEAN_S - SHORTLY_S)
+    assert (await parts.states("ann"), service.ended) == (["online"], [])
+    await pass_time(2 * SHORTLY_S)
+    assert (await parts.states("ann"), service.ended, service.left) == (["offline"], [session], [session.key])
+    assert parts.registry.sessions == {}
+
+
+@in_virtual_time
+async def test_last_seen_is_when_the_client_was_last_heard(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    heard_at = parts.clock.now_ms()
+    await pass_time(30)
+    session = service.lose(client, EndCause.BYE)
+    await settle()
+    shown = await parts.shown("ann")
+    assert (shown.visible.state, shown.visible.last_seen) == ("offline", heard_at)
+    assert session.last_heard == heard_at
+
+
+@in_virtual_time
+async def test_the_user_has_left_only_with_the_last_session(parts: NodeParts) -> None:
+    service = Service(parts)
+    phone, laptop = await service.enter(), await service.enter(device="laptop")
+    service.lose(phone, EndCause.BYE)
+    await settle()
+    assert (len(service.ended), service.left, await parts.states("ann")) == (1, [], ["online"])
+    service.lose(laptop, EndCause.BYE)
+    await settle()
+    assert (len(service.ended), service.left) == (2, [("default", "ann")])
+
+
+@in_virtual_time
+async def test_a_grace_that_ended_while_the_engine_was_away_leaves_time_to_return(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = service.lose(await service.enter())
+    parts.engine.away = {"linger"}
+    await settle()
+    await pass_time(LOST_S + 5)
+    assert session.id in parts.registry.sessions
+    parts.engine.away = set()
+    await pass_time(2 * RETRY_S + SHORTLY_S)
+    assert await parts.states("ann") == ["online"]
+    await pass_time(RETURN_MS / 1000)
+    assert (await parts.states("ann"), service.ended) == (["offline"], [session])
+
+
+@in_virtual_time
+async def test_a_return_while_the_engine_is_told_of_the_end_wins(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    async with held(parts.engine, "linger") as lingering:
+        session = service.lose(client)
+        await lingering.reached()
+        back = await service.enter(resume=session.id)
+    await pass_time(2 * LOST_S)
+    assert (back.session, service.ended, await parts.states("ann")) == (session, [], ["online"])
+
+
+@in_virtual_time
+async def test_a_leave_that_was_not_answered_is_said_again(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = service.lose(await service.enter())
+    parts.engine.away = {"leave"}
+    await pass_time(LOST_S + SHORTLY_S)
+    assert service.ended == []
+    parts.engine.away = set()
+    await pass_time(2 * RETRY_S)
+    assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
+
+
+@in_virtual_time
+async def test_a_session_that_moved_to_another_node_is_over_here_at_once(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = service.lose(await service.enter())
+    await settle()
+    other = parts.engine.other_node()
+    await parts.engine.adopt(*session.key, session.id, SessionEpoch("OTHR-1", other, 1))
+    service.moved(session)
+    await settle()
+    assert (service.ended, await parts.states("ann")) == ([session], ["online"])
+
+
+@in_virtual_time
+async def test_a_session_is_kept_longer_if_its_client_was_asked_to_wait(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = service.lose(await service.enter())
+    await pass_time(LOST_S - 1)
+    assert (service.ends_within(session, 0.5), service.ends_within(session, 2)) == (False, True)
+    service.prolong(session, 8)
+    await pass_time(8 + LOST_S - 1)
+    assert await parts.states("ann") == ["online"]
+    await pass_time(1 + SHORTLY_S)
+    assert service.ended == [session]
+
+
+@in_virtual_time
+async def test_ending_a_session_ends_one_that_lingers_and_no_open_one(parts: NodeParts) -> None:
+    service = Service(parts)
+    gone, there = service.lose(await service.enter("ann")), (await service.enter("bob")).session
+    await settle()
+    service.end(gone)
+    service.end(there)
+    await settle()
+    assert (service.ended, await parts.states("ann", "bob")) == ([gone], ["offline", "online"])
+
+
+# --- when the engine may have forgotten ---
+
+
+@in_virtual_time
+async def test_a_lost_session_is_restored_as_it_is_now(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter(name="Ann")
+    await parts.store.put_status("default", "ann", ManualStatus("busy", text="in a call"))
+    parts.engine.lose()
+    await service.restore(client.session)
+    shown = await parts.shown("ann")
+    assert (shown.visible.state, shown.visible.text, shown.name) == ("busy", "in a call", "Ann")
+
+
+@in_virtual_time
+async def test_a_session_goes_on_under_the_new_name_of_its_node(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.end_node(parts.incarnation)
+    service.incarnation = parts.engine.other_node("NEWN")
+    await service.restore(client.session)
+    assert client.session.ref == SessionEpoch(client.session.id, "NEWN", 2)
+    assert await parts.states("ann") == ["online"]
+
+
+@in_virtual_time
+async def test_a_session_that_ended_while_its_status_was_read_is_not_restored(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    async with held(parts.store, "statuses", "after") as read, under_way(service.restore(client.session)):
+        await read.reached()
+        service.lose(client, EndCause.BYE)
+        await settle()
+        read.release()
+    assert (parts.engine.count("restore"), await parts.states("ann")) == (0, ["offline"])
+
+
+@in_virtual_time
+async def test_a_session_that_lingers_is_restored_with_the_rest_of_its_grace(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = service.lose(await service.enter())
+    await pass_time(LOST_S - 5)
+    parts.engine.lose()
+    await service.restore(session)
+    await pass_time(4)
+    assert await parts.states("ann") == ["online"]
+    await pass_time(1 + SHORTLY_S)
+    assert service.ended == [session]
+
+
+@in_virtual_time
+async def test_a_session_whose_grace_is_over_is_not_restored(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = service.lose(await service.enter())
+    parts.engine.away = {"leave"}
+    await pass_time(LOST_S + SHORTLY_S)
+    parts.engine.lose()
+    await service.restore(session)
+    assert parts.engine.count("restore") == 0
+
+
+@in_virtual_time
+async def test_an_end_of_an_unconfirmed_session_is_told_after_the_session_itself(parts: NodeParts) -> None:
+    service = Service(parts, accept_when_away=True)
+    parts.engine.away = {"touch"}
+    client = await service.enter()
+    parts.engine.away = set()
+    service.lose(client)
+    await settle()
+    assert [name for name, _ in parts.engine.calls if name in ("restore", "linger")] == ["restore", "linger"]
+    (entry,) = await parts.engine.sessions("default", "ann")
+    assert entry.ends_in_ms is not None
+
+
+@in_virtual_time
+async def test_a_session_that_the_engine_lost_while_it_lingered_is_told_again(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.lose()
+    parts.engine.restoring = True
+    session = service.lose(client)
+    await settle()
+    assert (service.ended, parts.engine.count("restore")) == ([], 1)
+    parts.engine.restoring = False
+    assert await parts.states("ann") == ["online"]
+    await pass_time(LOST_S + SHORTLY_S)
+    assert service.ended == [session]

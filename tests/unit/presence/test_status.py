@@ -1,0 +1,212 @@
+"""Manual status: kept in the store, shown by the engine, ended in time, and known on nodes with the user's sessions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from greendot.engine.messages import StatusChanged, Topic
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.ids import Key
+from greendot.presence.model import NOBODY, ManualStatus, Snapshot
+from greendot.presence.status import LONGEST_S, RETRY_S, StatusService
+from unit.node_parts import NodeParts, in_virtual_time, pass_time, settle
+
+ANN = ("default", "ann")
+
+
+class Service(StatusService):
+    """Statuses of the parts of a node, with a note of users who hide or show themselves."""
+
+    def __init__(self, parts: NodeParts) -> None:
+        super().__init__(parts.engine, parts.store, parts.context)
+        self.turned: list[tuple[Key, bool]] = []
+        self.listeners.append(lambda key: self.turned.append((key, self.is_invisible(key))))
+        parts.bus.update(self.bus)
+
+
+@in_virtual_time
+async def test_a_status_is_kept_shown_and_told_to_the_nodes_of_the_user(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    snapshot = await service.set(ANN, ManualStatus("busy", text="in a call"))
+    assert (snapshot.visible.state, snapshot.own.status) == ("busy", "busy")
+    kept = (await parts.store.statuses([ANN]))[ANN]
+    assert (kept.status, kept.text) == ("busy", "in a call")
+    assert (await parts.shown("ann")).visible.text == "in a call"
+    assert (Topic("user", *ANN), StatusChanged()) in parts.engine.published
+
+
+@in_virtual_time
+async def test_a_status_that_would_be_over_at_once_is_refused_and_not_kept(parts: NodeParts) -> None:
+    service = Service(parts)
+    with pytest.raises(Refused):
+        await service.set(ANN, ManualStatus("busy", until=parts.engine.now_ms()))
+    assert await parts.store.statuses([ANN]) == {}
+
+
+@in_virtual_time
+async def test_a_status_of_a_user_without_sessions_is_told_to_the_one_who_sets_it(parts: NodeParts) -> None:
+    service = Service(parts)
+    snapshot = await service.set(ANN, ManualStatus("invisible"))
+    assert (snapshot.own.status, snapshot.own.state) == ("invisible", "offline")
+    assert (service.is_invisible(ANN), service.turned) == (False, [])
+
+
+@in_virtual_time
+async def test_a_status_that_is_not_kept_is_not_shown(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    parts.store.away = {"put_status"}
+    with pytest.raises(StoreUnavailable):
+        await service.set(ANN, ManualStatus("busy"))
+    assert (await parts.states("ann"), parts.engine.count("set_status")) == (["online"], 0)
+
+
+@in_virtual_time
+async def test_reads_of_one_turn_share_one_query(parts: NodeParts) -> None:
+    service = Service(parts)
+    keys = [("default", f"u{number}") for number in range(50)]
+    await asyncio.gather(*(service.copy(key) for key in keys), *(service.of(key) for key in keys))
+    assert [sorted(args[0]) for args in parts.store.made("statuses")] == [sorted(keys)]
+    assert parts.engine.count("set_status") == 50
+
+
+@in_virtual_time
+async def test_listeners_hear_once_when_a_user_hides_and_once_when_the_user_shows_again(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await service.set(ANN, ManualStatus("invisible"))
+    await service.set(ANN, ManualStatus("invisible", text="still"))
+    assert (service.turned, [*service.invisible("default")]) == ([(ANN, True)], ["ann"])
+    assert [*service.invisible("other")] == []
+    await service.set(ANN, ManualStatus("auto"))
+    assert service.turned == [(ANN, True), (ANN, False)]
+
+
+@in_virtual_time
+async def test_a_status_set_elsewhere_is_learnt_from_the_engine(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await parts.engine.set_status(*ANN, ManualStatus("invisible", rev=1))
+    assert not service.is_invisible(ANN)
+    parts.receive(Topic("user", *ANN), StatusChanged())
+    await settle()
+    assert service.is_invisible(ANN)
+
+
+@in_virtual_time
+async def test_a_status_ends_at_its_time_without_anybody_asking(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await service.set(ANN, ManualStatus("invisible", until=parts.engine.now_ms() + 5_000))
+    await settle()
+    reads = parts.engine.count("read")
+    await pass_time(4.9)
+    assert (service.turned, parts.engine.count("read")) == ([(ANN, True)], reads)
+    await pass_time(0.2)
+    assert service.turned == [(ANN, True), (ANN, False)]
+    await pass_time(2 * LONGEST_S)
+    assert parts.engine.count("read") == reads + 1
+
+
+@in_virtual_time
+async def test_a_distant_end_is_looked_at_now_and_then(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await service.set(ANN, ManualStatus("busy", until=parts.engine.now_ms() + round(2.5 * LONGEST_S * 1000)))
+    await settle()
+    before = parts.engine.count("read")
+    await pass_time(2 * LONGEST_S + 1)
+    assert (parts.engine.count("read") - before, await parts.states("ann")) == (2, ["busy"])
+
+
+@in_virtual_time
+async def test_the_end_of_a_status_is_tried_again_while_the_engine_is_away(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await service.set(ANN, ManualStatus("invisible", until=parts.engine.now_ms() + 5_000))
+    parts.engine.away = {"read"}
+    await pass_time(5 + 3 * RETRY_S)
+    assert service.is_invisible(ANN)
+    parts.engine.away = set()
+    await pass_time(RETRY_S)
+    assert not service.is_invisible(ANN)
+
+
+@in_virtual_time
+async def test_a_user_who_left_is_neither_looked_at_nor_remembered(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await parts.online("ann")
+    await service.set(ANN, ManualStatus("invisible", until=parts.engine.now_ms() + 5_000))
+    await settle()
+    parts.registry.remove(client.session)
+    service.forget(ANN)
+    reads = parts.engine.count("read")
+    await pass_time(10)
+    assert (parts.engine.count("read"), service.is_invisible(ANN)) == (reads, False)
+
+
+@in_virtual_time
+async def test_an_engine_that_may_have_lost_a_status_is_not_believed(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await parts.store.put_status(*ANN, ManualStatus("invisible"))
+    parts.engine.restoring = True
+    await service.learn(ANN)
+    assert (service.is_invisible(ANN), parts.store.count("statuses")) == (True, 1)
+
+
+@in_virtual_time
+async def test_a_first_session_asks_the_engine_and_not_the_store(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await service.learn(ANN)
+    assert (parts.engine.count("read"), parts.store.count("statuses")) == (1, 0)
+    parts.engine.away = {"read"}
+    with pytest.raises(EngineUnavailable):
+        await service.learn(ANN)
+
+
+@in_virtual_time
+async def test_a_stale_absence_is_replaced_by_the_sessions_of_this_node(parts: NodeParts) -> None:
+    service = Service(parts)
+    phone, laptop = parts.session("ann", name="Ann"), parts.session("ann", "laptop")
+    absent = Snapshot(NOBODY, NOBODY, None, [], stale=True)
+    phone.session.idle = True
+    shown = service.with_sessions(ANN, absent)
+    assert (shown.visible.state, shown.name, shown.devices, shown.stale) == ("online", "Ann", ["laptop", "phone"], True)
+    laptop.session.idle = True
+    assert service.with_sessions(ANN, absent).visible.state == "idle"
+    service.learnt(ANN, ManualStatus("invisible"))
+    hidden = service.with_sessions(ANN, absent)
+    assert (hidden.visible.state, hidden.own.state) == ("offline", "idle")
+    assert service.with_sessions(("default", "bob"), absent) is absent
+
+
+@in_virtual_time
+async def test_busy_lasts_since_it_was_set_and_other_states_since_the_later_of_both(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    began = parts.clock.monotonic()
+    await pass_time(10)
+    busy = ManualStatus("busy")
+    await service.set(ANN, busy)
+    set_at = parts.clock.monotonic()
+    await pass_time(10)
+    idle_since = parts.clock.monotonic()
+    assert abs(service.since(ANN, busy, idle_since) - set_at) < 0.01
+    assert service.since(ANN, ManualStatus(), idle_since) == idle_since
+    assert abs(service.since(ANN, ManualStatus(), began) - set_at) < 0.01
+    assert service.since(("default", "bob"), busy, began) == began
+
+
+@in_virtual_time
+async def test_an_ended_status_of_the_store_hides_nobody(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    service.learnt(ANN, ManualStatus("invisible", until=parts.engine.now_ms()))
+    assert not service.is_invisible(ANN)
+    service.learnt(ANN, ManualStatus("invisible", until=parts.engine.now_ms() + 1))
+    assert service.is_invisible(ANN)

@@ -1,0 +1,378 @@
+"""Watching: snapshots and changes without a gap, grants, privacy, and states that may have been missed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from greendot.app.node import Node
+from greendot.engine.memory import MemoryEngine
+from greendot.engine.messages import Part, Topic
+from greendot.errors import EngineUnavailable, Refused
+from greendot.node.subscriptions import UNHEARD_S
+from greendot.presence.model import Change, ManualStatus, VisibleState
+from greendot.presence.watch import WatchService
+from greendot.protocol.codes import Err
+from unit.node_parts import (
+    Client,
+    Frame,
+    NodeParts,
+    entries_of,
+    held,
+    in_virtual_time,
+    pass_time,
+    settle,
+    under_way,
+    users_of,
+)
+
+BOB = Topic("watch", "default", "bob")
+HOLD_S = 7.0  # of the default settings, until a user that was restored must be complete
+
+
+async def watching(parts: NodeParts, **sections: Any) -> WatchService:
+    return (await node(parts, **sections)).watching
+
+
+async def node(parts: NodeParts, **sections: Any) -> Node:
+    made = await parts.whole(**sections)
+    made.watching._hold_s = HOLD_S
+    return made
+
+
+async def watch(service: WatchService, client: Client, *users: str) -> list[Frame]:
+    """Watch users; return the entries of the reply."""
+    return [*entries_of(await service.watch(client.connection, client.session, [*users]))]
+
+
+async def be(parts: NodeParts, client: Client, *, idle: bool) -> None:
+    """Let a user be idle or active, as the engine sees it."""
+    session = client.session
+    await MemoryEngine.touch(parts.engine, *session.key, session.ref, session.device, idle, None)
+
+
+async def leave(parts: NodeParts, client: Client) -> None:
+    await MemoryEngine.linger(parts.engine, *client.session.key, client.session.ref, 0, 0)
+
+
+async def states(client: Client) -> list[str]:
+    return [event["state"] for event in await client.events("presence.changed")]
+
+
+def publish(parts: NodeParts, state: str, version: int, *, restored: bool = False) -> None:
+    """Publish a change of bob, as another node does."""
+    visible = VisibleState(state, since=version, version=version)  # type: ignore[arg-type]
+    parts.engine.publish(BOB, Change(visible, visible, None, ["phone"], True, True, restored))
+
+
+# --- watching ---
+
+
+@in_virtual_time
+async def test_states_come_in_the_order_asked_for_and_then_every_change_once(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    found = await watch(service, ann, "zoe", "bob", "zoe")
+    assert [(entry["user"], entry["state"]) for entry in found] == [
+        ("zoe", "offline"),
+        ("bob", "online"),
+        ("zoe", "offline"),
+    ]
+    await be(parts, bob, idle=True)
+    await be(parts, bob, idle=True)
+    assert await states(ann) == ["idle"]
+    await leave(parts, bob)
+    assert await states(ann) == ["offline"]
+
+
+@in_virtual_time
+async def test_an_invisible_user_is_online_for_own_devices_only(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    bob, tablet = await parts.online("bob"), await parts.online("bob", "tablet")
+    await watch(service, ann, "bob")
+    await watch(service, tablet, "bob")
+    await parts.engine.set_status("default", "bob", ManualStatus("invisible", rev=1))
+    assert await states(ann) == ["offline"]
+    (own,) = await tablet.events()
+    assert (own["state"], own["status"]) == ("online", "invisible")
+    await be(parts, bob, idle=True)
+    await be(parts, tablet, idle=True)
+    assert (await states(ann), await states(tablet)) == ([], ["idle"])
+
+
+@in_virtual_time
+async def test_a_watch_beyond_the_limit_is_refused_as_a_whole(parts: NodeParts) -> None:
+    service, ann = await watching(parts, limits={"watches": 2}), parts.session("ann")
+    await watch(service, ann, "bob", "cid", "bob")
+    await watch(service, ann, "cid")
+    with pytest.raises(Refused) as refused:
+        await watch(service, ann, "bob", "dan")
+    assert (refused.value.code, ann.connection.watches) == (Err.TOO_MANY, {"bob", "cid"})
+    await service.unwatch(ann.connection, ann.session, ["bob"])
+    assert users_of(await service.watch(ann.connection, ann.session, ["dan"])) == ["dan"]
+
+
+@in_virtual_time
+async def test_a_change_while_the_state_is_read_is_in_the_reply(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    async with held(parts.engine, "read", "after") as read, under_way(watch(service, ann, "bob")) as reply:
+        await read.reached()
+        await be(parts, bob, idle=True)
+        read.release()
+    assert [entry["state"] for entry in await reply] == ["idle"]
+    assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_an_entry_that_changed_before_the_reply_was_complete_is_made_again(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    first_group = ["bob", *(f"u{number}" for number in range(199))]
+    await watch(service, parts.session("eve"), *first_group)  # so that only the second group is read below
+    async with held(parts.engine, "read") as read, under_way(watch(service, ann, *first_group, "zoe")) as reply:
+        await read.reached()
+        await be(parts, bob, idle=True)
+        assert await states(ann) == ["idle"]
+        read.release()
+    found = await reply
+    assert (len(found), found[0]["user"], found[0]["state"]) == (201, "bob", "idle")
+
+
+@in_virtual_time
+async def test_a_connection_that_ends_while_the_state_is_read_watches_nobody(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    await parts.online("bob")
+    async with held(parts.engine, "read") as read, under_way(watch(service, ann, "bob")) as reply:
+        ann.connection.close(4000)
+        read.release()
+    assert (await reply, ann.connection.watches) == ([], None)
+    await pass_time(UNHEARD_S + 0.1)
+    assert service.watched(BOB) is None
+
+
+@in_virtual_time
+async def test_a_watch_that_fails_leaves_only_the_watches_from_before(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    parts.engine.away = {"read"}
+    with pytest.raises(EngineUnavailable):
+        await watch(service, ann, "bob", "cid")
+    assert ann.connection.watches == {"bob"}
+    await be(parts, bob, idle=True)
+    assert await states(ann) == ["idle"]
+
+
+@in_virtual_time
+async def test_a_user_who_is_not_watched_any_more_is_not_told_of_and_given_up(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    await service.unwatch(ann.connection, ann.session, ["bob", "zoe"])
+    await be(parts, bob, idle=True)
+    assert await states(ann) == []
+    await pass_time(UNHEARD_S + 0.1)
+    assert (service.watched(BOB), BOB in parts.engine._topics) == (None, False)
+
+
+@in_virtual_time
+async def test_a_connection_that_is_gone_watches_nobody_however_many_it_watched(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    users = [f"u{number}" for number in range(201)]
+    await watch(service, ann, *users)
+    service.forget(ann.connection)
+    await settle()
+    assert not any(service._watched.get(Topic("watch", "default", user)).channel.listeners for user in users)  # type: ignore[union-attr]
+    assert ann.connection.watches is None
+
+
+# --- grants and privacy ---
+
+
+@in_virtual_time
+async def test_a_user_whom_the_token_does_not_let_watch_is_unknown_and_not_followed(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann", watch=("team-*",)), await parts.online("bob")
+    found = await watch(service, ann, "bob", "team-1", "ann")
+    assert [entry["version"] for entry in found] == [0, 0, 0]
+    assert (service.watched(BOB), ann.connection.watches) == (None, {"team-1", "ann"})
+    await be(parts, bob, idle=True)
+    assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_watches_that_a_new_token_does_not_allow_end_with_what_waits(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    bob, cid = await parts.online("bob"), await parts.online("cid")
+    await watch(service, ann, "bob", "cid")
+    ann.connection.hold()
+    await be(parts, bob, idle=True)
+    await be(parts, cid, idle=True)
+    await settle()
+    await service.keep_granted(ann.connection, ann.session, parts.grants("ann", watch=("c*",)))
+    ann.connection.release([])
+    assert [event["user"] for event in await ann.events()] == ["cid"]
+    await be(parts, bob, idle=False)
+    assert (await states(ann), ann.connection.watches) == ([], {"cid"})
+
+
+@in_virtual_time
+async def test_a_user_who_hides_is_offline_for_the_one_hidden_from_and_for_nobody_else(parts: NodeParts) -> None:
+    all_parts = await node(parts)
+    service, ann, eve = all_parts.watching, parts.session("ann"), parts.session("eve")
+    bob = await parts.online("bob")
+    await watch(service, ann, "bob")
+    await watch(service, eve, "bob")
+    await all_parts.visibility_updates.set_privacy(("default", "bob"), None, ["eve"])
+    assert (await states(ann), await states(eve)) == ([], ["offline"])
+    await be(parts, bob, idle=True)
+    assert (await states(ann), await states(eve)) == (["idle"], [])
+    await all_parts.visibility_updates.set_privacy(("default", "bob"), None, [])
+    assert (await states(ann), await states(eve)) == ([], ["idle"])
+
+
+@in_virtual_time
+async def test_last_seen_that_is_hidden_later_is_taken_back(parts: NodeParts) -> None:
+    all_parts = await node(parts)
+    service, ann, bob = all_parts.watching, parts.session("ann"), await parts.online("bob")
+    await leave(parts, bob)
+    (entry,) = await watch(service, ann, "bob")
+    assert entry["last_seen"] is not None
+    await all_parts.visibility_updates.set_privacy(("default", "bob"), "hidden", None)
+    assert [(event["state"], event["last_seen"]) for event in await ann.events()] == [("offline", None)]
+
+
+# --- changes ---
+
+
+@in_virtual_time
+async def test_an_older_change_and_one_that_looks_the_same_are_not_told(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    await watch(service, ann, "bob")
+    publish(parts, "online", 10)
+    publish(parts, "idle", 9)
+    publish(parts, "online", 11)
+    publish(parts, "online", 11)
+    assert await states(ann) == ["online"]
+    (entry,) = await watch(service, parts.session("eve"), "bob")
+    assert entry["version"] == 11
+
+
+@in_virtual_time
+async def test_a_restored_user_who_looks_different_is_shown_when_all_had_time_to_be_restored(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    publish(parts, "idle", parts.engine.now_ms() + 1, restored=True)
+    publish(parts, "busy", parts.engine.now_ms() + 2)
+    await pass_time(HOLD_S - 0.1)
+    assert await states(ann) == []
+    await be(parts, bob, idle=True)
+    await pass_time(0.2)
+    assert await states(ann) == ["idle"]
+
+
+@in_virtual_time
+async def test_a_restored_user_who_looks_the_same_is_followed_without_a_pause(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    shown = (await parts.shown("bob")).visible
+    visible = structs.replace(shown, version=shown.version + 1)
+    parts.engine.publish(BOB, Change(visible, visible, None, ["phone"], True, True, restored=True))
+    await pass_time(0.01)  # for another version
+    await be(parts, bob, idle=True)
+    assert await states(ann) == ["idle"]
+
+
+@in_virtual_time
+async def test_a_restored_user_is_read_again_until_the_engine_answers(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    await parts.online("bob")
+    await watch(service, ann, "bob")
+    publish(parts, "idle", parts.engine.now_ms() + 1, restored=True)
+    parts.engine.away = {"read"}
+    await MemoryEngine.set_status(parts.engine, "default", "bob", ManualStatus("busy", rev=1))
+    await pass_time(HOLD_S + 0.1)
+    assert await states(ann) == []
+    parts.engine.away = set()
+    await pass_time(HOLD_S + 0.1)
+    assert await states(ann) == ["busy"]
+
+
+# --- when something may have been missed ---
+
+
+@in_virtual_time
+async def test_a_missed_change_is_told_when_everything_is_read_again(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    parts.engine._topics.clear()  # messages are lost
+    await be(parts, bob, idle=True)
+    assert await states(ann) == []
+    await service.resync(Part(), intact=True)
+    await service.resync(Part(), intact=True)
+    assert await states(ann) == ["idle"]
+
+
+@in_virtual_time
+async def test_an_older_version_is_the_truth_only_after_a_loss_and_gets_a_version_of_its_own(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    await parts.online("bob")
+    await watch(service, ann, "bob")
+    ahead = parts.engine.now_ms() + 60_000
+    publish(parts, "busy", ahead)
+    await service.resync(Part(), intact=True)
+    assert await states(ann) == ["busy"]
+    await service.resync(Part(), intact=False)
+    (told,) = await ann.events()
+    assert (told["state"], told["version"]) == ("online", ahead + 1)
+
+
+@in_virtual_time
+async def test_users_who_are_held_are_shown_as_before_until_they_are_read(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    service.hold(Part(), 600)
+    await be(parts, bob, idle=True)
+    await service.resync(Part(), intact=True)
+    assert await states(ann) == []
+    service.hold(Part(), 0)
+    await service.resync(Part(), intact=False)
+    assert await states(ann) == ["idle"]
+
+
+@in_virtual_time
+async def test_a_user_who_is_held_again_while_it_is_read_stays_as_shown(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    service.hold(Part(), 0)
+    await be(parts, bob, idle=True)
+    async with held(parts.engine, "read", "after") as read, under_way(service.resync(Part(), intact=False)):
+        await read.reached()
+        service.hold(Part(), 600)
+        read.release()
+    assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_watchers_are_told_once_that_a_state_is_stale_and_once_that_it_is_not(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    await watch(service, bob, "bob")
+    await service.mark_stale(Part())
+    await service.mark_stale(Part())
+    for client in (ann, bob):
+        assert [(event["state"], event.get("stale")) for event in await client.events()] == [("online", True)]
+    await service.resync(Part(), intact=True)
+    await service.resync(Part(), intact=True)
+    for client in (ann, bob):
+        assert [(event["state"], event.get("stale")) for event in await client.events()] == [("online", None)]
+
+
+@in_virtual_time
+async def test_a_watch_during_a_restore_is_stale_and_completed_afterwards(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    parts.engine.restoring = True
+    (entry,) = await watch(service, ann, "bob")
+    assert (entry["state"], entry["stale"]) == ("offline", True)
+    parts.engine.restoring = False
+    await parts.online("bob")
+    assert await states(ann) == []
+    await pass_time(HOLD_S + 0.1)
+    assert [(event["state"], event.get("stale")) for event in await ann.events()] == [("online", None)]

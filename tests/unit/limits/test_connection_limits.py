@@ -1,0 +1,131 @@
+"""Numbers of connections of a user and of a tenant on a node."""
+
+from __future__ import annotations
+
+import pytest
+
+from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
+from greendot.limits.model import Quota
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.session import Session
+from greendot.protocol.commands import ClientInfo, Hello, Resume
+from unit.node_parts import Client, NodeParts, in_virtual_time, settle
+
+
+class Entrance(ConnectionLimits):
+    """Limits of the parts of a node, and clients that say hello."""
+
+    def __init__(self, parts: NodeParts, per_user: int = 0, per_tenant: int = 0) -> None:
+        self.parts = parts
+        quota = Quota(False, (1, 1), 1.0, {}, 1, 1, (per_user, per_tenant))
+        limits = RateLimits(quota, {}, parts.clock, parts.metrics, parts.registry.usage)
+        super().__init__(parts.registry, limits)
+
+    def enter(self, user: str = "ann", *, resume: str | None = None, tenant: str = "default") -> Client:
+        """Let a client come in and have a session."""
+        client = self.parts.client()
+        grants = self.parts.grants(user, tenant=tenant)
+        hello = Hello(resume=None if resume is None else Resume(session=resume))
+        with self.entering(client.connection, grants, hello):
+            session = Session(f"n-{client.connection.id}", grants, "phone", ClientInfo())
+            session.connection, client.connection.session = client.connection, session
+            self.parts.registry.add(session)
+        return client
+
+
+@in_virtual_time
+async def test_a_user_may_have_so_many_connections_and_others_as_many(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_user=2)
+    entrance.enter()
+    entrance.enter()
+    with pytest.raises(TooManyConnections, match="this user"):
+        entrance.enter()
+    entrance.enter("bob")
+    entrance.enter(tenant="acme")
+
+
+@in_virtual_time
+async def test_a_session_that_lingers_has_no_connection_to_be_counted(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_user=1)
+    entrance.enter().session.connection = None
+    entrance.enter()
+    with pytest.raises(TooManyConnections):
+        entrance.enter()
+
+
+@in_virtual_time
+async def test_the_connection_that_a_resume_replaces_is_not_counted(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_user=1)
+    there = entrance.enter().session
+    entrance.enter(resume=there.id)
+    there.connection = None
+    with pytest.raises(TooManyConnections):
+        entrance.enter(resume="n-unknown")
+
+
+@in_virtual_time
+async def test_connections_on_their_way_in_count_until_they_have_a_session(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_user=1)
+    coming = parts.client()
+    with entrance.entering(coming.connection, parts.grants("ann"), Hello()):
+        with pytest.raises(TooManyConnections):
+            entrance.enter()
+        coming.connection.session = Session("n-1", parts.grants("ann"), "phone", ClientInfo())
+        entrance.enter()  # what has a session is counted by it
+    with pytest.raises(TooManyConnections):
+        entrance.enter()
+
+
+@in_virtual_time
+async def test_a_connection_that_failed_on_its_way_in_is_counted_no_longer(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_user=1)
+    with (
+        pytest.raises(KeyError),
+        entrance.entering(parts.client().connection, parts.grants("ann"), Hello()),
+    ):
+        raise KeyError
+    entrance.enter()
+
+
+@in_virtual_time
+async def test_a_tenant_may_have_so_many_connections_until_sockets_are_closed(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_tenant=2)
+    first, _ = entrance.enter("ann"), entrance.enter("bob")
+    with pytest.raises(TooManyConnections, match="this app"):
+        entrance.enter("cid")
+    entrance.enter("cid", tenant="acme")
+    assert entrance.tenants == 2
+    entrance.gone(first.connection)
+    entrance.gone(first.connection)
+    entrance.enter("cid")
+    with pytest.raises(TooManyConnections):
+        entrance.enter("dan")
+
+
+@in_virtual_time
+async def test_a_tenant_without_connections_is_not_kept(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_tenant=2)
+    client = entrance.enter()
+    entrance.gone(client.connection)
+    assert entrance.tenants == 0
+    entrance.gone(parts.client().connection)  # of a stranger
+    assert entrance.tenants == 0
+
+
+@in_virtual_time
+async def test_a_socket_that_is_closed_already_is_not_counted_for_ever(parts: NodeParts) -> None:
+    entrance, client = Entrance(parts, per_tenant=1), parts.client()
+    client.cut()
+    await settle()
+    with entrance.entering(client.connection, parts.grants("ann"), Hello()):
+        pass
+    assert entrance.tenants == 0
+    entrance.enter()
+
+
+@in_virtual_time
+async def test_tenants_without_a_limit_are_not_counted(parts: NodeParts) -> None:
+    entrance = Entrance(parts)
+    for _ in range(20):
+        entrance.enter()
+    assert entrance.tenants == 0

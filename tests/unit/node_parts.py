@@ -210,7 +210,12 @@ class SwitchedEngine(MemoryEngine, _Calls):
 
     def publish(self, topic: Topic, message: Message) -> None:
         self.published.append((topic, message))
-        super().publish(topic, message)
+        if topic.kind != "node" or topic.name == self._incarnation:
+            super().publish(topic, message)
+
+    def sent_to(self, node: str) -> list[Message]:
+        """Return the messages to another node."""
+        return [message for topic, message in self.published if topic == Topic("node", "", node)]
 
     def _snapshot(self, key: tuple[str, str]) -> Snapshot:
         return super()._snapshot(key)._replace(stale=self.restoring)

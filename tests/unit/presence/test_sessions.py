@@ -318,7 +318,7 @@ async def test_a_leave_that_was_not_answered_is_said_again(parts: NodeParts) -> 
     await pass_time(LOST_S + SHORTLY_S)
     assert service.ended == []
     parts.engine.away = set()
-    await pass_time(2 * RETRY_S)
+    await pass_time(2 * RETRY_S + SHORTLY_S)
     assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
 
 

@@ -131,7 +131,7 @@ async def test_the_end_of_a_status_is_tried_again_while_the_engine_is_away(parts
     await pass_time(5 + 3 * RETRY_S)
     assert service.is_invisible(ANN)
     parts.engine.away = set()
-    await pass_time(RETRY_S)
+    await pass_time(1.5 * RETRY_S)
     assert not service.is_invisible(ANN)
 
 

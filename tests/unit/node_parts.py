@@ -343,8 +343,13 @@ class Client:
 
     def say(self, **command: Any) -> None:
         """Send a command."""
-        self.connection.on_heard()
-        self.connection.on_text(msgspec.json.encode(command).decode())
+        self.send(msgspec.json.encode(command).decode())
+
+    def send(self, text: str) -> None:
+        """Send a text frame; one that comes after a close is not looked at."""
+        if not self.connection.deaf:
+            self.connection.on_heard()
+            self.connection.on_text(text)
 
     async def ask(self, **command: Any) -> Frame:
         """Send a command and return its reply or error."""

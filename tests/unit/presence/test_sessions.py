@@ -323,6 +323,19 @@ async def test_a_leave_that_was_not_answered_is_said_again(parts: NodeParts) -> 
 
 
 @in_virtual_time
+async def test_an_end_whose_answer_was_lost_is_said_again_without_harm(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.unanswered = {"linger", "leave"}
+    session = service.lose(client, EndCause.CLIENT_CLOSE, Close.NORMAL)
+    await pass_time(3 * RETRY_S)
+    assert (parts.engine.count("linger") > 1, await parts.states("ann")) == (True, ["online"])
+    parts.engine.unanswered = set()
+    await pass_time(2 * RETRY_S + CLEAN_S + SHORTLY_S)
+    assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
+
+
+@in_virtual_time
 async def test_a_session_that_moved_to_another_node_is_over_here_at_once(parts: NodeParts) -> None:
     service = Service(parts)
     session = service.lose(await service.enter())

@@ -1,0 +1,250 @@
+"""Messages of rooms: written first, then published; who may write, change and read them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.errors import EngineUnavailable, Refused, StaleMembers, StoreUnavailable
+from greendot.node.cluster_rpc import WITHIN_S
+from greendot.protocol.codes import Err
+from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
+from greendot.rooms.messages import ATTEMPTS
+from greendot.store.rooms import Record, Role
+from unit.service_parts import LIMITED, TENANT, Parts, RecordedConnection, in_virtual_time
+
+
+async def said(parts: Parts, room: str = "lobby") -> list[Record]:
+    return await parts.store.messages(TENANT, room, limit=100)
+
+
+async def send(parts: Parts, connection: RecordedConnection, room: str = "lobby", **given: Any) -> int:
+    command = RoomSend(room=room, body=Raw(b'"hello"'), **given)
+    return (await parts.messages.send(connection, connection.session, command)).seq
+
+
+async def refused(work: Any) -> Refused:
+    with pytest.raises(Refused) as raised:
+        await work
+    return raised.value
+
+
+@in_virtual_time
+async def test_a_message_is_published_only_when_it_is_written(parts: Parts) -> None:
+    await parts.room("lobby", "ann")
+    ann = await parts.connect("ann", name="Ann")
+    parts.store.thread.failing["append"] = StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable):
+        await send(parts, ann)
+    assert parts.engine.sent(Deliver) == []
+    del parts.store.thread.failing["append"]
+    assert await send(parts, ann) == 1
+    ((topic, told),) = [(to, sent) for to, sent in parts.engine.published if isinstance(sent, Deliver)]
+    assert (topic, told.seq, b'"hello"' in told.frame) == (Topic("room", TENANT, "lobby"), 1, True)
+    assert [(record.user, record.name, record.body) for record in await said(parts)] == [("ann", "Ann", b'"hello"')]
+
+
+@in_virtual_time
+async def test_a_message_with_a_known_key_is_answered_as_before_and_not_published_again(parts: Parts) -> None:
+    await parts.room("lobby", "ann")
+    ann = await parts.connect("ann")
+    assert [await send(parts, ann, key="k1") for _ in range(2)] == [1, 1]
+    assert [told.seq for told in parts.engine.sent(Deliver)] == [1]
+    assert [await send(parts, ann) for _ in range(2)] == [2, 3]  # without a key each is another message
+
+
+@in_virtual_time
+async def test_the_content_of_a_hinting_room_stays_off_the_bus(parts: Parts) -> None:
+    await parts.room("lobby", "ann", bus="hint")
+    await send(parts, await parts.connect("ann"))
+    (told,) = parts.engine.sent(Deliver)
+    assert (told.seq, told.frame) == (1, b"")
+
+
+@in_virtual_time
+async def test_readers_may_not_write_and_an_open_room_must_be_joined_first(parts: Parts) -> None:
+    await parts.room("lobby", "ann", role="reader")
+    await parts.room("open", open=True)
+    ann = await parts.connect("ann")
+    assert (await refused(send(parts, ann))).code == Err.FORBIDDEN
+    assert (await refused(send(parts, ann, "open"))).code == Err.NOT_A_MEMBER
+    await parts.join(ann, "open")
+    assert await send(parts, ann, "open") == 1
+    bob = await parts.connect("bob", rooms=("open",))
+    assert await send(parts, bob, "open") == 2  # a token is as good as a join
+
+
+@pytest.mark.parametrize(
+    ("user", "role", "may"), [("ann", "member", True), ("bob", "member", False), ("bob", "admin", True)]
+)
+@in_virtual_time
+async def test_a_message_is_changed_by_its_author_or_an_admin(parts: Parts, user: str, role: Role, may: bool) -> None:
+    await parts.room("lobby", "ann")
+    await parts.store.put_member(TENANT, "lobby", user, role)
+    await send(parts, await parts.connect("ann"))
+    other = await parts.connect(user)
+    edit = parts.messages.edit(other, other.session, RoomEdit(room="lobby", ref=1, body=Raw(b"2")))
+    delete = parts.messages.delete(other, other.session, RoomDelete(room="lobby", ref=1))
+    if may:
+        assert ((await edit).seq, (await delete).seq) == (2, 3)
+        assert [(r.op, r.ref, r.body) for r in (await said(parts))[1:]] == [("edit", 1, b"2"), ("delete", 1, b"null")]
+    else:
+        assert {(await refused(edit)).code, (await refused(delete)).code} == {Err.FORBIDDEN}
+        assert len(await said(parts)) == 1
+
+
+@in_virtual_time
+async def test_only_a_message_can_be_changed_and_not_the_change_of_one(parts: Parts) -> None:
+    await parts.room("lobby", "ann")
+    ann = await parts.connect("ann")
+    await send(parts, ann)
+    await parts.messages.delete(ann, ann.session, RoomDelete(room="lobby", ref=1))
+    for ref in (2, 3):
+        change = parts.messages.edit(ann, ann.session, RoomEdit(room="lobby", ref=ref, body=Raw(b"1")))
+        assert (await refused(change)).code == Err.BAD_FIELD
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@in_virtual_time
+async def test_an_author_is_admitted_again_where_members_change_before_the_commit(
+    parts: Parts, is_removed: bool
+) -> None:
+    await parts.room("lobby", "ann")
+    ann = await parts.connect("ann")
+    async with parts.store.holding("append") as held:
+        sending = asyncio.ensure_future(send(parts, ann))
+        await held.reached()
+        await parts.store.put_member(TENANT, "lobby", "bob")
+        if is_removed:
+            await parts.store.remove_member(TENANT, "lobby", "ann")
+    if is_removed:
+        assert (await refused(sending)).code == Err.NOT_A_MEMBER
+        assert await said(parts) == []
+    else:
+        assert await sending == 1
+
+
+@in_virtual_time
+async def test_a_message_is_given_up_where_the_members_never_stay_the_same(parts: Parts) -> None:
+    await parts.room("lobby", "ann")
+    ann = await parts.connect("ann")
+    parts.store.thread.failing["append"] = StaleMembers("lobby")
+    refusal = await refused(send(parts, ann))
+    assert (refusal.code, refusal.retry_in_ms) == (Err.UNAVAILABLE, 1_000)
+    assert parts.store.calls.count("append") == ATTEMPTS
+
+
+@in_virtual_time
+async def test_a_session_revoked_while_it_is_admitted_writes_nothing(parts: Parts) -> None:
+    await parts.room("lobby", "ann")
+    ann = await parts.connect("ann")
+    async with parts.store.holding("user_rooms", "after") as held:
+        sending = asyncio.ensure_future(send(parts, ann))
+        await held.reached()
+        ann.session.revoked = True
+    assert (await refused(sending)).code == Err.FORBIDDEN
+    assert "append" not in parts.store.calls
+
+
+@in_virtual_time
+async def test_a_refused_author_does_not_use_up_the_limit_of_messages(parts: Parts) -> None:
+    await parts.room("lobby", "ann", tenant=LIMITED)
+    ann = await parts.connect("ann", tenant=LIMITED)
+    assert (await refused(send(parts, ann, "nowhere"))).code == Err.NOT_A_MEMBER
+    assert await send(parts, ann) == 1
+    assert (await refused(send(parts, ann))).code == Err.RATE_LIMITED
+    change = parts.messages.edit(ann, ann.session, RoomEdit(room="lobby", ref=1, body=Raw(b"1")))
+    assert (await refused(change)).code == Err.RATE_LIMITED  # a change counts as a message
+    await parts.pass_s(1)
+    assert await send(parts, ann) == 2
+
+
+@in_virtual_time
+async def test_a_message_ends_the_typing_of_its_author(parts: Parts) -> None:
+    await parts.room("lobby", "ann", "bob")
+    ann, bob = await parts.connect("ann"), await parts.connect("bob")
+    await parts.join(ann, "lobby")
+    await parts.join(bob, "lobby")
+    parts.rooms.start_typing(ann, ann.session, "lobby")
+    await send(parts, ann)
+    await parts.settle()
+    assert [frame["type"] for frame in bob.take()] == ["typing.started", "typing.stopped", "room.message"]
+
+
+@in_virtual_time
+async def test_a_marker_is_told_to_the_other_devices_of_its_user(parts: Parts) -> None:
+    await parts.room("lobby", "ann", "bob")
+    phone, laptop, bob = [await parts.connect(user) for user in ("ann", "ann", "bob")]
+    await parts.write("lobby", 3)
+    replies = [await parts.messages.read(phone, phone.session, RoomRead(room="lobby", seq=seq)) for seq in (2, 1, 9)]
+    await parts.settle()
+    assert [reply.unread for reply in replies] == [1, 1, 0]  # never back, and never beyond the head
+    told = laptop.data("room.changed")
+    assert [(data["read"], data["unread"]) for data in told] == [(2, 1), (2, 1), (3, 0)]
+    assert (phone.take(), bob.take()) == ([], [])
+    stranger = await parts.connect("cid")
+    assert (await refused(parts.messages.read(stranger, stranger.session, RoomRead(room="lobby", seq=1)))).code
+
+
+@in_virtual_time
+async def test_history_is_refused_with_two_bounds_and_to_those_who_lose_the_room_meanwhile(parts: Parts) -> None:
+    await parts.room("lobby", "ann")
+    await parts.write("lobby", 3)
+    ann = await parts.connect("ann")
+    page = await parts.messages.history(ann.session, RoomHistory(room="lobby", before=3, limit=1))
+    assert [message.seq for message in page.messages] == [2]
+    both = parts.messages.history(ann.session, RoomHistory(room="lobby", before=3, after=1))
+    assert (await refused(both)).code == Err.BAD_FIELD
+    async with parts.store.holding("messages", "after") as held:
+        reading = asyncio.ensure_future(parts.messages.history(ann.session, RoomHistory(room="lobby")))
+        await held.reached()
+        await parts.store.remove_member(TENANT, "lobby", "ann")
+    assert (await refused(reading)).code == Err.NOT_A_MEMBER
+
+
+@in_virtual_time
+async def test_nodes_are_told_of_changed_members_and_of_nothing_else(parts: Parts) -> None:
+    await parts.messages.put_room(TENANT, "lobby", None, "hint")
+    assert not await parts.messages.put_member(TENANT, "nowhere", "ann", "member")
+    assert parts.engine.published == []
+    await parts.messages.put_room(TENANT, "lobby", True, None)
+    assert await parts.messages.put_member(TENANT, "lobby", "ann", "reader")
+    assert parts.engine.published == [(Topic("room", TENANT, "lobby"), MembersChanged())] * 2
+
+
+@in_virtual_time
+async def test_a_removal_returns_when_the_nodes_of_the_member_have_acted_on_it(parts: Parts) -> None:
+    await parts.room("lobby", "ann", "bob")
+    room = await parts.store.room(TENANT, "lobby")
+    assert room is not None
+    await parts.messages.remove_member(TENANT, room, "ann")  # no session: nobody to wait for
+    assert parts.engine.sent(MemberRemoved) == []
+    bob = await parts.connect("bob")
+    await parts.join(bob, "lobby")
+    await parts.messages.remove_member(TENANT, room, "bob")
+    await parts.settle()
+    assert [(data["removed"], data["reason"]) for data in bob.data("room.changed")] == [(True, "removed by the app")]
+    await parts.store.put_member(TENANT, "lobby", "bob")
+    parts.engine.is_deaf = True
+    began = parts.now()
+    with pytest.raises(EngineUnavailable):
+        await parts.messages.remove_member(TENANT, room, "bob")
+    assert parts.now() - began == pytest.approx(WITHIN_S, abs=0.01)
+
+
+@in_virtual_time
+async def test_who_leaves_the_members_of_an_open_room_may_stay_in_it(parts: Parts) -> None:
+    await parts.room("lobby", "ann", open=False)
+    before = await parts.store.room(TENANT, "lobby")
+    assert before is not None
+    ann = await parts.connect("ann")
+    await parts.join(ann, "lobby")
+    await parts.store.put_room(TENANT, "lobby", open=True)  # after the caller has looked
+    await parts.messages.remove_member(TENANT, before, "ann")
+    await parts.settle()
+    assert parts.engine.sent(MemberRemoved) == []
+    assert ann.rooms == {"lobby"}

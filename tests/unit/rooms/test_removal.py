@@ -1,0 +1,185 @@
+"""Removed members: nothing of the room is sent to them any more, also nothing that waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from greendot.engine.messages import Acknowledged, Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.errors import Refused
+from greendot.node.channel import ReplyKey, RoomKey
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Resync
+from greendot.rooms.delivery import COMPARE_S
+from greendot.store.rooms import Record
+from greendot.store.wire import message_frame
+from unit.service_parts import TENANT, Parts, in_virtual_time
+
+LOBBY = Topic("room", TENANT, "lobby")
+
+
+def publish(parts: Parts, record: Record, members_rev: int) -> None:
+    parts.receive(LOBBY, Deliver(message_frame(record), seq=record.seq, members_rev=members_rev))
+
+
+def removed(user: str, room: str = "lobby") -> MemberRemoved:
+    return MemberRemoved(TENANT, room, user, "expelled", "asker", 7)
+
+
+@in_virtual_time
+async def test_messages_wait_while_the_members_are_read_once_for_all_of_them(parts: Parts) -> None:
+    local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
+    await parts.store.remove_member(TENANT, "lobby", "bob")
+    records = await parts.write("lobby", 3)
+    rev = local.members_rev + 1
+    parts.store.take_calls()
+    async with parts.store.holding("member_states") as held:
+        for record in records:
+            publish(parts, record, rev)
+        await held.reached()
+        await parts.settle()
+        assert (ann.take(), bob.take()) == ([], [])
+    await parts.settle()
+    assert ann.seqs() == [1, 2, 3]
+    assert [(data["removed"], data["reason"]) for data in bob.data()] == [(True, "removed")]
+    assert parts.store.take_calls() == ["heads", "member_states"]
+    assert bob.rooms == set()
+
+
+@in_virtual_time
+async def test_a_change_that_is_announced_during_the_read_is_read_after_it(parts: Parts) -> None:
+    _, (ann, bob) = await parts.joined("lobby", "ann", "bob")
+    parts.receive(LOBBY, MembersChanged())
+    async with parts.store.holding("member_states", "after") as held:
+        await held.reached()
+        await parts.store.remove_member(TENANT, "lobby", "bob")
+        parts.receive(LOBBY, MembersChanged())
+    await parts.settle()
+    assert (ann.rooms, bob.rooms) == ({"lobby"}, set())
+    assert parts.store.calls.count("member_states") == 2
+
+
+@in_virtual_time
+async def test_a_message_of_a_newer_revision_than_the_read_waits_for_the_next_read(parts: Parts) -> None:
+    local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
+    parts.receive(LOBBY, MembersChanged())
+    async with parts.store.holding("member_states", "after") as held:
+        await held.reached()
+        await parts.store.remove_member(TENANT, "lobby", "bob")
+        publish(parts, (await parts.write("lobby"))[0], local.members_rev + 1)
+    await parts.settle()
+    assert (ann.seqs(), bob.seqs()) == ([1], [])
+
+
+@in_virtual_time
+async def test_a_revision_that_the_store_does_not_know_is_read_once(parts: Parts) -> None:
+    _, (ann,) = await parts.joined("lobby", "ann")
+    publish(parts, (await parts.write("lobby"))[0], 1_000)  # of a store that was restored since
+    await parts.pass_s(2)
+    assert ann.seqs() == [1]
+    assert parts.store.calls.count("member_states") == 1
+
+
+@in_virtual_time
+async def test_while_the_members_cannot_be_read_messages_go_to_nobody_and_are_read_later(parts: Parts) -> None:
+    local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
+    await parts.store.remove_member(TENANT, "lobby", "bob")
+    records = await parts.write("lobby", 2)
+    parts.store.thread.is_away = True
+    for record in records:
+        publish(parts, record, local.members_rev + 1)
+    await parts.settle()
+    parts.store.thread.is_away = False
+    await parts.pass_s(1)
+    assert (ann.take(), bob.take()) == ([], [])
+    await parts.pass_s(COMPARE_S)
+    assert ann.seqs() == [1, 2]
+    assert [frame["type"] for frame in bob.take()] == ["room.changed"]
+
+
+@in_virtual_time
+async def test_a_message_whose_announcement_was_lost_is_read_with_the_members(parts: Parts) -> None:
+    _, (ann,) = await parts.joined("lobby", "ann")
+    await parts.write("lobby", 2)
+    parts.receive(LOBBY, MembersChanged())
+    await parts.settle()
+    assert ann.seqs() == [1, 2]
+
+
+@in_virtual_time
+async def test_a_removal_for_another_node_ends_all_sessions_in_the_room_and_is_acknowledged(parts: Parts) -> None:
+    _, (ann, phone, laptop) = await parts.joined("lobby", "ann", "bob", "bob")
+    parts.disconnect(laptop)  # it lingers, and is in the room all the same
+    await parts.store.remove_member(TENANT, "lobby", "bob")
+    parts.receive(Topic("node", "", parts.incarnation), removed("bob"))
+    (acknowledgement,) = [(to, sent) for to, sent in parts.engine.published if isinstance(sent, Acknowledged)]
+    assert acknowledgement == (Topic("node", "", "asker"), Acknowledged(7, parts.incarnation))
+    await parts.settle()
+    assert [data["reason"] for data in phone.data("room.changed")] == ["expelled"]
+    assert await parts.engine.present(TENANT, "lobby") == ["ann"]
+    assert [frame["type"] for frame in ann.take()] == ["room.left"]
+    with pytest.raises(Refused):
+        await parts.rooms.membership.admit(phone.session, "lobby")
+
+
+@in_virtual_time
+async def test_a_removal_from_a_room_nobody_listens_to_is_acknowledged_too(parts: Parts) -> None:
+    ann = await parts.connect("ann")
+    parts.receive(Topic("node", "", parts.incarnation), removed("ann", "attic"))
+    await parts.settle()
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation)]
+    assert ann.take() == []
+
+
+@in_virtual_time
+async def test_frames_of_the_room_that_wait_for_a_slow_member_are_dropped(parts: Parts) -> None:
+    local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
+    await parts.room("attic", "bob")
+    await parts.join(bob, "attic")
+    bob.become_slow()
+    publish(parts, (await parts.write("lobby"))[0], local.members_rev)
+    record = (await parts.write("attic"))[0]
+    parts.receive(Topic("room", TENANT, "attic"), Deliver(message_frame(record), seq=1))
+    await parts.settle()
+    parts.rooms.removal.lose(bob, ["lobby"], "expelled")
+    bob.keep_up()
+    await parts.settle()
+    assert [(frame["type"], frame["data"]["room"]) for frame in bob.take()] == [
+        ("room.message", "attic"),
+        ("room.changed", "lobby"),
+    ]
+    assert (ann.seqs(), bob.rooms) == ([1], {"attic"})
+
+
+@in_virtual_time
+async def test_a_reply_about_the_room_that_waits_is_replaced_by_an_error(parts: Parts) -> None:
+    ann = await parts.connect("ann")  # who has not joined, and asked for the history
+    ann.become_slow()
+    frame = encode_event(Resync("inbox"), 0)
+    for room, number in (("lobby", 1), ("attic", 2)):
+        ann.send(frame, key=RoomKey(room, ReplyKey(number)))
+    before = ann.session.removals
+    parts.rooms.removal.lose(ann, ["lobby", "cellar"], "expelled")
+    ann.keep_up()
+    frames = ann.take()
+    assert [(frame["type"], frame.get("id"), frame.get("code")) for frame in frames] == [
+        ("resync", None, None),
+        ("error", 1, "not_a_member"),
+    ]
+    assert ann.session.removals > before  # what is being read for the session is not sent
+
+
+@in_virtual_time
+async def test_a_joiner_who_is_removed_while_the_admission_is_read_does_not_join(parts: Parts) -> None:
+    await parts.joined("lobby", "ann")
+    await parts.store.put_member(TENANT, "lobby", "bob")
+    bob = await parts.connect("bob")
+    async with parts.store.holding("user_rooms", "after") as held:
+        joining = asyncio.ensure_future(parts.rooms.join(bob, bob.session, "lobby", None))
+        await held.reached()
+        await parts.store.remove_member(TENANT, "lobby", "bob")
+        parts.receive(Topic("node", "", parts.incarnation), removed("bob"))
+    with pytest.raises(Refused):
+        await joining
+    assert bob.rooms is None

@@ -1,0 +1,199 @@
+"""Sessions in rooms, as the engine is told: at once, later if it is away, and always how it is then."""
+
+from __future__ import annotations
+
+import pytest
+
+from greendot.engine.messages import Part
+from greendot.errors import EngineUnavailable
+from greendot.presence.model import ManualStatus
+from greendot.rooms import session_rooms
+from greendot.rooms.session_rooms import DOUBT_S, LONGEST_S, MOVED_S, RECENT_S, RETRY_S
+from greendot.testing import hold
+from unit.service_parts import TENANT, Parts, in_virtual_time
+
+LATER_S = 2 * RETRY_S + 0.1  # a failed call was made again by then
+
+
+async def inside(parts: Parts, room: str = "lobby") -> list[str]:
+    return await parts.engine.present(TENANT, room)
+
+
+@in_virtual_time
+async def test_entering_and_leaving_is_told_once_however_often_it_is_said(parts: Parts) -> None:
+    session = (await parts.connect("ann")).session
+    for _ in range(2):
+        parts.session_rooms.enter(session, "lobby")
+        await parts.settle()
+    assert (parts.engine.verbs, await inside(parts)) == ([("enter", "lobby", "ann")], ["ann"])
+    for _ in range(2):
+        parts.session_rooms.exit(session, "lobby")
+        await parts.settle()
+    parts.session_rooms.exit(session, "elsewhere")
+    assert (parts.engine.verbs[1:], await inside(parts)) == ([("exit", "lobby", "ann")], [])
+
+
+@in_virtual_time
+async def test_a_change_during_a_call_is_told_after_it(parts: Parts) -> None:
+    session = (await parts.connect("ann")).session
+    async with hold(parts.engine, "enter") as held:
+        parts.session_rooms.enter(session, "lobby")
+        await held.reached()
+        parts.session_rooms.exit(session, "lobby")
+        parts.session_rooms.enter(session, "lobby")
+        parts.session_rooms.exit(session, "lobby")
+        await parts.settle()
+        assert parts.engine.verbs == []  # one call at a time
+    await parts.settle()
+    assert parts.engine.verbs == [("enter", "lobby", "ann"), ("exit", "lobby", "ann")]
+    assert await inside(parts) == []
+
+
+@in_virtual_time
+async def test_an_engine_that_was_away_is_told_how_it_is_when_it_is_back_and_once_more(parts: Parts) -> None:
+    session = (await parts.connect("ann")).session
+    parts.engine.is_away = True
+    parts.session_rooms.enter(session, "lobby")
+    await parts.pass_s(LATER_S)
+    attempts = len(parts.engine.verbs)
+    assert attempts in (2, 3)
+    parts.session_rooms.exit(session, "lobby")
+    parts.session_rooms.enter(session, "lobby")
+    parts.engine.is_away = False
+    await parts.pass_s(LATER_S)
+    assert parts.engine.verbs[attempts:] == [("enter", "lobby", "ann")]
+    assert await inside(parts) == ["ann"]
+    # The call that failed may be carried out after the one that did not.
+    await parts.pass_s(DOUBT_S)
+    assert parts.engine.verbs[attempts:] == [("enter", "lobby", "ann")] * 2
+    await parts.pass_s(3 * DOUBT_S)
+    assert len(parts.engine.verbs) == attempts + 2
+
+
+@in_virtual_time
+async def test_an_invisible_user_is_in_no_room_and_returns_into_all(parts: Parts) -> None:
+    session = (await parts.connect("ann")).session
+    for room in ("lobby", "attic"):
+        parts.session_rooms.enter(session, room)
+    await parts.settle()
+    for status, users in (("invisible", []), ("auto", ["ann"])):
+        await parts.statuses.set(session.key, ManualStatus(status))
+        await parts.settle()
+        assert (await inside(parts), await inside(parts, "attic")) == (users, users)
+        assert parts.session_rooms.is_inside(TENANT, "ann", "lobby") is bool(users)
+    assert session.rooms == {"lobby", "attic"}
+
+
+@in_virtual_time
+async def test_a_user_is_inside_as_long_as_one_session_is(parts: Parts) -> None:
+    phone, laptop = [(await parts.connect("ann")).session for _ in range(2)]
+    for session in (phone, laptop):
+        parts.session_rooms.enter(session, "lobby")
+    parts.session_rooms.exit(phone, "lobby")
+    assert parts.session_rooms.is_inside(TENANT, "ann", "lobby")
+    parts.session_rooms.exit(laptop, "lobby")
+    assert not parts.session_rooms.is_inside(TENANT, "ann", "lobby")
+    assert not parts.session_rooms.is_inside(TENANT, "bob", "lobby")
+
+
+@in_virtual_time
+async def test_a_session_that_returns_leaves_the_rooms_it_did_not_return_into(parts: Parts) -> None:
+    session = (await parts.connect("ann")).session
+    for room in ("lobby", "attic", "cellar"):
+        parts.session_rooms.enter(session, room)
+    await parts.settle()
+    parts.session_rooms.keep(session, ["attic", "elsewhere"])
+    await parts.settle()
+    assert session.rooms == {"attic"}
+    assert {verb for verb in parts.engine.verbs if verb[0] == "exit"} == {
+        ("exit", "lobby", "ann"),
+        ("exit", "cellar", "ann"),
+    }
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+@in_virtual_time
+async def test_a_session_that_ends_leaves_its_rooms_later_if_it_went_on_elsewhere(parts: Parts, is_moved: bool) -> None:
+    session = (await parts.connect("ann")).session
+    parts.session_rooms.enter(session, "lobby")
+    await parts.settle()
+    session.moved = is_moved
+    parts.session_rooms.forget(session)
+    await parts.settle()
+    assert await inside(parts) == (["ann"] if is_moved else [])
+    await parts.pass_s(MOVED_S)
+    assert await inside(parts) == []
+
+
+@in_virtual_time
+async def test_a_session_that_is_not_registered_any_more_does_not_enter(parts: Parts) -> None:
+    session = (await parts.connect("ann")).session
+    parts.engine.is_away = True
+    parts.session_rooms.enter(session, "lobby")
+    await parts.settle()
+    parts.registry.remove(session)
+    parts.engine.is_away = False
+    await parts.pass_s(LATER_S)
+    assert [verb for verb, *_ in parts.engine.verbs] == ["enter"]
+    assert await inside(parts) == []
+
+
+@in_virtual_time
+async def test_rooms_and_recent_exits_of_a_part_are_told_again_after_a_loss(parts: Parts) -> None:
+    class Lobby(Part):
+        def covers(self, tenant: str, name: str) -> bool:
+            return name == "lobby"
+
+    rooms = parts.session_rooms
+    ann, bob = [(await parts.connect(user)).session for user in ("ann", "bob")]
+    for session in (ann, bob):
+        rooms.enter(session, "lobby")
+    rooms.enter(ann, "attic")
+    rooms.exit(bob, "lobby")
+    await parts.settle()
+    assert rooms.in_part(Lobby()) == [(ann, "lobby"), (bob, "lobby")]
+    parts.engine.verbs.clear()
+    for entry in rooms.in_part(Lobby()):
+        await rooms.restore(entry)
+    assert parts.engine.verbs == [("restore", "lobby", "ann"), ("exit", "lobby", "bob")]
+
+
+@in_virtual_time
+async def test_exits_are_kept_while_they_are_recent_or_few_and_never_for_long(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_rooms, "MOST_EXITS", 2)
+    session = (await parts.connect("ann")).session
+
+    def kept_after_exit(room: str) -> list[str]:
+        parts.session_rooms.enter(session, room)
+        parts.session_rooms.exit(session, room)
+        return [room for _, room in parts.session_rooms.in_part(Part())]
+
+    assert [kept_after_exit(room) for room in ("a", "b", "c")][-1] == ["a", "b", "c"]  # many, and all recent
+    await parts.pass_s(RECENT_S / 2)
+    assert kept_after_exit("a") == ["b", "c", "a"]
+    await parts.pass_s(RECENT_S / 2 + 1)
+    assert kept_after_exit("d") == ["a", "d"]
+    await parts.pass_s(RECENT_S + 1)
+    assert kept_after_exit("d") == ["a", "d"]  # old, and few
+    await parts.pass_s(LONGEST_S - RECENT_S)
+    assert kept_after_exit("d") == ["d"]
+
+
+@in_virtual_time
+async def test_a_restore_that_fails_says_so_and_one_during_a_call_leaves_it_to_that_call(parts: Parts) -> None:
+    session = (await parts.connect("ann")).session
+    async with hold(parts.engine, "enter", at="after") as held:
+        parts.session_rooms.enter(session, "lobby")
+        await held.reached()
+        await parts.session_rooms.restore((session, "lobby"))
+    await parts.settle()
+    assert parts.engine.verbs == [("enter", "lobby", "ann")] * 2
+    parts.engine.is_away = True
+    with pytest.raises(EngineUnavailable):
+        await parts.session_rooms.restore((session, "lobby"))
+    parts.engine.is_away = False
+    parts.session_rooms.exit(session, "lobby")  # the failure is over: calls are made again
+    await parts.settle()
+    assert await inside(parts) == []

@@ -21,7 +21,7 @@ from greendot.engine.memory import MemoryEngine
 from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
 from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, StoreUnavailable
-from greendot.inbox.delivery import InboxDelivery
+from greendot.inbox.delivery import InboxCatchUp, InboxDelivery
 from greendot.inbox.kinds_model import Kinds, NotificationKind
 from greendot.inbox.service import InboxService
 from greendot.limits.model import Quota
@@ -186,6 +186,19 @@ class RecordedEngine(MemoryEngine):
             raise EngineUnavailable("away")
 
 
+class CheckedTasks(Tasks):
+    """Tasks of a test: what fails in one of them fails the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[BaseException] = []
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        super()._done(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.append(error)
+
+
 class NoSocket:
     """Stands for the socket of a connection that is closed."""
 
@@ -263,7 +276,7 @@ class Parts:
         self.registry = Registry()
         self.hub = Hub(self.metrics, None, clock.monotonic)
         self.timers = Timers(clock)
-        self.tasks = Tasks()
+        self.tasks = CheckedTasks()
         recorder = EventRecorder(EventTail(), clock)
         surge = SurgeDetector(clock)
         self.context = NodeContext(clock, self.timers, self.tasks, self.hub, self.registry, surge, recorder)
@@ -286,6 +299,8 @@ class Parts:
         self.timers.close()
         await self.tasks.cancel()
         self.store.thread.db.close()
+        if self.tasks.failures:
+            raise AssertionError("a task failed") from self.tasks.failures[0]
 
     # --- time ---
 
@@ -515,6 +530,11 @@ class Parts:
         return records
 
     # --- inboxes ---
+
+    async def attach(self, connection: RecordedConnection, after: int | None = None) -> InboxCatchUp:
+        """Attach a device to the inbox of its user, as a hello does."""
+        session = connection.session
+        return await self.inboxes.attach(connection, session, self.inboxes.ask(session), after)
 
     def notice(self, user: str, *, tenant: str = TENANT, kind: str = "mention", key: str = "", **given: Any) -> Notice:
         self._numbers += 1

@@ -97,7 +97,7 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 
 
 class LoopThread:
-    """Stands for the thread of the database: carries each call out in the loop, one turn after it was made."""
+    """Stand-in for the thread of the database: each call is carried out in the loop, one turn later."""
 
     def __init__(self) -> None:
         self.db = empty_database()
@@ -121,7 +121,7 @@ class LoopThread:
 
 
 def method_of(work: Callable[..., Any]) -> str:
-    """The method of the store whose work it is."""
+    """Return the name of the store's method that made this work."""
     return work.__qualname__.split(".")[1]
 
 
@@ -143,12 +143,12 @@ class LoopStore(SqliteStore):
         return calls
 
     def holding(self, method: str, at: Point = "before") -> AbstractAsyncContextManager[Held]:
-        """Hold a method also where a service has it bound since it was made."""
+        """Hold the calls of a method, also of services that have bound the method when they were made."""
         return hold(self.thread, "do", at=at, when=lambda work: method_of(work) == method)
 
 
 class RecordedEngine(MemoryEngine):
-    """The memory engine. It keeps all that is published, and loses it or is away where a test says so."""
+    """Memory engine that records published messages, and loses messages or is away where a test says so."""
 
     def __init__(self, clock: LoopClock) -> None:
         super().__init__(clock)
@@ -188,7 +188,7 @@ class RecordedEngine(MemoryEngine):
 
 
 class CheckedTasks(Tasks):
-    """Tasks of a test: what fails in one of them fails the test."""
+    """Tasks of a test. An exception in one of them fails the test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class CheckedTasks(Tasks):
 
 
 class NoSocket:
-    """Stands for the socket of a connection that is closed."""
+    """Stand-in for the socket of a connection that is closed."""
 
     def __init__(self) -> None:
         self.is_aborted = False
@@ -217,7 +217,7 @@ class NoSocket:
 
 
 class RecordedConnection(Connection):
-    """A connection that keeps what it would write. One that is slow keeps its frames in the send buffer."""
+    """Connection without a socket that records written frames. While slow, frames stay in the send buffer."""
 
     session: Session
 
@@ -269,7 +269,7 @@ def quota(per_s: int = 0) -> Quota:
 
 
 class Parts:
-    """The state that the services of a node share, and the services, each made when it is first used."""
+    """State that the services of a node share, and the services, each made on first use."""
 
     def __init__(self) -> None:
         clock = self.clock = LoopClock(asyncio.get_running_loop())
@@ -328,7 +328,7 @@ class Parts:
 
     @cached_property
     def visibility(self) -> VisibilityCache:
-        """Tenants that are called as a policy have it."""
+        """Make the cache. A tenant named like a policy has that policy."""
         policies = {
             "": VisibilityPolicy(),
             "shared_rooms": VisibilityPolicy("shared_rooms"),

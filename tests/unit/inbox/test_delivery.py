@@ -24,7 +24,7 @@ CREATED = "notification.created"
 
 
 async def devices(parts: Parts, count: int = 1) -> list[RecordedConnection]:
-    """Devices of ann that get what is new; the list of the store's calls begins here."""
+    """Devices of ann that are attached; the list of the store's calls begins here."""
     connections = [await parts.connect("ann") for _ in range(count)]
     for connection in connections:
         await parts.attach(connection)
@@ -140,7 +140,7 @@ async def test_an_expired_notification_is_not_announced_though_it_is_kept(parts:
 
 
 @in_virtual_time
-async def test_a_device_that_returns_gets_what_it_missed_and_what_became_of_it(parts: Parts) -> None:
+async def test_a_returning_device_gets_the_notifications_it_missed_and_their_states(parts: Parts) -> None:
     await devices(parts)
     found = await notify(parts, 4)
     publish(parts, *found)
@@ -166,7 +166,7 @@ async def test_a_notification_that_comes_while_a_device_attaches_is_seen_once(pa
 
 
 @in_virtual_time
-async def test_the_first_device_reads_what_was_published_before_the_head_was_known(parts: Parts) -> None:
+async def test_numbers_continue_behind_the_head_for_the_first_device(parts: Parts) -> None:
     found = await notify(parts, 3)
     phone = await parts.connect("ann")
     asked = parts.inboxes.ask(phone.session)
@@ -212,7 +212,7 @@ async def test_a_device_that_missed_too_many_bytes_is_told_to_fetch(
 
 
 @in_virtual_time
-async def test_what_waits_to_be_acknowledged_is_given_once_to_a_device_that_comes(parts: Parts) -> None:
+async def test_unacknowledged_notifications_are_given_once_to_a_device_that_comes(parts: Parts) -> None:
     await notify(parts, 2, ack=True)
     phone, laptop = await parts.connect("ann"), await parts.connect("ann")
     assert shown(await parts.attach(phone)) == [1, 2]
@@ -225,7 +225,7 @@ async def test_what_waits_to_be_acknowledged_is_given_once_to_a_device_that_come
 
 
 @in_virtual_time
-async def test_a_receipt_is_noted_only_for_what_a_device_got(parts: Parts) -> None:
+async def test_a_receipt_is_noted_only_for_notifications_that_a_device_got(parts: Parts) -> None:
     async def noted() -> list[int]:
         found = await parts.store.notifications(TENANT, "ann", limit=10)
         return [n.seq for n in found if n.live_at is not None]

@@ -17,7 +17,7 @@ FIRST_S = 5.0 + TICK_S  # a notification was sent again by then
 
 
 class Redelivered:
-    """The inbox of a user with a device, and the numbers that were sent again, in seconds after the first time."""
+    """An inbox with a device, and the numbers that were sent again, with the seconds since the first time."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -52,115 +52,115 @@ class Redelivered:
 
 @in_virtual_time
 async def test_a_notification_comes_again_after_longer_and_longer_waits(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify()
+    inbox = Redelivered(parts)
+    await inbox.notify()
     await parts.pass_s(100)
-    assert it.sent == [(1, 5), (1, 15), (1, 35), (1, 75)]
+    assert inbox.sent == [(1, 5), (1, 15), (1, 35), (1, 75)]
     assert parts.metrics.inbox_redelivered_total == 4
 
 
 @in_virtual_time
 async def test_each_notification_has_times_of_its_own(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify()
+    inbox = Redelivered(parts)
+    await inbox.notify()
     await parts.pass_s(3)
-    await it.notify()
+    await inbox.notify()
     await parts.pass_s(16)
-    assert it.sent == [(1, 5), (2, 8), (1, 15), (2, 18)]
+    assert inbox.sent == [(1, 5), (2, 8), (1, 15), (2, 18)]
 
 
 @in_virtual_time
 async def test_an_acknowledged_notification_does_not_come_again_and_is_not_read(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify(4)
-    it.redelivery.acknowledged(it.local, [4], 2)
+    inbox = Redelivered(parts)
+    await inbox.notify(4)
+    inbox.redelivery.acknowledged(inbox.local, [4], 2)
     await parts.pass_s(FIRST_S)
-    assert it.seqs == [3]
-    it.redelivery.acknowledged(it.local, [], 3)
+    assert inbox.seqs == [3]
+    inbox.redelivery.acknowledged(inbox.local, [], 3)
     parts.store.take_calls()
     await parts.pass_s(RETRIED_S)
-    assert (it.seqs, parts.store.take_calls()) == ([3], [])
+    assert (inbox.seqs, parts.store.take_calls()) == ([3], [])
 
 
 @in_virtual_time
 async def test_an_acknowledgement_that_only_the_store_has_counts(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify(2)
-    await it.acknowledge(1)
+    inbox = Redelivered(parts)
+    await inbox.notify(2)
+    await inbox.acknowledge(1)
     await parts.pass_s(FIRST_S)
-    assert it.seqs == [2]
-    await it.acknowledge(2)
+    assert inbox.seqs == [2]
+    await inbox.acknowledge(2)
     await parts.pass_s(RETRIED_S)
-    assert it.seqs == [2]
-    assert it.local.pending_acks is None
+    assert inbox.seqs == [2]
+    assert inbox.local.pending_acks is None
 
 
 @in_virtual_time
 async def test_an_acknowledgement_during_the_read_counts(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify(2)
+    inbox = Redelivered(parts)
+    await inbox.notify(2)
     async with parts.store.holding("pending", "after") as held:
         await held.reached()
-        it.redelivery.acknowledged(it.local, [1], 0)
+        inbox.redelivery.acknowledged(inbox.local, [1], 0)
     await parts.settle()
-    assert it.seqs == [2]
+    assert inbox.seqs == [2]
 
 
 @in_virtual_time
 async def test_without_a_device_nothing_is_read_until_one_comes(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify()
-    it.has_device = False
+    inbox = Redelivered(parts)
+    await inbox.notify()
+    inbox.has_device = False
     await parts.pass_s(RETRIED_S)
-    assert (it.sent, parts.store.take_calls()) == ([], [])
-    it.has_device = True
-    it.redelivery.sent(it.local, [1])  # to the device that came
+    assert (inbox.sent, parts.store.take_calls()) == ([], [])
+    inbox.has_device = True
+    inbox.redelivery.sent(inbox.local, [1])  # to the device that came
     await parts.pass_s(FIRST_S)
-    assert it.seqs == [1]
+    assert inbox.seqs == [1]
 
 
 @in_virtual_time
 async def test_a_device_that_comes_puts_off_the_next_time_and_does_not_begin_anew(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify()
+    inbox = Redelivered(parts)
+    await inbox.notify()
     await parts.pass_s(6)
-    it.redelivery.sent(it.local, [1])
+    inbox.redelivery.sent(inbox.local, [1])
     await parts.pass_s(29)
-    assert it.sent == [(1, 5), (1, 16)]  # ten seconds after the device came, then twenty
+    assert inbox.sent == [(1, 5), (1, 16)]  # ten seconds after the device came, then twenty
 
 
 @in_virtual_time
 async def test_a_notification_comes_again_when_the_store_is_back(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify()
+    inbox = Redelivered(parts)
+    await inbox.notify()
     parts.store.thread.is_away = True
     await parts.pass_s(FIRST_S + AGAIN_S)
-    assert (it.sent, parts.store.take_calls()) == ([], ["pending"] * 2)
+    assert (inbox.sent, parts.store.take_calls()) == ([], ["pending"] * 2)
     parts.store.thread.is_away = False
     await parts.pass_s(AGAIN_S)
-    assert it.sent == [(1, 15)]
+    assert inbox.sent == [(1, 15)]
 
 
 @in_virtual_time
 async def test_after_the_last_time_a_notification_is_given_up_and_counted(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify()
+    inbox = Redelivered(parts)
+    await inbox.notify()
     await parts.pass_s(RETRIED_S - 1)
-    assert (len(it.sent), parts.metrics.inbox_unacknowledged_total) == (TIMES, 0)
+    assert (len(inbox.sent), parts.metrics.inbox_unacknowledged_total) == (TIMES, 0)
     await parts.pass_s(2)
-    assert (len(it.sent), parts.metrics.inbox_unacknowledged_total) == (TIMES, 1)
+    assert (len(inbox.sent), parts.metrics.inbox_unacknowledged_total) == (TIMES, 1)
     parts.store.take_calls()
     await parts.pass_s(RETRIED_S)
-    assert (len(it.sent), parts.store.take_calls()) == (TIMES, [])
+    assert (len(inbox.sent), parts.store.take_calls()) == (TIMES, [])
 
 
 @in_virtual_time
 async def test_an_expired_notification_does_not_come_again(parts: Parts) -> None:
-    it = Redelivered(parts)
-    await it.notify(expires_at=parts.clock.now_ms() + 10_000)
+    inbox = Redelivered(parts)
+    await inbox.notify(expires_at=parts.clock.now_ms() + 10_000)
     await parts.pass_s(RETRIED_S)
-    assert it.seqs == [1]
-    assert await it.redelivery.pending((TENANT, "ann")) == []
+    assert inbox.seqs == [1]
+    assert await inbox.redelivery.pending((TENANT, "ann")) == []
 
 
 @in_virtual_time
@@ -168,27 +168,27 @@ async def test_of_very_many_the_oldest_come_again_first_and_the_others_in_turn(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redelivery, "MOST", 2)
-    it = Redelivered(parts)
-    await it.notify(3)
+    inbox = Redelivered(parts)
+    await inbox.notify(3)
     await parts.pass_s(FIRST_S)
-    assert it.seqs == [1, 2]
-    it.redelivery.acknowledged(it.local, [1, 2], 0)
-    await it.acknowledge(2)
+    assert inbox.seqs == [1, 2]
+    inbox.redelivery.acknowledged(inbox.local, [1, 2], 0)
+    await inbox.acknowledge(2)
     await parts.pass_s(LONGEST_S)
-    assert it.seqs == [1, 2, 3]
+    assert inbox.seqs == [1, 2, 3]
 
 
 @pytest.mark.parametrize("during", ["wait", "read"])
 @in_virtual_time
 async def test_nothing_comes_again_for_a_user_who_has_left(parts: Parts, during: str) -> None:
-    it = Redelivered(parts)
-    await it.notify()
+    inbox = Redelivered(parts)
+    await inbox.notify()
     if during == "wait":
-        it.redelivery.left(it.local)
+        inbox.redelivery.left(inbox.local)
     else:
         async with parts.store.holding("pending", "after") as held:
             await held.reached()
-            it.redelivery.left(it.local)
+            inbox.redelivery.left(inbox.local)
     parts.store.take_calls()
     await parts.pass_s(RETRIED_S)
-    assert (it.sent, parts.store.take_calls()) == ([], [])
+    assert (inbox.sent, parts.store.take_calls()) == ([], [])

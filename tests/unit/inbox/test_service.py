@@ -22,7 +22,7 @@ ANN = Topic("user", TENANT, "ann")
 
 
 async def devices(parts: Parts) -> tuple[RecordedConnection, RecordedConnection]:
-    """Two devices of ann that get what is new."""
+    """Two devices of ann that are attached to the inbox."""
     phone, laptop = await parts.connect("ann"), await parts.connect("ann")
     for device in (phone, laptop):
         await parts.attach(device)

@@ -25,7 +25,7 @@ ROOM_COMMANDS: list[wire.Command] = [
 
 
 def handle(parts: Parts, connection: RecordedConnection, command: wire.Command) -> Any:
-    """What the handler returns: the outcome, or an awaitable of it."""
+    """Return the outcome of a handler, or an awaitable of the outcome."""
     return parts.room_commands.commands[type(command)](connection, connection.session, command)
 
 
@@ -141,8 +141,8 @@ async def test_a_command_beyond_its_limit_is_refused_with_the_time_to_wait(
 async def test_a_signal_is_for_a_room_or_a_user_and_not_for_both(parts: Parts) -> None:
     await parts.room("lobby", "ann")
     ann = await parts.connect("ann")
-    for given in ({}, {"room": "lobby", "user": "bob"}):
-        assert (await refusal(parts, ann, wire.SignalSend(kind="cursor", **given))).code == Err.BAD_FIELD
+    for command in (wire.SignalSend(kind="cursor"), wire.SignalSend(kind="cursor", room="lobby", user="bob")):
+        assert (await refusal(parts, ann, command)).code == Err.BAD_FIELD
 
 
 @in_virtual_time

@@ -172,7 +172,9 @@ async def test_missed_messages_are_read_once_for_all_who_return(parts: Parts) ->
 
 
 @in_virtual_time
-async def test_who_missed_too_many_messages_costs_no_read(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_missed_too_many_messages_costs_no_read(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delivery, "RECOVER", 3)
     local, _ = await parts.joined("lobby", "ann")
     for record in await parts.write("lobby", 4):
@@ -184,7 +186,7 @@ async def test_who_missed_too_many_messages_costs_no_read(parts: Parts, monkeypa
 
 
 @in_virtual_time
-async def test_what_is_missed_ends_at_the_cursor_and_not_at_the_head_of_the_store(parts: Parts) -> None:
+async def test_missed_messages_end_at_the_cursor_and_not_at_the_head_of_the_store(parts: Parts) -> None:
     local, _ = await parts.joined("lobby", "ann")
     records = await parts.write("lobby", 3)
     publish(parts, records[0])
@@ -196,7 +198,7 @@ async def test_what_is_missed_ends_at_the_cursor_and_not_at_the_head_of_the_stor
 
 
 @in_virtual_time
-async def test_who_returns_is_put_off_where_messages_come_faster_than_they_are_read(parts: Parts) -> None:
+async def test_a_returning_client_is_put_off_where_messages_come_faster_than_they_are_read(parts: Parts) -> None:
     local, _ = await parts.joined("lobby", "ann")
     publish(parts, (await parts.write("lobby"))[0])
     reads = 0

@@ -1,4 +1,4 @@
-"""Admission to rooms: what the store is asked, what is remembered, and what changes under a read."""
+"""Admission to rooms: reads of the store, remembered roles, and changes during a read."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ async def test_a_removal_returns_when_the_nodes_of_the_member_have_acted_on_it(p
 
 
 @in_virtual_time
-async def test_who_leaves_the_members_of_an_open_room_may_stay_in_it(parts: Parts) -> None:
+async def test_a_removed_member_of_an_open_room_may_stay_in_the_room(parts: Parts) -> None:
     await parts.room("lobby", "ann", open=False)
     before = await parts.store.room(TENANT, "lobby")
     assert before is not None

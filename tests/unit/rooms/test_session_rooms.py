@@ -1,4 +1,4 @@
-"""Sessions in rooms, as the engine is told: at once, later if it is away, and always how it is then."""
+"""Sessions in rooms: the engine is told the newest state, at once or when the engine is back."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ async def test_an_invisible_user_is_in_no_room_and_returns_into_all(parts: Parts
     for room in ("lobby", "attic"):
         parts.session_rooms.enter(session, room)
     await parts.settle()
-    for status, users in (("invisible", []), ("auto", ["ann"])):
-        await parts.statuses.set(session.key, ManualStatus(status))
+    for manual, users in ((ManualStatus("invisible"), []), (ManualStatus(), ["ann"])):
+        await parts.statuses.set(session.key, manual)
         await parts.settle()
         assert (await inside(parts), await inside(parts, "attic")) == (users, users)
         assert parts.session_rooms.is_inside(TENANT, "ann", "lobby") is bool(users)

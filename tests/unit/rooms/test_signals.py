@@ -1,4 +1,4 @@
-"""Signals of clients: to whom they go, which replace each other, and that records are never shed with them."""
+"""Signals of clients: recipients, keys that replace each other, and shedding that spares records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANN = Topic("user", TENANT, "ann")
 
 
 def publish(parts: Parts, connection: RecordedConnection, topic: Topic, **command: Any) -> Deliver:
-    """Publish a signal and return it as the bus carries it."""
+    """Publish a signal and return the message of the bus."""
     kind = command.pop("kind", "cursor")
     parts.signals.publish(connection, connection.session, SignalSend(kind=kind, **command), topic)
     message = parts.engine.published[-1][1]

@@ -1,4 +1,4 @@
-"""Cached facts about who may see whom: how often they are read, and that no decision is made of old ones."""
+"""Cached facts about visibility: number of reads, and decisions that are never made of old facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unit.service_parts import DAY_MS, TENANT, Parts, in_virtual_time
 
 
 class Consumer:
-    """A place where these users are looked at."""
+    """A service that shows these users."""
 
     def __init__(self, *users: str) -> None:
         self.users = {*users}
@@ -127,7 +127,7 @@ async def test_the_first_user_of_a_tenant_who_hides_makes_nobody_else_disappear(
     await changing
     assert (visibility.see(TENANT, "bob", "ann"), visibility.see(TENANT, "bob", "cid")) == ("hidden", "full")
     assert visibility.hides_from(TENANT, "ann") == {"bob"}
-    assert visibility.only_hidden_from(TENANT, "cid") == set()
+    assert visibility.only_hidden_from(TENANT, "cid") == frozenset()
 
 
 @in_virtual_time
@@ -144,7 +144,7 @@ async def test_facts_that_were_read_before_a_change_are_read_again(parts: Parts)
 
 
 @in_virtual_time
-async def test_that_nobody_hides_is_not_believed_if_somebody_began_to_meanwhile(parts: Parts) -> None:
+async def test_an_answer_that_nobody_hides_is_void_if_a_user_began_to_hide_meanwhile(parts: Parts) -> None:
     visibility = parts.visibility
     async with parts.store.holding("hiding", "after") as held:
         learning = asyncio.ensure_future(visibility.know(TENANT, ["bob"], ["ann"]))

@@ -20,7 +20,7 @@ ANN = (TENANT, "ann")
 
 
 class Consumer:
-    """A place where bob looks at ann: each review with what bob saw then."""
+    """A service in which bob looks at ann. Each review is recorded with the sight that bob had then."""
 
     def __init__(self, parts: Parts, tenant: str = TENANT) -> None:
         self.parts = parts

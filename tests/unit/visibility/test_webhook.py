@@ -1,4 +1,4 @@
-"""Questions to an app about who may see whom: how they are asked, how long answers count, and what a failure hides."""
+"""Questions to an app about visibility: requests, the life of answers, and failures that hide everybody."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ def app(parts: Parts, *visible: tuple[str, str], tenant: str = "") -> App:
 
 @in_virtual_time
 async def test_questions_of_one_moment_are_one_request_and_each_is_asked_once(parts: Parts) -> None:
-    it = app(parts, ("bob", "ann"))
+    client = app(parts, ("bob", "ann"))
     await asyncio.gather(*(parts.webhook.ask(ASK, ["bob", "cid"], ["ann", "bob"]) for _ in range(3)))
-    assert it.requests == [{("bob", "ann"), ("cid", "ann"), ("cid", "bob")}]  # nobody asks about oneself
+    assert client.requests == [{("bob", "ann"), ("cid", "ann"), ("cid", "bob")}]  # nobody asks about oneself
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
-    assert len(it.requests) == 1
+    assert len(client.requests) == 1
     answers = {viewer: parts.webhook.answer(ASK, viewer, "ann") for viewer in ("bob", "cid", "dan")}
     assert answers == {"bob": True, "cid": False, "dan": False}
 
 
 @in_virtual_time
 async def test_an_answer_counts_for_its_time_and_is_asked_for_again_after_half_of_it(parts: Parts) -> None:
-    it = app(parts, ("bob", "ann"))
+    client = app(parts, ("bob", "ann"))
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     await parts.pass_s(ANSWER_S / 2 - 1)
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
-    assert len(it.requests) == 1
+    assert len(client.requests) == 1
     await parts.pass_s(2)
-    it.answer = GreendotError("away")
+    client.answer = GreendotError("away")
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
-    assert len(it.requests) == 2
+    assert len(client.requests) == 2
     assert parts.webhook.answer(ASK, "bob", "ann")  # as the app said before it was away
     await parts.pass_s(ANSWER_S / 2)
     assert not parts.webhook.answer(ASK, "bob", "ann")
@@ -76,7 +76,7 @@ async def test_an_answer_counts_for_its_time_and_is_asked_for_again_after_half_o
 @pytest.mark.parametrize("changed", ["ann", "bob"])
 @in_virtual_time
 async def test_an_answer_is_void_after_a_change_of_the_viewer_or_the_target(parts: Parts, changed: str) -> None:
-    it = app(parts, ("bob", "ann"))
+    client = app(parts, ("bob", "ann"))
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     parts.webhook.forget(ASK, "cid")
     parts.webhook.forget("other", changed)
@@ -84,13 +84,13 @@ async def test_an_answer_is_void_after_a_change_of_the_viewer_or_the_target(part
     parts.webhook.forget(ASK, changed)
     assert not parts.webhook.answer(ASK, "bob", "ann")
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
-    assert (len(it.requests), parts.webhook.answer(ASK, "bob", "ann")) == (2, True)
+    assert (len(client.requests), parts.webhook.answer(ASK, "bob", "ann")) == (2, True)
 
 
 @in_virtual_time
 async def test_an_answer_on_its_way_during_a_change_is_void_too(parts: Parts) -> None:
-    it = app(parts, ("bob", "ann"))
-    async with hold(it, "ask", at="after") as held:
+    client = app(parts, ("bob", "ann"))
+    async with hold(client, "ask", at="after") as held:
         asking = asyncio.ensure_future(parts.webhook.ask(ASK, ["bob"], ["ann"]))
         await held.reached()
         parts.webhook.forget(ASK, "ann")
@@ -103,20 +103,20 @@ async def test_an_answer_on_its_way_during_a_change_is_void_too(parts: Parts) ->
 async def test_an_app_that_fails_shows_nobody_and_is_left_alone_after_some_failures(
     parts: Parts, caplog: pytest.LogCaptureFixture, answer: bytes | Exception
 ) -> None:
-    it = app(parts, ("bob", "ann"))
-    it.answer = answer
+    client = app(parts, ("bob", "ann"))
+    client.answer = answer
     told: list[str] = []
     parts.webhook.listeners.append(told.append)
     with caplog.at_level(logging.INFO, "greendot"):
         for _ in range(FAILURES + 2):
             await parts.webhook.ask(ASK, ["bob"], ["ann"])
-    assert (len(it.requests), parts.webhook.failures, told) == (FAILURES, FAILURES, [ASK] * FAILURES)
+    assert (len(client.requests), parts.webhook.failures, told) == (FAILURES, FAILURES, [ASK] * FAILURES)
     assert not parts.webhook.answer(ASK, "bob", "ann")
     assert len(caplog.records) == 1  # one line for the outage
-    it.answer = None
+    client.answer = None
     await parts.pass_s(REST_S - TICK_S)
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
-    assert len(it.requests) == FAILURES
+    assert len(client.requests) == FAILURES
     await parts.pass_s(2 * TICK_S)
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     assert parts.webhook.answer(ASK, "bob", "ann")
@@ -124,12 +124,12 @@ async def test_an_app_that_fails_shows_nobody_and_is_left_alone_after_some_failu
 
 @in_virtual_time
 async def test_a_good_answer_ends_the_row_of_failures(parts: Parts) -> None:
-    it = app(parts)
+    client = app(parts)
     for answer in [GreendotError("away")] * (FAILURES - 1) + [None] + [GreendotError("away")] * (FAILURES - 1):
-        it.answer = answer
+        client.answer = answer
         parts.webhook.forget(ASK, "ann")
         await parts.webhook.ask(ASK, ["bob"], ["ann"])
-    it.answer, it.visible = None, {("bob", "ann")}
+    client.answer, client.visible = None, {("bob", "ann")}
     parts.webhook.forget(ASK, "ann")
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     assert parts.webhook.answer(ASK, "bob", "ann")
@@ -137,8 +137,8 @@ async def test_a_good_answer_ends_the_row_of_failures(parts: Parts) -> None:
 
 @in_virtual_time
 async def test_pairs_that_were_not_asked_for_are_not_taken_from_an_answer(parts: Parts) -> None:
-    it = app(parts)
-    it.answer = it.answering([("bob", "ann"), ("bob", "cid"), ("eve", "ann")])
+    client = app(parts)
+    client.answer = client.answering([("bob", "ann"), ("bob", "cid"), ("eve", "ann")])
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     seen = [pair for pair in (("bob", "ann"), ("bob", "cid"), ("eve", "ann")) if parts.webhook.answer(ASK, *pair)]
     assert seen == [("bob", "ann")]
@@ -167,9 +167,9 @@ async def test_many_pairs_are_several_requests_and_no_more_than_the_bound(
 ) -> None:
     monkeypatch.setattr(webhook, "MOST_NAMES", 8)
     monkeypatch.setattr(webhook, "MOST_PAIRS", 7)
-    it = app(parts, *(("bob", f"u{number}") for number in range(10)))
+    client = app(parts, *(("bob", f"u{number}") for number in range(10)))
     await parts.webhook.ask(ASK, ["bob"], [f"u{number}" for number in range(10)])
-    assert [len(pairs) for pairs in it.requests] == [2, 2, 2, 1]  # five bytes of names each
+    assert [len(pairs) for pairs in client.requests] == [2, 2, 2, 1]  # five bytes of names each
     assert sum(parts.webhook.answer(ASK, "bob", f"u{number}") for number in range(10)) == 7
 
 

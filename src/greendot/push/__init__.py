@@ -1,1 +1,1 @@
-"""Push: notifications for those who are away."""
+"""Push: notifications for users who are away."""

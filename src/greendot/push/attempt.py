@@ -1,4 +1,4 @@
-"""One push: to each of its devices, and what becomes of it then."""
+"""Attempt of one push: the sends to its devices, and the outcome."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from greendot.telemetry.traceparent import read
 from greendot.webhooks.model import pause_s
 
 MOST_REASON = 300  # characters
-LEAST_TRIES = 5  # what was held for a day is not given up at its first failure
+LEAST_TRIES = 5  # a push that was held for a day is not given up at its first failure
 AN_ERROR = "an error in Greendot, see its log"
 
 
 async def sent_to_all(
     push: Push, notification: Notification, to: Sequence[Device], by: Mapping[Provider, Sender], *, ids_only: bool
 ) -> list[SendResult]:
-    """At once. One device's trouble is not the others'."""
+    """Send a push to all devices concurrently. A failure at one device does not affect the other devices."""
     return await asyncio.gather(*(_sent(by[device.provider], push, notification, device, ids_only) for device in to))
 
 
@@ -40,15 +40,15 @@ async def _sent(sender: Sender, push: Push, notification: Notification, device: 
 
 
 class Attempt(NamedTuple):
-    """An attempt at a push, and by what it is judged."""
+    """Attempt of a push, with the values that decide its outcome."""
 
     push: Push
     now: int
     give_up_ms: int
-    chance: float  # 0 to 1: what failed together is not tried again together
+    chance: float  # random, 0 to 1: pushes that failed together are not retried together
 
     def settled(self, reason: str, to: Sequence[Device], sent: Sequence[SendResult], expires_at: int | None) -> Settled:
-        """What becomes of it: over, to be tried again, or given up."""
+        """Return the outcome after the sends: over, to be retried, or given up."""
         results = {result.device: result for result in self.push.results}
         for device, one in zip(to, sent, strict=True):
             results[device.device] = self._result(device, one, results.get(device.device))
@@ -67,7 +67,7 @@ class Attempt(NamedTuple):
         return self._given_up(found, refused[0]) if refused else found
 
     def put_off(self, reason: str) -> Settled:
-        """It could not even be tried. In the end it is given up too."""
+        """Return the outcome of a push that could not be sent at all: to be retried, or in the end given up."""
         found = Settled(self.push.id, storable(reason), results=self.push.results, tried=True)
         return self._retry(found, 0.0, None)
 
@@ -78,7 +78,7 @@ class Attempt(NamedTuple):
         )
 
     def _retry(self, found: Settled, wait_s: float, expires_at: int | None) -> Settled:
-        # Being held back is no failure of its own: that wait grows by itself.
+        # A send that was held back is no failure: its wait grows by itself.
         attempts = self.push.attempts + found.tried
         again_s = pause_s(attempts, self.chance, wait_s) if found.tried else wait_s
         due_at = self.now + round(again_s * 1000)

@@ -1,4 +1,7 @@
-"""Devices of users and their push tokens. Every server checks tokens, so no provider is loaded for it."""
+"""Devices of users and their push tokens.
+
+Every server checks tokens, so the check loads no provider.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from greendot.protocol.codes import Err
 from greendot.push.providers.webpush_subscription import read_subscription
 from greendot.store.push import Device, Provider, PushStore, check_size
 
-MOST_DEVICES = 20  # of one user
+MOST_DEVICES = 20  # devices of one user
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,200}")
 
 
 def check_token(provider: Provider, token: str) -> None:
-    """ValueError, which says what is expected, if it can be seen that nothing could ever be sent to it."""
+    """Raise ValueError, with the expected form, if no push could ever be sent to the token."""
     check_size(provider, token)
     if provider == "webpush":
         read_subscription(token)
@@ -30,7 +33,7 @@ def check_token(provider: Provider, token: str) -> None:
 
 
 class DeviceService:
-    """Devices of users, by command and by HTTP."""
+    """Registry of users' devices, for commands and HTTP routes."""
 
     def __init__(self, store: PushStore, clock: Clock) -> None:
         self._store = store
@@ -49,8 +52,11 @@ class DeviceService:
         return None
 
     async def register(self, key: Key, device: str, provider: Provider, token: str) -> bool:
-        """In place of what it was before. Whether it is new, or has another token. Of more devices than there may be,
-        those unused for longest are forgotten: they were lost, or their apps installed anew."""
+        """Register a device, replacing its previous token; return whether the device or its token is new.
+
+        Beyond the limit, the devices unused for longest are dropped: they were lost, or their apps were installed
+        again. Raise Refused if the token is not valid.
+        """
         try:
             check_token(provider, token)
         except ValueError as error:
@@ -65,7 +71,7 @@ class DeviceService:
         return is_new
 
     async def remove(self, key: Key, device: str) -> bool:
-        """Whether it was there."""
+        """Remove the device; return whether it existed."""
         return await self._store.drop_device(*key, device)
 
     async def of(self, key: Key) -> list[Device]:

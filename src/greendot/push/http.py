@@ -1,4 +1,4 @@
-"""Devices over HTTP, and what their users chose: for apps that register them by themselves."""
+"""HTTP routes of devices and of users' push choices, for apps that register devices themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from greendot.push.devices import DeviceService
 from greendot.store.port import Store
 from greendot.store.push import MOST_TOKEN, Choices, Device
 
-SHOWN_OF_A_TOKEN = 6  # characters at its end: enough to tell two apart
+SHOWN_OF_A_TOKEN = 6  # characters at the end of a token: enough to tell two apart
 
 Minute = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
@@ -70,7 +70,7 @@ class PushChoices(Struct):
 
 
 class DeviceRoutes:
-    """`/v1/users/{user}/devices` and `/v1/users/{user}/push`."""
+    """Routes of `/v1/users/{user}/devices` and `/v1/users/{user}/push`."""
 
     def __init__(
         self,

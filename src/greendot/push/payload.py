@@ -1,4 +1,4 @@
-"""What an app on a device is given, in as many bytes as its provider carries."""
+"""Payload of a push: the data for the app on a device, in as many bytes as the provider carries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from greendot.transport.http_client import Caller
 
 
 class PushPayload(Struct, frozen=True):
-    """A notification on its way to one device. However often it is sent, its key is the same."""
+    """Notification on its way to one device. The key is the same in every attempt."""
 
     key: str
     id: str
@@ -28,17 +28,17 @@ class PushPayload(Struct, frozen=True):
     importance: Importance
     created_at: int
     expires_at: int | None = None
-    title: str | None = None  # to be shown; without title and text the app itself says what is shown
+    title: str | None = None  # shown to the user; without title and text the app decides what to show
     text: str | None = None
-    body: Raw | None = None  # None: the app fetches it
+    body: Raw | None = None  # None: the app fetches the notification
     collapse: str | None = None
 
 
 class SendResult(NamedTuple):
-    """What came of an attempt.
+    """Result of a send.
 
-    `wait_s`: the provider asked for so long, of everybody who sends for this tenant. `is_away`: the provider itself is
-    in trouble, not this device or message. Not `is_tried`: it was held back, and is to come again after `wait_s`.
+    `wait_s` is the pause that the provider requests of all sends for this tenant. `is_away`: the provider itself fails,
+    not this device or message. Not `is_tried`: the send was held back, and has to be repeated after `wait_s`.
     """
 
     outcome: PushOutcome
@@ -49,7 +49,7 @@ class SendResult(NamedTuple):
 
 
 class Sender(Protocol):
-    """A way to devices, with one tenant's account. It does not raise: what goes wrong is an outcome."""
+    """Sender to devices with one tenant's account. `send` does not raise: an error is an outcome."""
 
     async def send(self, device: Device, payload: PushPayload) -> SendResult: ...
 
@@ -57,19 +57,19 @@ class Sender(Protocol):
 
 
 class ProviderSender(Sender, Protocol):
-    """A provider. What it answers is bounded in time; how many are sent at once is not."""
+    """Sender of one provider. The time of a send is bounded, the number of concurrent sends is not."""
 
     def place(self, device: Device) -> str:
-        """Return the host that is called for the device: failures of one host do not concern the others."""
+        """Return the host that is called for the device: failures of one host do not affect other hosts."""
         ...
 
     def is_known(self, place: str) -> bool:
-        """Whether the operator chose the host, or it is a public push service. Other hosts are chosen by users."""
+        """Return whether the operator chose the host, or it is a public push service. Users choose all other hosts."""
         ...
 
 
 class SingleHostSender:
-    """The part of a provider's sender that follows from a single host, chosen by the operator."""
+    """Base of senders with a single host, chosen by the operator."""
 
     _caller: Caller | MultiplexedCaller
 
@@ -84,7 +84,7 @@ class SingleHostSender:
 
 
 def make_payload(push: Push, notification: Notification, device: Device, *, ids_only: bool) -> PushPayload:
-    """With `ids_only` nothing of what it says leaves the house."""
+    """Return the payload for a device. With `ids_only` no content of the notification leaves the server."""
     shown = {} if ids_only else _shown(notification.body)
     return PushPayload(
         key=f"{notification.id}.{device.device}",
@@ -102,7 +102,7 @@ def make_payload(push: Push, notification: Notification, device: Device, *, ids_
 
 
 def _shown(body: bytes) -> dict[str, str]:
-    """The fields of the body that people can read."""
+    """Return the fields of the body that people can read."""
     try:
         found = decode(body, object)
     except msgspec.DecodeError:
@@ -112,11 +112,11 @@ def _shown(body: bytes) -> dict[str, str]:
     return {name: found[name] for name in ("title", "text") if isinstance(found.get(name), str)}
 
 
-LONGEST_TTL_S = 28 * 86_400  # more than providers keep it
+LONGEST_TTL_S = 28 * 86_400  # longer than providers keep a push
 
 
 class PushContent(Struct, frozen=True, omit_defaults=True):
-    """What the app reads. One it has had already has the same `key`."""
+    """Content that the app reads. A push that is sent again has the same `key`."""
 
     key: str
     id: str
@@ -125,11 +125,11 @@ class PushContent(Struct, frozen=True, omit_defaults=True):
     created_at: int
     title: str | None = None
     text: str | None = None
-    body: Raw | None = None  # None: it is to be fetched
+    body: Raw | None = None  # None: to be fetched by the app
 
 
 def content(payload: PushPayload, *, shown: bool = True) -> PushContent:
-    """With or without what is `shown` by itself."""
+    """Return the content for the app; without title and text unless `shown`."""
     return PushContent(
         payload.key,
         payload.id,
@@ -143,7 +143,7 @@ def content(payload: PushPayload, *, shown: bool = True) -> PushContent:
 
 
 def fitted(payload: PushPayload, encode: Callable[[PushPayload], bytes], most: int) -> tuple[PushPayload, bytes]:
-    """Encoded in at most so many bytes: without its body if that is too long, or with nothing but ids."""
+    """Encode a payload in at most `most` bytes: if too long, without the body, and if still too long, with ids only."""
     found = encode(payload)
     if len(found) > most:
         payload = structs.replace(payload, body=None)
@@ -159,19 +159,19 @@ def ids_only(payload: PushPayload) -> PushPayload:
 
 
 def ttl_s(payload: PushPayload, now_ms: int) -> int:
-    """How long the provider keeps it for a device that is off."""
+    """Return the seconds for which the provider keeps the push for a device that is off."""
     if payload.expires_at is None:
         return LONGEST_TTL_S
     return min(LONGEST_TTL_S, max(0, (payload.expires_at - now_ms) // 1000))
 
 
 def short(text: str, most: int) -> str:
-    """The text, or what stands for it in at most `most` ASCII characters (not more than 43)."""
+    """Return the text if it has at most `most` ASCII characters, else a digest of that length (at most 43)."""
     if len(text.encode()) <= most and text.isascii():
         return text
     return digest(text, most)
 
 
 def digest(text: str, size: int) -> str:
-    """In the characters of URL-safe base64."""
+    """Return a SHA-256 digest of the text in URL-safe base64, cut to `size` (at most 43) characters."""
     return urlsafe_b64encode(sha256(text.encode()).digest()).decode()[: min(size, 43)]

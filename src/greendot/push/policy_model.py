@@ -1,12 +1,12 @@
-"""The push gate: whether a notification goes to a device now, later, or never.
+"""Push gate: whether a notification goes to a device now, later, or never.
 
-It is asked again whenever what it waited for has come. Who is here is not disturbed unless it stays unseen, so being
-here only ever delays: a session that is still counted though nobody holds it any more can make a push late, and no
-later than its lease, the grace and the hold. Only being seen or read, or what the user or the operator chose, ends it.
-Where nothing is known of somebody, it is pushed.
+The gate decides again when the time that it waited for has come. A connected user is not disturbed unless the
+notification stays unseen, so presence only delays a push. A session that still counts although its client is gone can
+delay a push, but no longer than its lease, the grace and the hold. A push ends only if the notification is seen or
+read, or by a choice of the user or the operator. If the presence of a user is unknown, the notification is pushed.
 
-A notification that is to be acknowledged is done when it is, not when it is seen. Devices that are here get it again
-for a while (`inbox.kinds_model`); if none has acknowledged it by then, it is pushed.
+A notification that needs an acknowledgement is done when acknowledged, not when seen. Connected devices get it again
+for a while (`inbox.kinds_model`). If no device has acknowledged it by then, it is pushed.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ Reason = Literal[
     "kind_off",
     "importance_low",
     "in_the_room",
-    "awaiting_ack",  # seen, and still sent again to the devices that are here
+    "awaiting_ack",  # seen, and still redelivered to the connected devices
     "active",
     "idle",
     "busy",
     "quiet_hours",
     "over_the_cap",
-    "unseen",  # somebody was here, and the hold has ended
-    "unacknowledged",  # somebody was here, and it was sent again often enough
+    "unseen",  # the user is connected, and the hold has ended
+    "unacknowledged",  # the user is connected, and the redeliveries are over
     "offline",
     "presence_unknown",
-    "critical",  # the user is busy, or has quiet hours, or had many: it passes
+    "critical",  # pushed although the user is busy, has quiet hours or reached the cap
 ]
 
 HOUR_MS = 3_600_000
-CHECK_AGAIN_MS = 60_000  # busy without a known end is looked at so often
+CHECK_AGAIN_MS = 60_000  # longest time until a busy user, or a missing acknowledgement, is checked again
 RETRIED_MS = round(RETRIED_S * 1000)
-CHECK_ROOM_MS = 15_000  # and the room somebody is in, or after the hold if that is shorter: who is in it may be a ghost
+CHECK_ROOM_MS = 15_000  # same for a user in the room, unless the hold is shorter: the session may be dead
 
 
 class PushPolicy(Struct, frozen=True):
-    """What holds for a kind of notification of a tenant."""
+    """Push policy for a kind of notification of a tenant."""
 
     enabled: bool = True
     active_hold_s: float = 60.0
     idle_hold_s: float = 30.0
-    per_hour: int = 0  # for a user; 0: no cap
-    least: Importance = "normal"  # what is less important is shown in the inbox only
+    per_hour: int = 0  # most pushes of a user; 0: no cap
+    least: Importance = "normal"  # less important notifications are in the inbox only
 
 
 class QueuePolicy(Struct, frozen=True):
-    """Which notifications of a tenant are queued for push when they are written: none that is never pushed."""
+    """Policy that keeps notifications of a tenant out of the push queue if they are never pushed."""
 
-    pushes: bool = False  # the tenant has a provider
+    pushes: bool = False  # whether the tenant has a provider
     kinds_off: frozenset[str] = frozenset()
 
     def queues(self, kind: str) -> bool:
@@ -68,20 +68,20 @@ class QueuePolicy(Struct, frozen=True):
 
 
 class RecipientState(Struct, frozen=True):
-    """How the user stands. `state` None: the engine does not answer."""
+    """State of the recipient. `state` None: the engine does not answer."""
 
     state: Literal["online", "idle", "offline"] | None
-    rooms: Collection[str] = ()  # joined by a device that is active now
+    rooms: Collection[str] = ()  # rooms joined by a device that is active now
     busy: bool = False
     busy_until: int | None = None
 
 
 class PushCandidate(Struct, frozen=True):
-    """The notification."""
+    """Notification, as far as the gate needs it."""
 
     created_at: int
     importance: Importance = "normal"
-    room: str | None = None  # it is about a message of this room
+    room: str | None = None  # room of the message that the notification is about
     expires_at: int | None = None
     done: bool = False  # seen, read, archived or acknowledged; with `must_ack` acknowledged only
     must_ack: bool = False
@@ -89,7 +89,7 @@ class PushCandidate(Struct, frozen=True):
 
 
 class Decision(NamedTuple):
-    """What to do, why, and for `later` when to ask again."""
+    """Decision of the gate, with its reason, and for `later` the time of the next decision."""
 
     action: PushAction
     reason: Reason
@@ -108,8 +108,11 @@ def decide(
     quiet_until: int | None = None,
     recent: Sequence[int] = (),
 ) -> Decision:
-    """`quiet_until`: when the user's quiet hours end, if these are some. `recent`: when the user's pushes of the last
-    hour were made."""
+    """Decide about a push.
+
+    `quiet_until` is the end of the user's current quiet hours, or None. `recent` has the times of the user's pushes of
+    the last hour.
+    """
     over = _over(matter, policy, now)
     if over is not None:
         return Decision("never", over)
@@ -119,13 +122,13 @@ def decide(
         waits = []
     if here.action == "later":
         waits.append(here)
-    if waits:  # all of them must have ended; the last to end says why
+    if waits:  # all waits must have ended; the last one to end is the reason
         return max(waits, key=lambda wait: wait.at)
     return Decision("now", "critical") if passes else here
 
 
 def _over(matter: PushCandidate, policy: PushPolicy, now: int) -> Reason | None:
-    """Why it is never pushed."""
+    """Return the reason for which the notification is never pushed; None if there is none."""
     if matter.done:
         return "seen"
     if matter.expires_at is not None and matter.expires_at <= now:
@@ -136,7 +139,7 @@ def _over(matter: PushCandidate, policy: PushPolicy, now: int) -> Reason | None:
 
 
 def _here(matter: PushCandidate, seen: RecipientState, policy: PushPolicy, now: int) -> Decision:
-    """What being here means for it."""
+    """Return the decision by the recipient's presence alone."""
     if seen.state is None:
         return Decision("now", "presence_unknown")
     if seen.state == "offline":
@@ -148,7 +151,7 @@ def _here(matter: PushCandidate, seen: RecipientState, policy: PushPolicy, now: 
         held_ms = max(1_000, round(policy.active_hold_s * 1000))
         return Decision("later", "in_the_room", now + min(CHECK_ROOM_MS, held_ms))
     if matter.must_ack and matter.seen:
-        return Decision("later", "awaiting_ack", min(retried_at, now + CHECK_AGAIN_MS))  # they may leave
+        return Decision("later", "awaiting_ack", min(retried_at, now + CHECK_AGAIN_MS))  # the user may disconnect
     is_active = seen.state == "online"
     until = matter.created_at + round((policy.active_hold_s if is_active else policy.idle_hold_s) * 1000)
     if now < until:
@@ -159,10 +162,10 @@ def _here(matter: PushCandidate, seen: RecipientState, policy: PushPolicy, now: 
 def _waits(
     seen: RecipientState, policy: PushPolicy, now: int, quiet_until: int | None, recent: Sequence[int]
 ) -> list[Decision]:
-    """What the user chose, and the cap: critical ones pass them."""
+    """Return the waits for the user's choices and the cap. Critical notifications pass them."""
     waits = []
     if seen.busy and (seen.busy_until is None or seen.busy_until > now):
-        # It may be ended before its time.
+        # The user may end the status before its time.
         until = now + CHECK_AGAIN_MS if seen.busy_until is None else min(seen.busy_until, now + CHECK_AGAIN_MS)
         waits.append(Decision("later", "busy", until))
     if quiet_until is not None and quiet_until > now:
@@ -176,7 +179,7 @@ def _waits(
 def divide(due: Mapping[str, int], free: int, held: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return how many of each tenant's `due` items to take into `free` slots.
 
-    `held`: slots each tenant occupies already. Without it nothing is kept free for others.
+    `held` has the slots that each tenant occupies already. Without it no slot is kept free for other tenants.
     """
     taken: dict[str, int] = {}
     heap = [((held or {}).get(tenant, 0), tenant) for tenant, count in due.items() if count > 0]

@@ -1,8 +1,8 @@
-"""Lanes to providers: so many sends at once, and a circuit breaker for each host.
+"""Channels to providers: a limit of concurrent sends, and a circuit breaker for each host.
 
-A slow provider must not occupy all slots of a worker: a send that gets no slot in time is put off. A host that fails is
-left alone for a while, and sends to it are put off without counting as attempts. Where devices name the host, as in Web
-Push, each host is on its own. Tenants that share an account have lanes of their own: one cannot hold up the others.
+A slow provider must not occupy all slots of a worker: a send that gets no slot in time is put off. While the breaker of
+a host is open, sends to the host are put off without counting as attempts. Where devices name the host, as in Web Push,
+each host has its own breaker. Tenants that share an account have channels of their own, and do not delay each other.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 DRY_RUN = "dry run"
-MOST_LANES = 1_000  # tenants whose lanes are kept while they send nothing
+MOST_LANES = 1_000  # tenants whose channels are kept while they send nothing
 
 
 class ChannelLimits(Struct, frozen=True):
-    """From the settings."""
+    """Limits of a channel, from the settings."""
 
-    at_once: int = 100  # sends to one host
-    unproven: int = 20  # sends to all hosts together that have not answered yet
+    at_once: int = 100  # concurrent sends to one host
+    unproven: int = 20  # concurrent sends to all hosts that have not answered yet
     unproven_each: int = 5
-    patience_s: float = 2.0  # a send that has no slot by then is put off
-    put_off_s: float = 5.0  # for so long
-    rest_after: int = 5  # failures in a row
+    patience_s: float = 2.0  # a send without a slot after this time is put off
+    put_off_s: float = 5.0  # time by which a send is put off
+    rest_after: int = 5  # failures in a row that open the circuit breaker
     longest_rest_s: float = 60.0
     most_places: int = 500
 
@@ -44,18 +44,18 @@ class _Place(Struct):
     host: HostSlots
     rests: CircuitBreaker
     users: int = 0
-    is_stuck: bool = False  # a send waited in vain, and none was answered since
+    is_stuck: bool = False  # a send got no slot in time, and none was answered since
 
 
 class ChannelCounts(Struct):
-    """What was held back."""
+    """Counts of sends that were put off, and of opened circuit breakers."""
 
     held: int = 0
-    rests: int = 0  # begun
+    rests: int = 0  # times that a circuit breaker opened
 
 
 class ProviderChannel:
-    """One provider of one tenant."""
+    """Channel to one provider for one tenant."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class ProviderChannel:
         self._provider = provider
         self._clock = clock
         self._bounds = bounds or ChannelLimits()
-        self._dry_run = dry_run  # nothing is sent, and everything else is done
-        self._places: dict[str, _Place] = {}  # those used last at the end
+        self._dry_run = dry_run  # everything is done except the send
+        self._places: dict[str, _Place] = {}  # by host, last used last
         self._slots = Slots(
             each=self._bounds.at_once, unproven=self._bounds.unproven, unproven_each=self._bounds.unproven_each
         )
@@ -99,12 +99,12 @@ class ProviderChannel:
         await self._sender.close()
 
     def resting(self) -> int:
-        """How many places are left alone at the moment."""
+        """Return the number of hosts to which sends are put off now."""
         now = self._clock.monotonic()
         return sum(place.rests.wait_s(now) > 0 for place in self._places.values())
 
     def _place(self, name: str) -> _Place | None:
-        """None if there are too many."""
+        """Return the state of a host, making it if needed; None if too many hosts are in use."""
         found = self._places.pop(name, None)
         if found is None:
             if len(self._places) >= self._bounds.most_places:
@@ -157,7 +157,7 @@ class ProviderChannel:
         return sent
 
     def _held(self, reason: str, wait_s: float) -> SendResult:
-        """Not all of them come again at the same moment."""
+        """Put off a send, by a random part longer, so that sends do not return at the same moment."""
         self.counts.held += 1
         return SendResult("failed", reason, wait_s * (1 + random.random() / 4), is_tried=False)
 
@@ -170,12 +170,12 @@ class ProviderChannel:
 
 
 class SharedChannels:
-    """One provider account that several tenants use: each tenant has a lane of its own."""
+    """Channels of a provider account that several tenants share: each tenant has its own."""
 
     def __init__(self, make: Callable[[str], ProviderChannel], sender: Sender) -> None:
         self._make = make
         self._sender = sender
-        self._channels: dict[str, ProviderChannel] = {}  # by tenant, those used last at the end
+        self._channels: dict[str, ProviderChannel] = {}  # by tenant, last used last
 
     async def send(self, device: Device, payload: PushPayload) -> SendResult:
         channel = self._channels.pop(device.tenant, None) or self._make(device.tenant)

@@ -1,4 +1,4 @@
-"""Quiet hours, by the clock on the user's wall."""
+"""Quiet hours in the user's local time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DAY_MINUTES = 1_440
 
 
 class Quiet(Struct, frozen=True):
-    """Hours in which nothing rings, in the user's own time: minutes since midnight. Over midnight if `ends` is less."""
+    """Quiet hours in minutes since midnight of the user's local time. They span midnight if `ends` is less."""
 
     begins: int
     ends: int
@@ -19,7 +19,7 @@ class Quiet(Struct, frozen=True):
 
 
 def quiet_until(quiet: Quiet, now: int) -> int | None:
-    """When the quiet hours end that it is in now; None if it is in none. Where the clocks change, by the wall."""
+    """Return the end of the quiet hours that include `now`; None outside of them. Clock changes follow local time."""
     if quiet.begins == quiet.ends:
         return None
     zone = _zone(quiet.zone)
@@ -34,7 +34,7 @@ def quiet_until(quiet: Quiet, now: int) -> int | None:
 
 
 def is_zone(name: str) -> bool:
-    """Whether this machine knows the time there."""
+    """Return whether this machine knows the time zone."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -43,5 +43,5 @@ def is_zone(name: str) -> bool:
 
 
 def _zone(name: str) -> ZoneInfo:
-    """One that was known once, and is not here, must not cost the user all pushes."""
+    """Return the time zone, or UTC if this machine does not know it: the user must not lose all pushes."""
     return ZoneInfo(name) if is_zone(name) else ZoneInfo("UTC")

@@ -1,7 +1,7 @@
-"""How users stand, for the gate: as the engine knows it, and what they set by hand.
+"""States of recipients for the push gate: presence from the engine, and the manual status.
 
-A session that has gone, or that nobody has touched for a while, is in no room: only who is there now can see what is
-said. Where the engine does not answer nothing is known, and what is not known keeps no push back.
+A session that lingers or is idle counts as in no room: only an active user sees the messages there. If the engine does
+not answer, the state is unknown, and an unknown state delays no push.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from greendot.store.status import StatusStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-PATIENCE_S = 3.0  # with an engine that neither answers nor is away
+PATIENCE_S = 3.0  # seconds to wait for an engine that neither answers nor fails
 UNKNOWN = RecipientState(None)
 
 Rooms = Mapping[Key, Collection[str]]
 
 
 class Presence(Protocol):
-    """What is asked of the engine."""
+    """Engine operations that are needed here."""
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]: ...
     async def sessions(self, tenant: str, user: str) -> list[EngineSession]: ...
@@ -34,14 +34,14 @@ class Presence(Protocol):
 
 
 class RecipientStates:
-    """Looks at many users in a few commands."""
+    """Reader of many users' states in few commands."""
 
     def __init__(self, engine: Presence, store: StatusStore) -> None:
         self._engine = engine
         self._store = store
 
     async def read(self, rooms: Rooms) -> dict[Key, RecipientState]:
-        """How each stands; `rooms` are those the notifications for each are about."""
+        """Return the state of each user. `rooms` has the rooms that each user's notifications are about."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 seen = await self._whole(rooms)
@@ -51,7 +51,7 @@ class RecipientStates:
         return seen
 
     async def _whole(self, rooms: Rooms) -> dict[Key, RecipientState]:
-        """A part of the engine that is away must not hide what the rest knows: then each is asked for alone."""
+        """Read all states, one by one if a part of the engine is away: the other parts still answer."""
         try:
             return await self._read(rooms)
         except EngineUnavailable:
@@ -63,7 +63,7 @@ class RecipientStates:
     async def _read(self, rooms: Rooms) -> dict[Key, RecipientState]:
         visibles = await self._visibles([*rooms])
         away = [key for key, visible in visibles.items() if visible.state == "offline"]
-        # Of who is away the engine does not keep it.
+        # The engine does not keep the status of offline users.
         manuals = await self._store.statuses(away) if away else {}
         here = {key: theirs for key, theirs in rooms.items() if visibles[key].state != "offline"}
         entries = await self._sessions_of(here, visibles)
@@ -84,8 +84,10 @@ class RecipientStates:
     async def _sessions_of(
         self, here: Rooms, visibles: Mapping[Key, VisibleState]
     ) -> dict[Key, list[tuple[EngineSession, set[str]]]]:
-        """Return the sessions, with the rooms each is in, of users whose visible state does not decide: busy users, and
-        users who may be in the notification's room."""
+        """Return sessions with their rooms, for users whose visible state is not enough.
+
+        These are busy users, and users who may be in the room of a notification.
+        """
         inside: dict[Key, dict[str, set[str]]] = {}  # room → sessions
         asked: dict[tuple[str, str], list[str]] = {}
         for (tenant, user), theirs in here.items():
@@ -123,6 +125,6 @@ def _seen(
         return RecipientState("idle" if visible.state == "idle" else "online", (), is_busy, until)
     active = [rooms for entry, rooms in entries if entry.state == "online" and entry.ends_in_ms is None]
     rooms = {room for theirs in active for room in theirs} & {*asked}
-    # Who is not busy is as the visible state says: it knows of sessions that have just gone, and still count.
+    # Unless the user is busy the visible state decides: it includes lingering sessions.
     is_active = bool(active) if is_busy else visible.state == "online"
     return RecipientState("online" if is_active else "idle", rooms, is_busy, until)

@@ -1,7 +1,7 @@
-"""The worker: takes what is due from the queue, asks the gate, sends, and notes what came of it.
+"""Push worker: claims due pushes from the queue, calls the gate, sends, and records the results.
 
-Several work on one queue, on one node or many. What one holds when it dies is due again when its lease ends. What was
-sent and not noted is sent again then, under the same key.
+Several workers share one queue, on one node or many. Pushes held by a worker that dies are due again when their lease
+ends. A push that was sent but not recorded is sent again then, under the same key.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from greendot.store.push import Device, Provider, Push, PushCounts, PushStore, S
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-LEASE_MS = 60_000  # longer than a send may take
-AWAY_S = 1.0  # between two looks at a store that is away
-TOGETHER_S = 0.02  # what ends within it is noted in one commit
-COUNT_S = 10.0  # between two counts of the queue
+LEASE_MS = 60_000  # lease of a claimed push; longer than a send may take
+AWAY_S = 1.0  # seconds between two attempts while the store is away
+TOGETHER_S = 0.02  # seconds within which finished sends are recorded in one commit
+COUNT_S = 10.0  # seconds between two counts of the queue
 
 RecipientReader = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, RecipientState]]]
 
 
 class WorkerPace(Struct, frozen=True):
-    """From the settings."""
+    """Pace of a worker, from the settings."""
 
-    at_once: int = 500  # pushes held by this worker
+    at_once: int = 500  # most pushes held by this worker
     poll_s: float = 1.0
     give_up_ms: int = 24 * HOUR_MS
 
 
 class TenantPushConfig(Struct, frozen=True):
-    """How one tenant pushes."""
+    """Push configuration of a tenant."""
 
     senders: Mapping[Provider, Sender]
-    policy: Callable[[str], PushPolicy]  # of a kind
-    ids_only: Callable[[str], bool]  # of a kind: nothing of what it says leaves the house
+    policy: Callable[[str], PushPolicy]  # by kind
+    ids_only: Callable[[str], bool]  # by kind: whether no content leaves the server
 
 
 class PushCounters(Struct):
-    """What was done, by a worker."""
+    """Counters of a worker."""
 
     decided: dict[tuple[str, str], int] = {}  # by action and reason
     results: dict[tuple[str, str], int] = {}  # by provider and outcome
     dead: int = 0
-    queue: PushCounts = PushCounts(0, 0, None, 0)  # as last looked at
-    oldest_s: int = 0  # how long the first of what is due has been, at that time
+    queue: PushCounts = PushCounts(0, 0, None, 0)  # at the last count
+    oldest_s: int = 0  # how long the oldest due push had been due then
 
 
 class _Done(NamedTuple):
-    """What is to be noted of a push."""
+    """Result of a push, to be recorded."""
 
     key: Key
     settled: Settled
@@ -69,8 +69,11 @@ class _Done(NamedTuple):
 
 
 class PushWorker:
-    """Runs from `start` to `close`. `tenant_configs` returns how a tenant pushes, `read_recipients` how users stand,
-    given the rooms their notifications are about."""
+    """Worker that runs from `start` to `close`.
+
+    `tenant_configs` returns the configuration of a tenant. `read_recipients` returns the states of users, given the
+    rooms that their notifications are about.
+    """
 
     def __init__(
         self,
@@ -87,10 +90,10 @@ class PushWorker:
         self._clock = clock
         self._pace = pace
         self._holder = new_message_id()
-        self._sending: dict[int, asyncio.Task[None]] = {}  # by the ids of their pushes
-        self._held: Counter[str] = Counter()  # pushes that are being sent, by tenant
-        self._done: list[_Done] = []  # to be noted
-        self._made: dict[Key, dict[int, int]] = {}  # when pushes were begun that are not noted yet, by user and id
+        self._sending: dict[int, asyncio.Task[None]] = {}  # by push id
+        self._held: Counter[str] = Counter()  # number of pushes being sent, by tenant
+        self._done: list[_Done] = []  # results to be recorded
+        self._made: dict[Key, dict[int, int]] = {}  # begin of pushes not recorded yet, by user and push id
         self._woken = asyncio.Event()
         self._count_at = 0.0  # monotonic seconds
         self._ending = False
@@ -100,11 +103,11 @@ class PushWorker:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        """There may be something due: look now, and not at the next turn."""
+        """Check the queue now instead of at the next poll."""
         self._woken.set()
 
     async def close(self, finish_s: float) -> None:
-        """What is being sent is finished, if it does not take longer; the rest is due again when the lease ends."""
+        """Stop the worker. Sends may finish within `finish_s`; other pushes are due again when their lease ends."""
         self._ending = True
         self._woken.set()
         if self._task is not None:
@@ -116,7 +119,7 @@ class PushWorker:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def once(self) -> None:
-        """Do all that is due now, and note it: in place of `start`, where somebody else holds the clock."""
+        """Send and record all pushes due now. Replaces `start` for a caller that controls the clock."""
         while True:
             took = await self._take(self._room())
             await asyncio.gather(*self._sending.values())
@@ -130,7 +133,7 @@ class PushWorker:
         while not (self._ending and not self._sending and not self._done):
             is_full = False
             try:
-                # What could not be noted is noted first: nothing more is taken while that does not succeed.
+                # Record earlier results first: no push is claimed until that succeeds.
                 await self._note()
                 room = self._room()
                 is_full = await self._take(room) > self._pace.at_once // 4  # more may be due
@@ -146,7 +149,7 @@ class PushWorker:
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Until something was sent, or somebody says that there is something, or for a while."""
+        """Wait until a send has ended, `wake` is called, or the poll interval is over."""
         try:
             async with asyncio.timeout(self._pace.poll_s):
                 await self._woken.wait()
@@ -154,21 +157,21 @@ class PushWorker:
             pass
         self._woken.clear()
         if self._sending and not self._ending:
-            await asyncio.sleep(TOGETHER_S)  # others end soon too
+            await asyncio.sleep(TOGETHER_S)  # other sends end soon too
 
     def _room(self) -> int:
-        """For how many there is."""
+        """Return the number of pushes that may be claimed."""
         return 0 if self._ending or self._done else self._pace.at_once - len(self._sending)
 
     async def _take(self, room: int) -> int:
-        """Claim as many that are due, and begin with them. Answers how many there were."""
+        """Claim up to `room` due pushes and begin with them; return their number."""
         if room <= 0:
             return 0
         now = self._clock.now_ms()
         claimed = await self._store.claim_pushes(
             self._holder, now, LEASE_MS, room, since=now - HOUR_MS, held=self._held.copy()
         )
-        # One that is still being sent after all this time, or was while this was asked, is not sent a second time.
+        # A push that is still being sent, or was during the claim, is not sent a second time.
         mine = {*self._sending, *(one.settled.id for one in self._done)}
         claimed = [push for push in claimed if push.id not in mine]
         if claimed:
@@ -178,7 +181,7 @@ class PushWorker:
         return len(claimed)
 
     async def _note(self) -> None:
-        """What came of them. If that fails it is kept: the sends are not repeated for it."""
+        """Record the results. Results that cannot be recorded are kept, so that no send is repeated."""
         done = self._done[:]
         if not done:
             return
@@ -192,7 +195,7 @@ class PushWorker:
                 self._made.pop(one.key, None)
 
     async def _count(self) -> None:
-        """How full the queue is."""
+        """Count the pushes in the queue, at most every `COUNT_S`."""
         if (now := self._clock.monotonic()) >= self._count_at:
             self._count_at = now + COUNT_S
             at = self._clock.now_ms()
@@ -206,12 +209,12 @@ class PushWorker:
             return await self._read_recipients(_rooms(claimed))
         except StoreUnavailable:
             raise
-        except Exception as error:  # where nothing is known, it is pushed
+        except Exception as error:  # an unknown state delays no push
             log(log_events.WORK_FAILED, error, work="seeing who is here, for push")
             return {}
 
     def _begin(self, push: Push, seen: RecipientState) -> None:
-        """One that cannot even be judged must not hold up the others: it is put off, and given up in the end."""
+        """Begin a push. On an error put the push off, and in the end give up, so that other pushes are not blocked."""
         try:
             self._decided(push, seen)
         except Exception as error:
@@ -253,9 +256,9 @@ class PushWorker:
         return found
 
     def _recent(self, push: Push) -> Sequence[int]:
-        """The user's pushes that count against the cap: those of the store, and those this worker is just making."""
+        """Return the times of the user's pushes that count against the cap: stored ones, and this worker's own."""
         if any(result.outcome == "sent" for result in push.results):
-            return ()  # it is counted already, and has some devices left
+            return ()  # this push is counted already, and has devices left
         return [*push.recent, *self._made.get((push.tenant, push.user), {}).values()]
 
     # --- sending ---
@@ -278,7 +281,7 @@ class PushWorker:
             self._done.append(_Done(key, self._trial(push).put_off(AN_ERROR), []))
         finally:
             self._sending.pop(push.id, None)
-            self._held -= Counter([push.tenant])  # without the tenants that hold none
+            self._held -= Counter([push.tenant])  # drops tenants with none
             self._woken.set()
 
     def _count_results(self, to: Sequence[Device], sent: Sequence[SendResult], settled: Settled) -> None:
@@ -288,7 +291,10 @@ class PushWorker:
 
 
 def targets(push: Push, tenant_config: TenantPushConfig) -> list[Device]:
-    """The devices it still has to get to. One that was refused is tried again only if an operator says so."""
+    """Return the devices that the push has not reached.
+
+    A device that refused is tried again only after an operator has requeued the push (`attempts` is 0 then).
+    """
     over = {"sent", "gone", "refused"} if push.attempts else {"sent", "gone"}
     done = {result.device for result in push.results if result.outcome in over}
     return [device for device in push.devices if device.provider in tenant_config.senders and device.device not in done]

@@ -1,4 +1,4 @@
-"""Apple Push Notification service: HTTP/2, with provider tokens."""
+"""Apple Push Notification service (APNs): HTTP/2, with provider tokens."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from greendot.transport.http_client import HttpResponse, NotCalled, Terms
 URLS = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
 MOST_BYTES = 4_096
 MOST_COLLAPSE = 64  # bytes
-RENEW_S = 2_400.0  # Apple takes a token for an hour, and not a new one more often than every 20 minutes
-RENEW_EARLY_S = 60.0  # when Apple says that it has ended, which a clock that was wrong can do
-IDS = UUID("6f0d3f2e-51c3-5a35-9d4b-2f6f2f6b8a01")  # what a key is made an id with; never another
-# About the device, not about how Greendot asks.
+RENEW_S = 2_400.0  # Apple accepts a token for an hour, and a new one at most every 20 minutes
+RENEW_EARLY_S = 60.0  # least age of a token that Apple calls expired, for example after a wrong clock
+IDS = UUID("6f0d3f2e-51c3-5a35-9d4b-2f6f2f6b8a01")  # namespace of ids made from keys; must never change
+# Errors of the device, not of the request.
 GONE = {"BadDeviceToken", "Unregistered", "ExpiredToken"}
 
 
 class Account(Struct, frozen=True):
-    """A key of a developer's team, and the app it sends to."""
+    """Key of a developer team, and the app that gets the pushes."""
 
     key: str  # the .p8 file
     key_id: str
@@ -49,7 +49,7 @@ class Account(Struct, frozen=True):
 
 class _Refusal(Struct):
     reason: str = ""
-    timestamp: int | None = None  # ms: since when the device is known to be gone
+    timestamp: int | None = None  # milliseconds UTC since when the device is gone
 
 
 _encode = msgspec.json.encode
@@ -57,7 +57,7 @@ _refusal = decoder(_Refusal)
 
 
 class ProviderTokens:
-    """The token to send with: made anew every 40 minutes."""
+    """Provider token of the requests, made anew every 40 minutes."""
 
     def __init__(self, account: Account, clock: Clock) -> None:
         self._key: SigningKey = ec_key(account.key, account.key_id)
@@ -73,15 +73,21 @@ class ProviderTokens:
         return self._token
 
     def ended(self, token: str) -> bool:
-        """Apple says so. Whether there is another by now: many new ones in a short time are not taken either."""
+        """Handle a token that Apple calls expired; return whether there is another one now.
+
+        A token younger than `RENEW_EARLY_S` stays: Apple refuses many new tokens in a short time.
+        """
         if token == self._token and self._clock.monotonic() - self._made >= RENEW_EARLY_S:
             self._token = ""
         return self.token() != token
 
 
 class Apns(SingleHostSender):
-    """One app. `placeholder` is shown where a notification says nothing itself: then the app's own extension may put in
-    what it fetches. Without it such a notification wakes the app in the background, which Apple does not promise."""
+    """Sender to one app.
+
+    `placeholder` is shown for a notification without title and text: the app's extension may replace it with fetched
+    content. Without a placeholder such a notification wakes the app in the background, which Apple does not promise.
+    """
 
     def __init__(
         self, account: Account, terms: Terms, clock: Clock, *, url: str | None = None, placeholder: str = ""
@@ -104,7 +110,7 @@ class Apns(SingleHostSender):
         return SendResult("sent") if answer.status == 200 else self._refused(answer, device)
 
     async def _post(self, device: Device, payload: PushPayload) -> HttpResponse:
-        """With a new token if the present one has ended."""
+        """Send a request, again with a new token if the present one has expired."""
         payload, body = fitted(payload, self._payload, MOST_BYTES)
         headers, target = self._headers(payload), f"/3/device/{device.token}"
         token = self._tokens.token()
@@ -123,7 +129,7 @@ class Apns(SingleHostSender):
             "apns-topic": self._topic,
             "apns-push-type": "alert" if is_shown else "background",
             "apns-priority": "10" if is_shown and payload.importance != "low" else "5",
-            # What has the same one takes its place: sent twice, it is shown once.
+            # A push replaces an earlier one with the same id: a push sent twice is shown once.
             "apns-collapse-id": short(payload.collapse or payload.key, MOST_COLLAPSE),
         }
         if payload.expires_at is not None:
@@ -150,7 +156,7 @@ class Apns(SingleHostSender):
                 return SendResult("failed", f"{reason}, of a time before the device registered")
             return SendResult("gone", reason)
         if answer.status == 429 and error == "TooManyRequests":
-            return SendResult("failed", reason)  # to this device: the others are not concerned
+            return SendResult("failed", reason)  # for this device only
         if answer.status == 429 or answer.status >= 500 or error == "ExpiredProviderToken":
             return trouble(self._caller.host, answer, self._clock.now_ms(), error)
         return SendResult("refused", reason)

@@ -1,4 +1,4 @@
-"""Firebase Cloud Messaging, HTTP v1: Android, and whatever else an app registers there."""
+"""Firebase Cloud Messaging (FCM), HTTP v1: Android, and other platforms that an app registers there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greendot.transport.http2_client import MultiplexedCaller
 from greendot.transport.http_client import HttpResponse, NotCalled, Terms
 
 URL = "https://fcm.googleapis.com"
-MOST_BYTES = 4_096  # of a message; Google counts what is in it, this is a little stricter
+MOST_BYTES = 4_096  # of a message; Google counts its content only, so this is a little stricter
 
 
 class _Detail(Struct, frozen=True):
@@ -41,7 +41,7 @@ _refusal = decoder(_Refusal)
 
 
 class Fcm(SingleHostSender):
-    """One project."""
+    """Sender of one FCM project."""
 
     def __init__(self, account: ServiceAccount, terms: Terms, clock: Clock, *, url: str = URL) -> None:
         self._tokens = AccessTokens(account, terms, clock)
@@ -63,7 +63,7 @@ class Fcm(SingleHostSender):
         await super().close()
 
     async def _post(self, body: bytes) -> HttpResponse:
-        """With a new access token if the present one is not taken."""
+        """Send a request, again with a new access token if the present one is refused."""
         token = await self._tokens.token()
         answer = await self._caller.post(body, {"authorization": f"Bearer {token}"}, self._target)
         if answer.status != 401 or _code(answer) == "THIRD_PARTY_AUTH_ERROR":
@@ -105,13 +105,13 @@ def _message(payload: PushPayload, token: str, now: int) -> bytes:
     if payload.title is not None or payload.text is not None:
         shown = {"title": payload.title, "body": payload.text}
         message["notification"] = {name: text for name, text in shown.items() if text is not None}
-        # What has the same tag takes its place: sent twice, it is shown once.
+        # A push replaces an earlier one with the same tag: a push sent twice is shown once.
         android["notification"] = {"tag": payload.collapse or payload.key}
     return _encode({"message": message})
 
 
 def _code(answer: HttpResponse) -> str:
-    """What FCM itself calls it, or what Google's services in general do."""
+    """Return FCM's own error code, or else the general one of Google's services."""
     found = read(_refusal, answer.body)
     if found is None:
         return ""
@@ -120,7 +120,7 @@ def _code(answer: HttpResponse) -> str:
 
 
 def _is_about_token(answer: HttpResponse) -> bool:
-    """Other things that are wrong with a request are no reason to forget a device."""
+    """Return whether the token is wrong. Other errors of a request are no reason to drop the device."""
     found = read(_refusal, answer.body)
     if found is None:
         return False

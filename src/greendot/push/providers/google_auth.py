@@ -1,4 +1,4 @@
-"""Google's services, as a service account: a signed claim is exchanged for a token that is good for an hour."""
+"""Access tokens of a Google service account: a signed claim is exchanged for a token that is valid for an hour."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from greendot.transport.http_client import Caller, NotCalled, Terms
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 CLAIM_S = 3_600
-EARLY_S = 300.0  # a token is renewed so long before its end: the token server may be away for as long
-RETRY_S = 10.0  # after one that could not be had
+EARLY_S = 300.0  # seconds before its end when a token is renewed: the token server may be away for as long
+RETRY_S = 10.0  # seconds after a failed renewal
 
-_HEADER = re.compile(r"[!-~]+")  # what a header can carry
+_HEADER = re.compile(r"[!-~]+")  # characters that a header can carry
 
 
 class ServiceAccount(Struct, frozen=True):
-    """The file Google gives out for one, as far as it is needed."""
+    """Fields of Google's JSON file of a service account that are needed."""
 
     project_id: str
     client_email: str
@@ -50,7 +50,7 @@ _denied = decoder(_Denied)
 
 
 def read_account(text: str) -> ServiceAccount:
-    """ValueError, which says what is wrong and nothing of what is in it."""
+    """Decode the JSON file of a service account. Raise ValueError, without any content of the file."""
     try:
         found = decode(text, ServiceAccount)
     except msgspec.ValidationError as error:
@@ -62,8 +62,10 @@ def read_account(text: str) -> ServiceAccount:
 
 
 class AccessTokens:
-    """The token to send with, always one: it is renewed before it ends, and while that does not succeed the old one is
-    used to its end."""
+    """Access token of the requests, renewed before its end.
+
+    While the renewal fails, the old token is used to its end.
+    """
 
     def __init__(self, account: ServiceAccount, terms: Terms, clock: Clock) -> None:
         self._account = account
@@ -75,7 +77,7 @@ class AccessTokens:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def token(self) -> str:
-        """NotCalled if there is none to be had."""
+        """Return a valid token; raise NotCalled if there is none and the renewal fails."""
         now = self._clock.monotonic()
         if not self._token or now >= self._ends:
             await asyncio.shield(self._renewal())
@@ -84,7 +86,7 @@ class AccessTokens:
         return self._token
 
     def refused(self, token: str) -> None:
-        """The provider does not take it any more."""
+        """Drop a token that the provider has refused."""
         if token == self._token:
             self._token = ""
 
@@ -95,7 +97,7 @@ class AccessTokens:
         await self._caller.close()
 
     def _renewal(self) -> asyncio.Task[None]:
-        """One for all who wait for it."""
+        """Return the renewal under way, starting it if needed: one for all callers."""
         if self._refreshing is None:
             self._refreshing = asyncio.get_running_loop().create_task(self._renew())
             self._refreshing.add_done_callback(self._renewed)

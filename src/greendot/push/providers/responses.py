@@ -1,4 +1,4 @@
-"""What providers answer, in words that may be logged and kept: never a token, a key or more of a URL than its host."""
+"""Answers of providers, in words that may be logged and stored: no token, no key, and only the host of a URL."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ import msgspec
 from greendot.push.payload import SendResult
 from greendot.transport.http_client import HttpResponse, NotCalled, NotTried
 
-LONGEST_WAIT_S = 900.0  # a wrong one must not silence a provider for a day
-HELD_S = 5.0  # before a call is tried again for which there was no room
+LONGEST_WAIT_S = 900.0  # a wrong `Retry-After` must not pause a provider for a day
+HELD_S = 5.0  # seconds until a call for which there was no room is repeated
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
 T = TypeVar("T")
 
 
 def word(text: object) -> str:
-    """What a provider calls an error, if it looks like the name of one: anything else may be what was sent."""
+    """Return the provider's name of an error; "" if it does not have the form of a name.
+
+    Any other text may contain what was sent.
+    """
     return text if isinstance(text, str) and _WORD.fullmatch(text) else ""
 
 
 def read(decode: Callable[[bytes], T], body: bytes) -> T | None:
-    """None if it is something else."""
+    """Decode a body; return None if it has another form."""
     try:
         return decode(body)
     except msgspec.DecodeError:
@@ -33,7 +36,7 @@ def read(decode: Callable[[bytes], T], body: bytes) -> T | None:
 
 
 def wait_s(headers: Mapping[str, str], now_ms: int) -> float:
-    """What `Retry-After` asks for, in seconds or as a date."""
+    """Return the seconds that `Retry-After` requests, as a number or a date; 0 if there is none."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdecimal():
         return min(LONGEST_WAIT_S, float(text[:9]))
@@ -45,12 +48,12 @@ def wait_s(headers: Mapping[str, str], now_ms: int) -> float:
 
 
 def describe(host: str, status: int, error: str = "") -> str:
-    """For people."""
+    """Describe an answer for people."""
     return f"{host} answered {status} {error}".rstrip()
 
 
 def trouble(host: str, answer: HttpResponse, now_ms: int, error: str = "") -> SendResult:
-    """The provider cannot or does not want to at the moment."""
+    """Return the result for a provider that cannot, or will not, take the push at the moment."""
     return SendResult("failed", describe(host, answer.status, error), wait_s(answer.headers, now_ms), is_away=True)
 
 

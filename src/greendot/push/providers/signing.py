@@ -1,4 +1,4 @@
-"""Tokens by which providers know who sends, signed with the tenant's key there."""
+"""Tokens that identify the sender to a provider, signed with the tenant's key."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 
 class BadSigningKey(ValueError):
-    """It is not a key as it is needed. Says nothing of what it is."""
+    """Error for a text that is not a key of the needed form. The message has no content of the text."""
 
 
 class SigningKey:
-    """Signs claims."""
+    """Key that signs claims."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, kid: str | None = None) -> None:
         self._key = key
@@ -27,19 +27,21 @@ class SigningKey:
         return jwt.encode({**claims}, self._key, self._alg, self._headers)
 
     def public_point(self) -> str:
-        """Of an elliptic key, as browsers want it: uncompressed, in URL-safe base64."""
+        """Return the public point of an elliptic key as browsers need it: uncompressed, in URL-safe base64."""
         point = self._key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
         return urlsafe_b64encode(point).decode().rstrip("=")
 
 
 def rsa_key(pem: str, kid: str | None = None) -> SigningKey:
-    """A key of a Google service account. BadKey if it is none."""
+    """Return the RSA key of a Google service account. Raise BadSigningKey if the text is not valid."""
     return SigningKey(_loaded(pem, rsa.RSAPrivateKey, "an RSA private key in PEM"), kid)
 
 
 def ec_key(text: str, kid: str | None = None) -> SigningKey:
-    """A key on P-256: in PEM (Apple's .p8), or its 32 bytes in URL-safe base64, as VAPID keys are passed on. BadKey if
-    it is none."""
+    """Return a key on P-256: from PEM (Apple's .p8), or from its 32 bytes in URL-safe base64, as for VAPID keys.
+
+    Raise BadSigningKey if the text is not valid.
+    """
     if "-----BEGIN" in text:
         found = _loaded(text, ec.EllipticCurvePrivateKey, "a private key on P-256 in PEM")
         if not isinstance(found.curve, ec.SECP256R1):
@@ -55,7 +57,7 @@ def ec_key(text: str, kid: str | None = None) -> SigningKey:
 
 
 def new_vapid_key() -> tuple[str, str]:
-    """A private key, and the public one that belongs to it."""
+    """Make a key pair; return the private key and the public key, both in URL-safe base64."""
     key = ec.generate_private_key(ec.SECP256R1())
     number = key.private_numbers().private_value.to_bytes(32)
     return urlsafe_b64encode(number).decode().rstrip("="), SigningKey(key).public_point()

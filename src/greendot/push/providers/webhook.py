@@ -1,4 +1,4 @@
-"""Any other way to a device: an app of the tenant's own is called, which sends it. Signed as webhooks are."""
+"""Push webhook: an app of the tenant gets the push and sends it by its own means. Requests are signed like webhooks."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from greendot.webhooks.model import GONE
 
 IDEMPOTENCY = "Idempotency-Key"
 CONNECTIONS = 20
-REFUSED = {400, 413, 415, 422}  # the app has understood it, and will not take it the next time either
+REFUSED = {400, 413, 415, 422}  # the app has understood the request, and would refuse it again
 
 
 class PushRequest(Struct, frozen=True, omit_defaults=True):
-    """What the app is sent. Sent again, it has the same key."""
+    """Body of the request to the app. A push that is sent again has the same key."""
 
     tenant: str
     user: str
     device: str
-    token: str  # as it was registered
+    token: str  # as registered
     notification: PushContent
     importance: Importance
     collapse: str | None = None
@@ -35,7 +35,7 @@ class PushRequest(Struct, frozen=True, omit_defaults=True):
 
 
 class PushWebhook(SingleHostSender):
-    """One URL. `secrets` are the present one and, while it is being changed, the one before."""
+    """Sender to one URL. `secrets` are the present one and, while it is being changed, the previous one."""
 
     def __init__(self, url: str, secrets: Sequence[str], terms: Terms, clock: Clock) -> None:
         self._caller: Caller = Caller(url, terms, most=CONNECTIONS)
@@ -67,7 +67,7 @@ class PushWebhook(SingleHostSender):
             return SendResult("gone", reason)
         if answer.status in REFUSED:
             return SendResult("refused", reason)
-        # Also what a wrong URL or secret is answered with: an operator can put that right.
+        # Also the answers to a wrong URL or secret: an operator can correct them.
         return trouble(self._caller.host, answer, self._clock.now_ms())
 
 

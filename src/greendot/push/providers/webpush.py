@@ -1,4 +1,4 @@
-"""Web Push: to browsers, by the push service each of them chose (RFC 8030), which knows us by VAPID (RFC 8292)."""
+"""Web Push to browsers: by the push service of each browser (RFC 8030), which knows the sender by VAPID (RFC 8292)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from greendot.store.push import Device
 from greendot.transport.http_client import Callers, HttpResponse, NotAllowed, NotCalled, Terms
 
 MOST_TOPIC = 32
-VAPID_S = 12 * 3_600  # a token is good for so long; services take at most a day
-MOST_SERVICES = 200  # whose tokens are kept
-MOST_CALLERS = 1_000  # hosts, of each tenant, that are called or connected
-CONNECTIONS = 20  # to each
+VAPID_S = 12 * 3_600  # seconds for which a token is valid; services accept at most a day
+MOST_SERVICES = 200  # services whose tokens are kept
+MOST_CALLERS = 1_000  # hosts of each tenant that are called or connected
+CONNECTIONS = 20  # to each host
 PUBLIC_SERVICES = (  # of Chrome, Firefox, Safari and Edge
     "fcm.googleapis.com",
     ".push.services.mozilla.com",
@@ -38,15 +38,17 @@ _encode = msgspec.json.encode
 
 
 class Vapid:
-    """Says who sends, to each service for itself. BadKey if the key is none. `contact`: a mailto: or https: address of
-    somebody who can be told of trouble."""
+    """Tokens that identify the sender, one for each push service.
+
+    Raise BadSigningKey if the key is not valid. `contact` is a mailto: or https: address for reports of problems.
+    """
 
     def __init__(self, private_key: str, contact: str, clock: Clock) -> None:
         self._key = ec_key(private_key)
         self.public_key = self._key.public_point()  # browsers subscribe with it
         self._contact = contact
         self._clock = clock
-        self._tokens: dict[str, tuple[str, float]] = {}  # by origin, with when they are renewed
+        self._tokens: dict[str, tuple[str, float]] = {}  # by origin, with the monotonic seconds of the renewal
 
     def header(self, origin: str) -> str:
         token, renew_at = self._tokens.get(origin, ("", 0.0))
@@ -55,13 +57,13 @@ class Vapid:
             ends = self._clock.now_ms() // 1000 + VAPID_S
             token = self._key.sign({"aud": origin, "exp": ends, "sub": self._contact})
             if len(self._tokens) >= MOST_SERVICES:
-                self._tokens.clear()  # strangers chose many; making them again costs little
+                self._tokens.clear()  # users may have named many hosts; new tokens cost little
             self._tokens[origin] = token, now + VAPID_S / 2
         return f"vapid t={token}, k={self.public_key}"
 
 
 class WebPush:
-    """All services, for one tenant."""
+    """Sender to all push services, for one tenant."""
 
     def __init__(self, vapid: Vapid, terms: Terms, clock: Clock) -> None:
         self._vapid = vapid

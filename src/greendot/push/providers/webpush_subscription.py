@@ -1,7 +1,7 @@
-"""Encryption of a Web Push message for one browser (RFC 8291): its push service carries it and cannot read it.
+"""Encryption of a Web Push message for one browser (RFC 8291): the push service carries the message and cannot read it.
 
-An ephemeral key and the browser's make a shared secret, mixed with the browser's authentication secret; from that and a
-salt come the key and the nonce of one record in `aes128gcm` (RFC 8188).
+An ephemeral key and the browser's key make a shared secret, mixed with the browser's authentication secret. The result
+and a salt give the key and the nonce of one record in `aes128gcm` (RFC 8188).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from greendot.protocol.decoding import decoder
 
-RECORD_BYTES = 4_096  # what every push service must take
+RECORD_BYTES = 4_096  # size that every push service must accept
 OVERHEAD_BYTES = 16 + 4 + 1 + 65 + 1 + 16  # salt, size, length of the key, key; end of the record; authentication
 MOST_BYTES = RECORD_BYTES - OVERHEAD_BYTES
 _POINT_BYTES = 65
@@ -28,7 +28,7 @@ _LAST_RECORD = b"\x02"
 
 
 class Recipient:
-    """A browser's keys. ValueError if they are none."""
+    """Keys of a browser, decoded. Raise ValueError if they are not valid."""
 
     def __init__(self, p256dh: str, auth: str) -> None:
         self.point, self.secret = _decoded(p256dh), _decoded(auth)
@@ -43,7 +43,10 @@ class Recipient:
 def encrypted(
     text: bytes, to: Recipient, *, key: ec.EllipticCurvePrivateKey | None = None, salt: bytes | None = None
 ) -> bytes:
-    """The body of a request. Key and salt are new for each message, and are given only to check published examples."""
+    """Return the body of a request.
+
+    Key and salt are new for each message. They are passed only to check published examples.
+    """
     key = key or ec.generate_private_key(ec.SECP256R1())
     salt = salt or os.urandom(16)
     point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
@@ -56,13 +59,13 @@ def encrypted(
 
 
 def _expanded(salt: bytes, material: bytes, info: bytes, size: int) -> bytes:
-    """HKDF with SHA-256, for at most one block."""
+    """Derive a key by HKDF with SHA-256, for at most one block."""
     extracted = hmac.digest(salt, material, "sha256")
     return hmac.digest(extracted, info + b"\x01", "sha256")[:size]
 
 
 def _decoded(text: str) -> bytes:
-    """Of base64 as browsers write it, or as others do."""
+    """Decode base64, in the URL-safe form of browsers or in the standard form."""
     try:
         return urlsafe_b64decode(
             text.rstrip("=").replace("+", "-").replace("/", "_") + "=" * (-len(text.rstrip("=")) % 4)
@@ -75,14 +78,14 @@ MOST_ENDPOINT = 2_000  # characters
 
 
 class Keys(Struct, frozen=True):
-    """A browser's, in URL-safe base64."""
+    """Keys of a browser, in URL-safe base64."""
 
     p256dh: str
     auth: str
 
 
 class Subscription(Struct, frozen=True):
-    """What a browser's `PushSubscription` is as JSON; a device's token is this text."""
+    """JSON form of a browser's `PushSubscription`, which is the token of a device."""
 
     endpoint: str
     keys: Keys
@@ -92,7 +95,7 @@ decode_subscription = decoder(Subscription)
 
 
 def read_subscription(token: str) -> tuple[Subscription, Recipient]:
-    """ValueError, in words that say nothing of what is in it."""
+    """Decode and check a token. Raise ValueError, without any content of the token."""
     try:
         found = decode_subscription(token)
     except msgspec.DecodeError:

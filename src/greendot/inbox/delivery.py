@@ -69,7 +69,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     ) -> InboxCatchUp:
         """Attach a device; return the notifications after `after`. From now on new ones are delivered to the device.
 
-        Without `after`, no notification counts as missed. Pending acknowledgements are returned in any case.
+        Without `after`, none counts as missed. Notifications that wait for an acknowledgement are always returned.
         """
         local = self._of(session.key)
         inbox = await asyncio.shield(asked)

@@ -45,7 +45,7 @@ def grace_s(cause: EndCause, code: int, graces: Graces) -> float:
 def shown_code(cause: EndCause, code: int) -> int:
     """Return the close code under which the end of a connection is counted.
 
-    Clients may send any code: only their usual codes are counted as such.
+    Clients may send any code: only 1000 and 1001 are counted as sent, and all others as 1005.
     1005 and 1006 are the RFC's numbers for "without a code" and "without a close frame"; they are never sent.
     """
     match cause:

@@ -1,9 +1,9 @@
 """Watchers who may not see the user they watch.
 
 Hidden watchers are no listeners: no frame for listeners can reach them, at once, in slices or from a queue. They get
-the state of an unknown user. A watcher who saw the user before gets the state of a user who went offline when the
-watcher was barred, and the state stays so. The topic stays followed for hidden watchers, so that another request of
-theirs takes as long as for any watcher.
+the state of an unknown user. A watcher who saw the user before sees the user go offline at the time of the hiding, and
+stay offline. The topic stays followed for hidden watchers, so that another request of theirs takes as long as for any
+watcher.
 """
 
 from __future__ import annotations

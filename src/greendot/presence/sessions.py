@@ -1,6 +1,6 @@
 """Life of sessions: hello, resume, idle, linger, leave.
 
-The engine may be away at any of these steps. A write that fails is retried later with the state of then: nothing is
+The engine may be away at any of these steps. A failed write is retried later with the state of that time: nothing is
 queued.
 """
 
@@ -28,7 +28,7 @@ from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # seconds after which a connection without hello is closed
-RETRY_S = 1.0  # least seconds between two attempts to write to the engine
+RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 RETURN_MS = (
     10_000  # time in which clients that were refused during an outage of the engine retry (`handshake.RETRY_MS`)
 )
@@ -210,7 +210,7 @@ class SessionService:
         connection.timer = self._timers.set(max(0.0, min(dates) - now), self._due, connection)
 
     def rearm(self, session: Session) -> None:
-        """Set the timer again: idle counts again, or a refreshed token expires sooner."""
+        """Set the timer again, as a date may be earlier: idle counts again, or a refreshed token expires sooner."""
         if session.connection is not None:
             self._arm(session.connection)
 

@@ -30,8 +30,8 @@ class StatusService:
         self._store = store
         self._context = context
         self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, ManualStatus())
-        self._ends: dict[Key, Timer] = {}  # end of the status, of users with sessions here
-        self._invisible: set[Key] = set()  # users with sessions here
+        self._ends: dict[Key, Timer] = {}  # timers for the end of a status, of users with sessions here
+        self._invisible: set[Key] = set()  # invisible users with sessions here
         self.listeners: list[
             Callable[[Key], None]
         ] = []  # called with a user who has become invisible, or visible again

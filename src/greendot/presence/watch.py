@@ -273,7 +273,7 @@ class WatchService:
                             self._reconsider(found, [connection])
 
     def _concerned(self, watched: WatchedUser) -> list[Connection]:
-        """Return the watchers for whom the decision may be another than that they see the user."""
+        """Return the watchers who are hidden, or may have to be."""
         hide_from = self._visibility.only_hidden_from(*watched.key)
         if hide_from is None:
             return [*watched.channel.listeners, *watched.barred]

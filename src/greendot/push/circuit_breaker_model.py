@@ -31,7 +31,7 @@ class CircuitBreaker(Struct):
         return self.failures >= self.after
 
     def wait_s(self, now: float) -> float:
-        """Return the least seconds to wait; 0: `begin` now."""
+        """Return the minimum seconds to wait; 0: `begin` now."""
         until = max(self.asked_until, self.rests_until if self.is_open else 0.0)
         if now < until:
             return until - now

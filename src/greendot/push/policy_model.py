@@ -2,8 +2,9 @@
 
 The gate decides again when the time that it waited for has come. A connected user is not disturbed unless the
 notification stays unseen, so presence only delays a push. A session that still counts although its client is gone can
-delay a push, but no longer than its lease, the grace and the hold. A push ends only if the notification is seen or
-read, or by a choice of the user or the operator. If the presence of a user is unknown, the notification is pushed.
+delay a push, but no longer than its lease, the grace and the hold. A push ends only if the notification is seen, read
+or expired, or by a choice of the user or the operator. If the presence of a user is unknown, the notification is
+pushed.
 
 A notification that needs an acknowledgement is done when acknowledged, not when seen. Connected devices get it again
 for a while (`inbox.kinds_model`). If no device has acknowledged it by then, it is pushed.

@@ -157,7 +157,7 @@ class ProviderChannel:
         return sent
 
     def _held(self, reason: str, wait_s: float) -> SendResult:
-        """Put off a send, by a random part longer, so that sends do not return at the same moment."""
+        """Put off a send by `wait_s` and a random part, so that sends do not return at the same moment."""
         self.counts.held += 1
         return SendResult("failed", reason, wait_s * (1 + random.random() / 4), is_tried=False)
 

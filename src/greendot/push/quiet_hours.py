@@ -19,7 +19,10 @@ class Quiet(Struct, frozen=True):
 
 
 def quiet_until(quiet: Quiet, now: int) -> int | None:
-    """Return the end of the quiet hours that include `now`; None outside of them. Clock changes follow local time."""
+    """Return the end of the quiet hours that include `now`; None outside of them.
+
+    Local time counts, also across changes of the clock.
+    """
     if quiet.begins == quiet.ends:
         return None
     zone = _zone(quiet.zone)

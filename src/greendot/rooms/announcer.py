@@ -20,11 +20,11 @@ from greendot.protocol.events import Event
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.room_view import RoomView
 
-COUNT_EVERY_S = 1.0  # least seconds between two counts for a large room
+COUNT_EVERY_S = 1.0  # minimum seconds between two counts for a large room
 
 
 class CountThrottle:
-    """Throttle of counts: `soon` sends one at once, or once when `COUNT_EVERY_S` have passed since the last."""
+    """Throttle of a room's count: `soon` sends one now, or later if the last is less than `COUNT_EVERY_S` old."""
 
     __slots__ = ("_send", "_timer", "_timers", "sent_at")
 

@@ -35,7 +35,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         self.recoveries = 0  # number of requests for missed messages by returning clients
         self._store = store
         self._local = local
-        self._changed = changed  # called for a room whose members have changed unnoticed
+        self._changed = changed  # called for a room whose members have a newer revision in the store
 
     def begin(self, local: LocalRoom, head: int) -> None:
         """Follow a room from its head on. Messages received while the head was read are put in order."""
@@ -90,7 +90,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         await self._compare(self._local.within(part))
 
     async def _compare_heads(self, some: Sequence[LocalRoom]) -> None:
-        """Read the gap of each room behind the store. If the room's members have changed unnoticed, read them first."""
+        """Read the gap of each room behind the store. If the members have a newer revision there, read them first."""
         rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
         for key, room in (await self._store.heads([*rooms])).items():
             local = rooms[key]
@@ -110,7 +110,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     async def missed(self, local: LocalRoom, after: int) -> list[Record] | None:
         """Return the records after `after` up to the cursor; None if they are too many.
 
-        Clients that return together share one read. Raise StoreUnavailable if messages arrive faster than reads.
+        Clients that return together share one read. Raise StoreUnavailable if new messages keep arriving faster than
+        they are read.
         """
         self.recoveries += 1
         if local.cursor - after > RECOVER:

@@ -252,7 +252,7 @@ def _no_room(name: str) -> Problem:
 
 
 def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:
-    """Return the number at which the next page begins; None after the last page.
+    """Return the `before` or `after` of the next page; None if this page is the last.
 
     Numbers have no gaps: the page that reaches the first number, or the head, is the last one.
     """

@@ -67,7 +67,7 @@ class LocalRoom(TopicSubscription):
         self.returning = asyncio.Lock()  # held while `recent` is read
         self.room: Room | None = None  # as of `members_rev`; the head may be behind the cursor
         self.members_rev = 0  # newest revision of the members that this node has applied
-        self.roles: dict[str, MemberState] = {}  # of users who were read, as of `members_rev`; markers are not used
+        self.roles: dict[str, MemberState] = {}  # roles read so far, as of `members_rev`; markers are not used
         # Records, and notices of further changes, that wait while the members are read. None: no read is under way.
         self.unchecked: list[Deliver | MembersChanged] | None = None
         self.checking: asyncio.Future[None] | None = None  # done when the members have been read

@@ -62,7 +62,8 @@ class RoomMessages:
     async def speaker(self, connection: Connection, session: Session, room: str, *, fresh: bool = False) -> RoomAccess:
         """Return the access of a session that may send to the room; raise Refused otherwise.
 
-        The connection has joined the room, the user is a member, or the token grants the room. A reader may not send.
+        A session may send if its connection has joined the room, its user is a member, or its token grants the room. A
+        reader may not send.
         """
         admitted = await self._rooms.membership.admit(session, room, make=True, fresh=fresh)
         joined = connection.rooms is not None and room in connection.rooms
@@ -148,7 +149,7 @@ class RoomMessages:
     async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
         """Write a message, then publish it; raise Refused if the room does not exist.
 
-        A message whose key was written before is not published again. Nodes that missed the message find the gap.
+        A message whose key was written before is not published again. A node that missed the message fills the gap.
         """
         traceparent = parent()
         if traceparent is None:

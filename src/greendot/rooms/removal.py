@@ -51,7 +51,7 @@ class MemberRemoval:
             self._context.tasks.spawn(self._refresh_members(local))
 
     async def _refresh_members(self, local: LocalRoom) -> None:
-        covered = len(local.unchecked or ())  # messages that came before the read are decided by the read
+        covered = len(local.unchecked or ())  # messages that came before the read; its result decides about them
         topic = local.channel.topic
         try:
             for user in await self._membership.refresh(local):

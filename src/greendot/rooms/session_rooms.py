@@ -1,7 +1,7 @@
 """Rooms of this node's sessions, as written to the engine.
 
 A session stays in its rooms while it lingers. Invisible users are in no room. Each write carries the state at the time
-of the write. A write that fails is retried later with the state of then: nothing is queued.
+of the write. A failed write is retried later with the state of that time: nothing is queued.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.presence.status import StatusService
 
-RETRY_S = 1.0  # least seconds between two attempts to write to the engine
+RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 DOUBT_S = 5.0  # a failed write may take effect late, after the next one: the state is written again after this time
 # Ages, in seconds, of exits that are written again after a loss in the engine. A failover loses the last seconds, but a
 # snapshot may be older: as many exits as cost little are kept for longer.

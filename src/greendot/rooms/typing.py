@@ -1,7 +1,7 @@
 """Typing as the listeners of one room see it.
 
-The node keeps the typists, each with an own timer. A typist therefore expires even if a stop is lost, a client vanishes
-or another node dies.
+The node keeps the typists, each with its own timer. A typist therefore expires even if a stop is lost, a client
+vanishes or another node dies.
 """
 
 from __future__ import annotations

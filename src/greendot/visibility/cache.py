@@ -33,7 +33,7 @@ _NOBODY = frozenset[str]()
 
 
 class DecisionMark(NamedTuple):
-    """Mark in the count of decisions of `VisibilityCache`."""
+    """Position in the sequence of decisions of `VisibilityCache`."""
 
     number: int
     matters: bool  # whether the tenant had anything to decide

@@ -31,7 +31,7 @@ URLS = {"production": "https://api.push.apple.com", "sandbox": "https://api.sand
 MOST_BYTES = 4_096
 MOST_COLLAPSE = 64  # bytes
 RENEW_S = 2_400.0  # Apple accepts a token for an hour, and a new one at most every 20 minutes
-RENEW_EARLY_S = 60.0  # least age of a token that Apple calls expired, for example after a wrong clock
+RENEW_EARLY_S = 60.0  # minimum age before a token that Apple calls expired is replaced; a wrong clock can cause that
 IDS = UUID("6f0d3f2e-51c3-5a35-9d4b-2f6f2f6b8a01")  # namespace of ids made from keys; must never change
 # Errors of the device, not of the request.
 GONE = {"BadDeviceToken", "Unregistered", "ExpiredToken"}

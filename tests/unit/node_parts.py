@@ -35,7 +35,7 @@ from greendot.node.event_recorder import EventRecorder
 from greendot.node.event_recorder_model import EventTail
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.surge_detector import SurgeDetector
 from greendot.node.tasks import Tasks
 from greendot.node.timer_model import Timer
@@ -50,7 +50,7 @@ from greendot.telemetry.log import event_of
 from greendot.telemetry.metrics import Metrics
 from greendot.testing.hold import Held, Point, hold
 from greendot.testing.server import SECRET
-from greendot.transport.connection import Connection, Owner
+from greendot.transport.connection import Owner
 from model.simulated import LoopClock, VirtualLoop, empty_database
 
 T = TypeVar("T")
@@ -348,7 +348,7 @@ class Client:
     def send(self, text: str) -> None:
         """Send a text frame; one that comes after a close is not looked at."""
         if not self.connection.deaf:
-            self.connection.on_heard()
+            self.connection.on_received()
             self.connection.on_text(text)
 
     async def ask(self, **command: Any) -> Frame:

@@ -33,7 +33,7 @@ from greendot.node.event_recorder import EventRecorder
 from greendot.node.event_recorder_model import EventTail
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.surge_detector import SurgeDetector
 from greendot.node.tasks import Tasks
 from greendot.node.timers import Timers
@@ -56,7 +56,6 @@ from greendot.store.sqlite.thread import _transact
 from greendot.telemetry.metrics import Metrics
 from greendot.testing import Held, hold
 from greendot.testing.hold import Point
-from greendot.transport.connection import Connection
 from greendot.transport.send_buffer_model import SendBuffer
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import VisibilityPolicy

@@ -241,7 +241,7 @@ async def test_a_receipt_is_noted_only_for_notifications_that_a_device_got(parts
     closing.closing = True
     assert shown(await parts.attach(closing, after=1)) == []
     await parts.pass_s(2)
-    assert (await noted(), closing.hears_inbox) == ([1], False)
+    assert (await noted(), closing.gets_inbox) == ([1], False)
     await parts.attach(await parts.connect("ann"), after=1)
     await parts.pass_s(2)
     assert await noted() == [1, 2]

@@ -187,7 +187,7 @@ async def test_a_signal_to_users_is_not_charged_to_a_room(parts: NodeParts) -> N
 async def test_a_query_that_looked_at_more_than_it_asked_for_owes_the_rest(parts: NodeParts) -> None:
     rate_limits = limits(parts, quota({("tenant", "watches"): 10}))
     rate_limits.app_query("default", 10)
-    rate_limits.app_looked("default", 20)
+    rate_limits.charge_app_read("default", 20)
     await pass_time(1.9)
     with pytest.raises(Refused):
         rate_limits.app_query("default", 1)

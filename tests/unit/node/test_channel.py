@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from greendot.engine.messages import Topic
 from greendot.node.channel import Channel, ChannelWrite, Pending, ReplyKey, RoomKey
-from greendot.transport.connection import Connection
+from greendot.node.session import Connection
 
 
 class Listener:

@@ -60,7 +60,7 @@ class Fans(Celebrities):
     def change(self, watched: WatchedUser, state: str) -> bool:
         """Give the star another state; return whether watchers are told in slices or when they ask."""
         watched.visible = structs.replace(watched.visible, state=state, version=watched.visible.version + 1)
-        return self.tells(watched)
+        return self.delivers(watched)
 
     async def told(self) -> list[list[int]]:
         """Return the versions that each fan was told since the last look."""

@@ -8,11 +8,11 @@ import pytest
 
 from greendot.errors import Refused
 from greendot.node.commands import CommandTable
+from greendot.node.session import Connection
 from greendot.presence.commands import PresenceCommands
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import Command
-from greendot.transport.connection import Connection
 from unit.node_parts import Client, NodeParts, entries_of, in_virtual_time, pass_time
 
 BURST_S = 1.0

@@ -196,12 +196,12 @@ async def test_hidden_watchers_are_told_too_that_a_user_is_not_followed(parts: N
     bob, ann = await hidden.bob(), parts.session("ann")
     hidden.bar(bob, ann.connection)
     bob.stale = True
-    hidden.tell_again(bob)
+    hidden.redeliver(bob)
     (told,) = await ann.events()
     assert (seen(told), told["stale"]) == (("offline", None), True)
     assert hidden.snapshot(bob, None).stale is True
     hidden.forget(bob, ann.connection)
-    hidden.tell_again(bob)
+    hidden.redeliver(bob)
     assert await ann.frames() == []
 
 

@@ -196,7 +196,7 @@ async def test_a_silent_connection_is_closed_and_one_that_is_heard_is_not(parts:
     service = Service(parts)
     silent, alive = await service.enter("ann"), await service.enter("bob")
     await pass_time(DEAD_S - 1)
-    alive.connection.on_heard()
+    alive.connection.on_received()
     await pass_time(1 + SHORTLY_S)
     assert (await silent.closed(), await alive.closed()) == (Close.HEARTBEAT_LOST, None)
     await pass_time(DEAD_S - 1)
@@ -219,7 +219,7 @@ async def test_a_session_is_idle_without_activity_and_active_with_the_next(parts
     client = await service.enter()
     for _ in range(12):  # heartbeats are no activity
         await pass_time(IDLE_S / 12)
-        client.connection.on_heard()
+        client.connection.on_received()
     await pass_time(SHORTLY_S)
     assert (client.session.idle, await parts.states("ann")) == (True, ["idle"])
     service.active(client.session, parts.clock.monotonic())

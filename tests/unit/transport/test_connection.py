@@ -7,12 +7,13 @@ import socket
 from types import SimpleNamespace
 from typing import Any
 
+from greendot.node.session import Connection
 from greendot.presence.grace_model import EndCause
 from greendot.protocol.codec import close_frame, encode_event, pong_frame, text_frame
 from greendot.protocol.codes import Close
 from greendot.protocol.events import HeartbeatAck, Refresh
 from greendot.protocol.versions import Dialect
-from greendot.transport.connection import CLOSE_WAIT_S, Connection
+from greendot.transport.connection import CLOSE_WAIT_S
 from greendot.transport.send_buffer_model import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES
 from unit.node_parts import Client, NodeParts, RecordingOwner, RecordingSocket, in_virtual_time, pass_time, settle
 
@@ -214,7 +215,7 @@ async def test_a_revoked_client_whose_frames_are_encrypted_already_is_cut_off(pa
 @in_virtual_time
 async def test_the_owner_is_told_of_the_end_and_of_the_socket_once_each(parts: NodeParts) -> None:
     client = parts.client()
-    client.connection.said_bye()
+    client.connection.bye_received()
     assert (owner(parts).ends, owner(parts).gone_count) == ([(EndCause.BYE, Close.NORMAL)], 0)
     client.connection.on_eof()
     client.answer_close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from greendot.limits.frame_limit_model import CommandLimit
-from greendot.transport.connection import Connection
+from greendot.node.session import Connection
 from greendot.transport.flow_control import SHARE, FlowControl
 from unit.node_parts import Client, NodeParts, in_virtual_time, pass_time, settle
 

@@ -1,0 +1,70 @@
+"""Docstrings and comments are plain English: a verb or a noun first, short sentences, no code that tells or hears."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+
+from .sources import Module, offences
+
+# A docstring begins with a verb (functions) or a noun (classes, modules).
+RIDDLES = {"what", "who", "whose", "whom", "whether", "how", "when", "where", "which", "those", "it", "of", "as"}
+# People tell and hear; code publishes, sends, receives and logs.
+OF_PEOPLE = re.compile(
+    r"\b(anybody|everybody|nobody|somebody|tell|tells|telling|told|hear|hears|heard|says|said|saying)\b", re.IGNORECASE
+)
+MOST_WORDS = 30  # in a sentence
+DRAWN = re.compile("├|^\\| ", re.MULTILINE)  # trees and tables
+SENTENCES = re.compile(r"(?<=[.:;!?])\s+|\n\n|\n- ")
+# Docstrings of these structs and functions are texts of generated documents and of `--help`.
+DATA = re.compile(r"^(protocol\.(commands|events|replies|cluster)|sdk\.responses|http\.problem|(\w+\.)?http)$")
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def docstrings(module: Module) -> Iterator[tuple[str, str]]:
+    """Yield each docstring for engineers, with the name it belongs to."""
+    for node in (module.tree, *module.nodes):
+        if not isinstance(node, Documented) or (text := ast.get_docstring(node)) is None:
+            continue
+        name = getattr(node, "name", module.name)
+        is_help = module.part == "cli" and bool(getattr(node, "decorator_list", ()))
+        if not is_help and (node is module.tree or not DATA.match(module.name)):
+            yield name, text
+
+
+def comments(module: Module) -> Iterator[str]:
+    text = module.path.read_text()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    def riddles(module: Module) -> set[str]:
+        return {name for name, text in docstrings(module) if text.split()[0].lower().strip("`.,:") in RIDDLES}
+
+    assert offences(riddles) == {}
+
+
+def test_words_for_people_are_not_used_of_code() -> None:
+    def told(module: Module) -> set[str]:
+        texts = [*(text for _, text in docstrings(module)), *comments(module)]
+        return {found for text in texts for found in OF_PEOPLE.findall(text)}
+
+    assert offences(told) == {}
+
+
+def test_sentences_of_docstrings_are_short() -> None:
+    def long(module: Module) -> set[str]:
+        return {
+            name
+            for name, text in docstrings(module)
+            for sentence in SENTENCES.split(text)
+            if len(sentence.split()) > MOST_WORDS and not DRAWN.search(sentence)
+        }
+
+    assert offences(long) == {}

@@ -41,7 +41,9 @@ class ConnectionCommands:
         self._clock = clock
         self.commands: CommandTable = {
             wire.Heartbeat: self._heartbeat,
-            wire.Activity: lambda connection, session, command: None,  # every command counts as activity
+            wire.Activity: lambda connection, session, command: (
+                None
+            ),  # dispatch counts it, and all commands of people, as activity
             wire.TokenRefresh: self._refresh_token,
             wire.Bye: lambda connection, session, command: connection.bye_received(),
         }

@@ -199,11 +199,14 @@ class HelloService:
             self._close_for_token(connection, error)
             return False
         except (EngineUnavailable, StoreUnavailable):
+            self._hold_session(hello, RETRY_MS / 1000)
             self._close_for_now(connection, RETRY_MS)
             return False
         except TooManyConnections as error:
             # Another connection may end meanwhile. The clients that wait for it must not return all at once.
-            self._close_for_now(connection, random.randint(CROWDED_MS // 2, CROWDED_MS), str(error))
+            wait_ms = random.randint(CROWDED_MS // 2, CROWDED_MS)
+            self._hold_session(hello, wait_ms / 1000)
+            self._close_for_now(connection, wait_ms, str(error))
             return False
         except Exception:
             connection.close(Close.INTERNAL, "this failed on the server; it was logged")

@@ -38,7 +38,7 @@ class ConnectionLimits:
         if per_user and self._of_user(key, hello) >= per_user:
             raise TooManyConnections("this user has too many connections")
         if per_tenant:
-            self._enter_tenant(connection, grants.tenant, per_tenant)
+            self._enter_tenant(connection, key, hello, per_tenant)
         coming = self._coming.setdefault(key, [])
         coming.append(connection)
         try:
@@ -65,10 +65,18 @@ class ConnectionLimits:
         here = [s for s in self._registry.sessions_of(*key) if s.connection is not None and s.id != resumed]
         return len(here) + sum(connection.session is None for connection in self._coming.get(key, ()))
 
-    def _enter_tenant(self, connection: Connection, tenant: str, most: int) -> None:
+    def _enter_tenant(self, connection: Connection, key: tuple[str, str], hello: Hello, most: int) -> None:
+        tenant, _ = key
         count = self._tenants.get(tenant, 0)
-        if count >= most:
+        if count - self._replaces_counted(key, hello) >= most:
             raise TooManyConnections("this app has too many connections")
         if connection.id in self._registry.connections:  # the socket may be closed already
             self._tenants[tenant] = count + 1
             connection.counted = tenant
+
+    def _replaces_counted(self, key: tuple[str, str], hello: Hello) -> bool:
+        """Return whether the hello resumes a session of the same user whose connection is counted."""
+        session = self._registry.sessions.get(hello.resume.session or "") if hello.resume else None
+        if session is None or session.key != key or session.connection is None:
+            return False
+        return session.connection.counted is not None

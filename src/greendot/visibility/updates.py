@@ -53,7 +53,7 @@ class VisibilityUpdates:
         self._webhook = webhook
         self._rpc = rpc
         self._timer: Timer | None = None
-        self._asking_again: set[str] = set()  # tenants whose review is retried soon
+        self._retries: dict[str, Timer] = {}  # by tenant: the timer of the next review
         webhook.listeners.append(self._unanswered)
         self.commands: CommandTable = {PrivacySet: self._privacy_set}
         self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.receive(message, topic.name)}
@@ -150,12 +150,12 @@ class VisibilityUpdates:
         self._context.tasks.spawn(self._refresh_all())
 
     def _unanswered(self, tenant: str) -> None:
-        if tenant not in self._asking_again:
-            self._asking_again.add(tenant)
-            self._context.timers.set(REST_S, self._retry_webhook, tenant)
+        """Retry the review when the webhook has rested: REST_S after the last failure."""
+        self._context.timers.cancel(self._retries.get(tenant))
+        self._retries[tenant] = self._context.timers.set(REST_S, self._retry_review, tenant)
 
-    def _retry_webhook(self, tenant: str) -> None:
-        self._asking_again.discard(tenant)
+    def _retry_review(self, tenant: str) -> None:
+        del self._retries[tenant]
         self._context.tasks.spawn(self._review_all(tenant))
 
     async def _review_all(self, tenant: str) -> None:

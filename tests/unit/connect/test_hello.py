@@ -11,6 +11,7 @@ from greendot.limits.overload_model import Level
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Welcome
 from greendot.store.rooms import Draft
+from greendot.testing.server import SECRET
 from unit.node_parts import HOUR_MS, Client, NodeParts, held, in_virtual_time, pass_time, settle
 
 GRACE_S = 30.0
@@ -259,6 +260,30 @@ async def test_the_session_of_a_client_that_was_sent_away_lasts_until_it_can_be_
     assert await parts.states("ann") == ["online"]
     await pass_time(REFUSING_S + 1)
     assert await parts.states("ann") == ["offline"]
+
+
+@in_virtual_time
+async def test_the_session_of_a_client_beyond_a_limit_lasts_until_it_can_be_back(parts: NodeParts) -> None:
+    await parts.whole(**LOSE_NO_TIME, limits={"tenant_connections": 1})
+    session = await lingering(parts)
+    await parts.greeted("bob")
+    await pass_time(GRACE_S - 3)
+    wait_ms = await away_ms(await parts.greeted("ann", resume={"session": session}))
+    assert wait_ms is not None
+    await pass_time(wait_ms / 1000)
+    assert await parts.states("ann") == ["online"]
+
+
+@in_virtual_time
+async def test_the_session_of_a_client_lasts_while_the_store_is_away(parts: NodeParts) -> None:
+    await parts.whole(**LOSE_NO_TIME, auth={"secret": SECRET, "tenants": "registered"})
+    await parts.store.create_tenant("default", 1)
+    session = await lingering(parts)
+    await pass_time(GRACE_S - 3)
+    parts.store.away = {"tenant"}
+    assert await away_ms(await parts.greeted("ann", resume={"session": session})) == RETRY_MS
+    await pass_time(RETRY_MS / 1000)
+    assert await parts.states("ann") == ["online"]
 
 
 @in_virtual_time

@@ -64,6 +64,17 @@ async def test_the_connection_that_a_resume_replaces_is_not_counted(parts: NodeP
 
 
 @in_virtual_time
+async def test_a_tenant_at_its_limit_takes_a_user_back_whose_old_connection_is_replaced(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_tenant=1)
+    there = entrance.enter().session
+    with pytest.raises(TooManyConnections, match="this app"):
+        entrance.enter("bob", resume=there.id)  # of another user
+    with pytest.raises(TooManyConnections):
+        entrance.enter(resume="n-unknown")
+    entrance.enter(resume=there.id)
+
+
+@in_virtual_time
 async def test_connections_on_their_way_in_count_until_they_have_a_session(parts: NodeParts) -> None:
     entrance = Entrance(parts, per_user=1)
     coming = parts.client()

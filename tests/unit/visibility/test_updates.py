@@ -217,3 +217,23 @@ async def test_an_app_that_does_not_answer_is_asked_again_after_a_rest(parts: Pa
     assert (app.calls, consumer.reviews) == (3, [(None, "hidden")])  # one review for both failures
     await parts.pass_s(REST_S)
     assert (app.calls, len(consumer.reviews)) == (4, 2)
+
+
+@in_virtual_time
+async def test_an_app_whose_failures_are_spread_is_asked_again_when_its_rest_is_over(parts: Parts) -> None:
+    asked: list[float] = []
+
+    class Away:
+        async def ask(self, body: bytes) -> bytes:
+            asked.append(parts.clock.monotonic())
+            raise GreendotError("away")
+
+    parts.apps["ask"] = Away()
+    Consumer(parts, "ask")
+    assert parts.visibility_updates.bus
+    for viewer in ("bob", "cid", "dan"):  # the third failure in a row begins the rest
+        await parts.visibility.know("ask", [viewer], ["ann"])
+        await parts.pass_s(1.0)
+    await parts.pass_s(REST_S + TICK_S)
+    assert len(asked) == 4
+    assert REST_S <= asked[3] - asked[2] <= REST_S + 1.0

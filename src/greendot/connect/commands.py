@@ -41,9 +41,7 @@ class ConnectionCommands:
         self._clock = clock
         self.commands: CommandTable = {
             wire.Heartbeat: self._heartbeat,
-            wire.Activity: lambda connection, session, command: (
-                None
-            ),  # dispatch counts it, and all commands of people, as activity
+            wire.Activity: lambda connection, session, command: None,  # counted by `dispatch`
             wire.TokenRefresh: self._refresh_token,
             wire.Bye: lambda connection, session, command: connection.bye_received(),
         }

@@ -19,7 +19,7 @@ from greendot.push.devices import DeviceService
 from greendot.store.port import Store
 from greendot.store.push import MOST_TOKEN, Choices, Device
 
-SHOWN_OF_A_TOKEN = 6  # characters at the end of a token: enough to tell two apart
+SHOWN_OF_A_TOKEN = 6  # characters at the end of a token: enough to distinguish two tokens
 
 Minute = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 

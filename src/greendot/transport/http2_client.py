@@ -183,7 +183,7 @@ class _Connection(asyncio.Protocol):
         Raise _NotProcessed if the call may be repeated, NotCalled if no answer will come.
         """
         await self._room(len(body))
-        heard = self._received
+        received = self._received
         stream = self._state.get_next_available_stream_id()
         self._state.send_headers(stream, headers)
         self._state.send_data(stream, body, end_stream=True)
@@ -193,19 +193,19 @@ class _Connection(asyncio.Protocol):
             return await call.answer
         finally:
             if self._calls.pop(stream, None) is not None:
-                self._give_up(stream, heard)
+                self._give_up(stream, received)
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
         self._end(NotCalled(f"{self._host} was not waited for"))
 
-    def _give_up(self, stream: int, heard: int) -> None:
+    def _give_up(self, stream: int, received: int) -> None:
         """Cancel the stream of a call without an answer.
 
-        Abort the connection if `heard`, the number of events received before the call, has not grown since.
+        Abort the connection if `received`, the number of events received before the call, has not grown since.
         """
-        if self._received == heard:
+        if self._received == received:
             self.abort()
         elif not self._is_closed:
             self._state.reset_stream(stream, ErrorCodes.CANCEL)

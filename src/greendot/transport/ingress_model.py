@@ -15,7 +15,7 @@ from typing import Literal
 
 REMEMBERED = 1_024  # addresses in the cache of trusted proxies
 Header = Literal["x-forwarded-for", "forwarded"]
-_SUBNET = ip_network("::/64").netmask  # one customer's share of IPv6: a limit per single address would limit nobody
+_SUBNET = ip_network("::/64").netmask  # one customer's share of IPv6: a limit per single address would have no effect
 _FOR = re.compile(rb'(?:^|;)\s*for\s*=\s*"?([^;"\s]*)', re.IGNORECASE)
 _PROTO = re.compile(rb'(?:^|;)\s*proto\s*=\s*"?([a-z]*)', re.IGNORECASE)
 _PORT = re.compile(r"(\[.*\]|[^:]*):\d+")

@@ -25,7 +25,7 @@ def test_every_type_is_documented_with_its_data_and_promise() -> None:
     for kind, data, promise in rows:
         named = re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", data))
         assert named == [field.name for field in msgspec.structs.fields(DATA[kind])], kind
-        assert promise == ("at most once" if kind in SIGNALS else "at least once")
+        assert promise == ("best effort" if kind in SIGNALS else "at least once")
     assert {*SIGNALS} | {*RECORDS} == {*TYPES}
 
 

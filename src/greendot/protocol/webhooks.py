@@ -20,7 +20,7 @@ DELIVERY = "Greendot-Delivery"
 TOLERANCE_S = 300
 _MOST_HEADER = 1024  # characters; two signatures are 150
 
-SIGNALS = ("user.online", "user.offline", "room.occupied", "room.vacated")  # at most once
+SIGNALS = ("user.online", "user.offline", "room.occupied", "room.vacated")  # best effort
 RECORDS = ("room.message", "notification.created", "notification.updated")  # at least once; retries keep the id
 TYPES = (*SIGNALS, *RECORDS)
 PING = "ping"  # type of the event that `greendot webhooks test` sends

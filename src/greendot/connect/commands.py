@@ -60,7 +60,10 @@ class ConnectionCommands:
         except KeysUnavailable as error:
             raise Refused(Err.UNAVAILABLE, str(error), retry_in_ms=error.retry_in_ms) from None
         if (grants.tenant, grants.user) != session.key:
-            raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
+            raise Refused(
+                Err.BAD_FIELD,
+                "field `token` of token.refresh: the token is for another user; send a token of this user",
+            )
         await self._replace(connection, session, grants)
         self._revocation_service.recheck(session)  # the new token may have been revoked meanwhile
         return RefreshReply(grants.expires_at)
@@ -79,7 +82,7 @@ class ConnectionCommands:
         self._sessions.rearm(session)
         if not grants.send:
             self._rooms.hush(connection)
-        self._rooms.removal.lose(connection, lost, "the new token does not open it")
+        self._rooms.removal.lose(connection, lost, "the new token does not grant this room")
 
     async def _lost(self, connection: Connection, session: Session, grants: Grants) -> list[str]:
         """Return the rooms that only the old token opened. Members of a room keep it."""

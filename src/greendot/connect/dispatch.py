@@ -116,7 +116,7 @@ class Dispatcher:
         self._metrics.realtime_rate_limited_connection_total += 1
         if connection.session is None:
             self._metrics.realtime_flood_closed_total += 1
-            connection.close(Close.PROTOCOL_ERROR, "too many frames before hello")
+            connection.close(Close.PROTOCOL_ERROR, "too many frames before hello; send hello first")
         elif limit.flooding:
             self._overloaded(connection)
         return False
@@ -189,12 +189,18 @@ class Dispatcher:
         except Refused as refused:
             self._refuse(connection, command, refused)
         except (EngineUnavailable, StoreUnavailable):
-            later = Refused(Err.UNAVAILABLE, "try again in a moment", retry_in_ms=RETRY_MS)
+            later = Refused(
+                Err.UNAVAILABLE,
+                "the engine or the store is not available; retry after `retry_in_ms`",
+                retry_in_ms=RETRY_MS,
+            )
             self._refuse(connection, command, later)
         except Unstorable as error:
-            self._refuse(connection, command, Refused(Err.BAD_FIELD, f"this cannot be stored: {error}"))
+            self._refuse(
+                connection, command, Refused(Err.BAD_FIELD, f"a value of this command cannot be stored: {error}")
+            )
         except Exception:
-            self._refuse(connection, command, Refused(Err.INTERNAL, "this failed on the server; it was logged"))
+            self._refuse(connection, command, Refused(Err.INTERNAL, "internal error; see the server log"))
             raise
         finally:
             enter(None)  # waiting commands do not belong to this command's trace
@@ -241,7 +247,7 @@ class Dispatcher:
 
     def _first(self, connection: Connection, command: wire.Command) -> None:
         if connection.session is not None:
-            connection.close(Close.PROTOCOL_ERROR, "hello was said already")
+            connection.close(Close.PROTOCOL_ERROR, "this connection has already sent hello; send hello once")
         elif isinstance(command, wire.Hello):
             connection.waiting = deque()
             offered, connection.token = connection.token, ""  # kept no longer than needed
@@ -269,7 +275,7 @@ class Dispatcher:
         kind = type(command)
         if self._level is Level.REFUSING and kind not in _ALWAYS and kind not in _QUIET:
             self._metrics.realtime_overload_refused_total += 1
-            why = "this node has too much to do; try again later"
+            why = "this node is overloaded; retry after `retry_in_ms`"
             self._refuse(connection, command, Refused(Err.UNAVAILABLE, why, retry_in_ms=randint(*BUSY_MS)))
             return True
         if kind not in _LOW:
@@ -287,9 +293,12 @@ class Dispatcher:
             recent = [at for at in connection.bad_frames if now - at < BAD_FRAMES_S]
             connection.bad_frames = (*recent, now)
             if len(connection.bad_frames) >= BAD_FRAMES:
-                connection.close(Close.PROTOCOL_ERROR, "too many frames that are not commands")
+                connection.close(
+                    Close.PROTOCOL_ERROR,
+                    "too many malformed frames; send each command as one JSON object with a `type`",
+                )
         elif connection.session is None:
-            connection.close(Close.PROTOCOL_ERROR, "the first frame must be a hello without errors")
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be a valid hello")
         elif self._is_flooding(connection):
             self._overloaded(connection)
 
@@ -306,7 +315,9 @@ class Dispatcher:
     def _overloaded(self, connection: Connection) -> None:
         self._metrics.realtime_flood_closed_total += 1
         last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
-        connection.close(Close.OVERLOADED, "too many commands", last)
+        connection.close(
+            Close.OVERLOADED, "frame rate far above the limit; reconnect later and send fewer frames", last
+        )
 
 
 def _enter(session: Session, command: wire.Command) -> Course | None:

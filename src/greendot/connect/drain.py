@@ -28,7 +28,7 @@ STEP_S = 0.02  # between two checks for clients to send away
 AT_ONCE = 200  # clients in one turn of the loop
 FAREWELL_S = 1.0  # for the answers to the last close frames
 LEAST_FAREWELL_S = 0.25  # the same, although the time to drain is over because the loop was late
-WHY = "the server is stopping: reconnect"
+WHY = "this node is stopping; reconnect"
 
 
 def drain_frame(over_s: float, grace_s: float, now_ms: int) -> bytes:

@@ -209,7 +209,7 @@ class HelloService:
             self._close_for_now(connection, wait_ms, str(error))
             return False
         except Exception:
-            connection.close(Close.INTERNAL, "this failed on the server; it was logged")
+            connection.close(Close.INTERNAL, "internal error; see the server log")
             raise
         # A room may be lost again by now.
         joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
@@ -289,7 +289,12 @@ class HelloService:
         # A reason is at most 123 bytes (RFC 6455 5.5).
         connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
 
-    def _close_for_now(self, connection: Connection, in_ms: int, why: str = "try again in a moment") -> None:
+    def _close_for_now(
+        self,
+        connection: Connection,
+        in_ms: int,
+        why: str = "the engine, the store or the token keys are not available; reconnect later",
+    ) -> None:
         last = encode_event(Overloaded(in_ms), self._clock.now_ms())
         connection.close(Close.OVERLOADED, why, last)
 
@@ -304,7 +309,9 @@ class HelloService:
         self._metrics.realtime_hellos_refused_total += 1
         self._hold_session(hello, wait_s)
         connection.waiting = None
-        self._close_for_now(connection, ceil(wait_s * 1000), "too many at once: come back")
+        self._close_for_now(
+            connection, ceil(wait_s * 1000), "too many clients connect at the same time; reconnect later"
+        )
 
     # --- sessions of clients that wait ---
 

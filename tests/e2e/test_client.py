@@ -191,7 +191,7 @@ async def test_edits_and_deletions_refer_to_the_message_and_reading_is_told_to_o
             await alice.delete("lobby", sent.seq)
             heard = [await next_of(events, RoomMessage) for _ in range(3)]
             assert [(message.op, message.ref) for message in heard] == [(None, None), ("edit", 1), ("delete", 1)]
-            with pytest.raises(CommandRefused, match="only its author"):
+            with pytest.raises(CommandRefused, match="only the author"):
                 await bob.delete("lobby", sent.seq)
             elsewhere = phone.events()
             assert await bob.read("lobby", 2) == 1

@@ -427,10 +427,16 @@ async def test_a_tenant_with_limits_of_its_own_has_those_and_others_have_the_com
         assert error["message"].startswith("room `lobby` gets more than 2 messages/s")
         await alice.request(type="room.join", room="attic")
         (error,) = await tried(bob, 1, type="room.join", room="attic")
-        assert (error["code"], error["message"]) == ("too_many", "a connection may be in at most 1 rooms")
+        assert (error["code"], error["message"]) == (
+            "too_many",
+            "a connection may be in at most 1 rooms; leave a room first",
+        )
         await served.advance(1)
         (error,) = await tried(bob, 1, type="watch", users=["a", "b", "c", "d"])
-        assert (error["code"], error["message"]) == ("too_many", "a connection may watch at most 3 users")
+        assert (error["code"], error["message"]) == (
+            "too_many",
+            "a connection may watch at most 3 users; stop watching others first",
+        )
 
 
 async def test_a_connection_has_its_tenants_limit_of_commands_from_hello_on() -> None:

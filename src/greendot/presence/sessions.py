@@ -150,7 +150,7 @@ class SessionService:
             return None
         if session.connection is not None:
             old, session.connection = session.connection, None
-            old.close(Close.REPLACED, "replaced by a resume")
+            old.close(Close.REPLACED, "the session was resumed on another connection")
         return session
 
     async def _from_elsewhere(self, grants: Grants, hello: Hello) -> Session | None:
@@ -178,7 +178,7 @@ class SessionService:
         self._registry.add(session)
         session.idle = adopted.idle
         session.active_at = session.state_at = self._timers.now()
-        replaced = Disconnect(wanted, Close.REPLACED, "replaced by a resume", grants.tenant)
+        replaced = Disconnect(wanted, Close.REPLACED, "the session was resumed on another connection", grants.tenant)
         self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
         return session
 
@@ -217,11 +217,13 @@ class SessionService:
     def _check(self, connection: Connection) -> None:
         session, now = connection.session, self._timers.now()
         if session is None:
-            connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
+            connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
         elif has_come(connection.received_at + self._periods.dead_after, now):
-            connection.close(Close.HEARTBEAT_LOST, "heartbeat lost")
+            connection.close(
+                Close.HEARTBEAT_LOST, "no frame received in time (presence.dead_after_s); reconnect and send heartbeats"
+            )
         elif self._clock.now_ms() >= session.grants.expires_at + round(self._periods.leeway * 1000):
-            connection.close(Close.TOKEN_EXPIRED, "token expired")
+            connection.close(Close.TOKEN_EXPIRED, "the token has expired; reconnect with a new token")
         else:
             if not session.idle and has_come(session.active_at + self._periods.idle, now):
                 self._set_idle(session, True)

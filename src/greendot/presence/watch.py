@@ -82,7 +82,7 @@ class WatchService:
         watches = connection.watches or set()
         new = {*users}.difference(watches)
         if len(watches) + len(new) > (most := self._most(session.tenant)):
-            raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users")
+            raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users; stop watching others first")
         entries: list[WatchEntry] = []
         many, order = len(users) > STEP, self.snapshots.order(session.tenant, users)
         users = [*ordered(users, order)]

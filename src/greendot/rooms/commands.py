@@ -73,7 +73,7 @@ class RoomCommands:
         session = connection.session
         if session is not None and connection.rooms is not None and room in connection.rooms:
             if self._rooms.is_reader(session, room):
-                raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
+                raise Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
             limit(connection, session, room)
             act()
             return None
@@ -110,7 +110,7 @@ class RoomCommands:
     def _signal_send(self, connection: Connection, session: Session, command: wire.SignalSend) -> Result:
         check_may_send(session)
         if (command.room is None) == (command.user is None):
-            raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give either room or user")
+            raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give exactly one of `room` and `user`")
         if command.user is None:
             topic = Topic("room", session.tenant, command.room or "")
             # Encode only admitted signals: refusing a flood must be cheap.
@@ -121,7 +121,7 @@ class RoomCommands:
                 lambda: self._signals.publish(connection, session, command, topic),
             )
         if not session.grants.may_watch(command.user):
-            raise Refused(Err.FORBIDDEN, "this token does not reach that user")
+            raise Refused(Err.FORBIDDEN, "the token does not allow signals to this user (claim `watch`)")
         self._rate_limits.signal_to_user(connection, session)
         self._signals.publish(connection, session, command, Topic("user", session.tenant, command.user))
         return None

@@ -126,7 +126,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
                     recent = local.recent
             if recent is not None and recent.after(after) is None:
                 return None  # more bytes than are kept
-        raise StoreUnavailable("what was said goes on faster than it is read")
+        raise StoreUnavailable("messages arrive faster than the store returns them")
 
     async def _read_recent(self, local: LocalRoom, after: int) -> None:
         topic, recent = local.channel.topic, local.recent

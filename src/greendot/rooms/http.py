@@ -218,7 +218,7 @@ class RoomRoutes:
         """Send a signal to a room or to a user's devices. It is not kept: who is not there misses it."""
         tenant = self._keys.tenant(request)
         if (body.room is None) == (body.user is None):
-            raise Problem(400, "give either `room` or `user`", code="bad_field")
+            raise Problem(400, "give exactly one of `room` and `user`", code="bad_field")
         check_size(body.body)
         if body.room is not None:
             await self._backpressure.check_room(tenant, body.room)
@@ -248,7 +248,7 @@ class RoomRoutes:
 
 
 def _no_room(name: str) -> Problem:
-    return Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
+    return Problem(404, f"there is no room {name!r}; create it with PUT /v1/rooms/{name}")
 
 
 def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:

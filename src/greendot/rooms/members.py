@@ -158,4 +158,4 @@ def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:
 
 
 def not_a_member(room: str) -> Refused:
-    return Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
+    return Refused(Err.NOT_A_MEMBER, f"room {room!r} does not exist, or you are not a member; the app can add you")

@@ -68,9 +68,9 @@ class RoomMessages:
         admitted = await self._rooms.membership.admit(session, room, make=True, fresh=fresh)
         joined = connection.rooms is not None and room in connection.rooms
         if not joined and admitted.role is None and not session.grants.may_join(room):
-            raise Refused(Err.NOT_A_MEMBER, f"join {room!r} first")
+            raise Refused(Err.NOT_A_MEMBER, f"this connection has not joined room {room!r}; join the room first")
         if admitted.role == "reader":
-            raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
+            raise Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
         return admitted
 
     # --- messages ---
@@ -100,13 +100,15 @@ class RoomMessages:
         self._rate_limits.send(connection, session, command.room)
         original = await self._store.message(session.tenant, command.room, command.ref)
         if original is None or original.op is not None:
-            raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {command.ref} in {command.room!r}")
+            raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {command.ref} in room {command.room!r}")
         author = original.user
 
         async def admit(*, fresh: bool = True) -> RoomAccess:
             admitted = await self.speaker(connection, session, command.room, fresh=fresh)
             if author != session.user and admitted.role != "admin":
-                raise Refused(Err.FORBIDDEN, "only its author, or an admin of the room, may change a message")
+                raise Refused(
+                    Err.FORBIDDEN, "only the author of a message or an admin of the room may change the message"
+                )
             return admitted
 
         draft = self._draft(session, command, body, command.ref, op)
@@ -134,7 +136,7 @@ class RoomMessages:
         """Write the draft under `admitted`. If the members have changed meanwhile, call `admit` and write again."""
         for _ in range(ATTEMPTS):
             if session.revoked:  # during the read of the access
-                raise Refused(Err.FORBIDDEN, "this session was revoked")
+                raise Refused(Err.FORBIDDEN, "this session was revoked; connect with a new token")
             draft = structs.replace(draft, members_rev=admitted.room.members_rev)
             try:
                 record = await self.append(session.tenant, command.room, draft, command.trace)
@@ -143,7 +145,9 @@ class RoomMessages:
             else:
                 return SendReply(record.id, record.seq)
         raise Refused(
-            Err.UNAVAILABLE, f"the members of {command.room!r} keep changing; send it again", retry_in_ms=1_000
+            Err.UNAVAILABLE,
+            f"the members of room {command.room!r} keep changing; send the command again",
+            retry_in_ms=1_000,
         )
 
     async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
@@ -178,7 +182,7 @@ class RoomMessages:
 
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
         if command.before is not None and command.after is not None:
-            raise Refused(Err.BAD_FIELD, "field `before` of room.history: give either before or after")
+            raise Refused(Err.BAD_FIELD, "field `before` of room.history: give at most one of `before` and `after`")
         records = await self._rooms.membership.throughout(
             session,
             command.room,

@@ -122,7 +122,7 @@ class RoomService:
             reply = await self._try_to_join(connection, session, room, after, most)
             if reply is not None:
                 return reply
-        raise StoreUnavailable(f"the members of room {room!r} changed each time they were read")
+        raise StoreUnavailable(f"the members of room {room!r} changed during every read")
 
     async def _try_to_join(
         self, connection: Connection, session: Session, room: str, after: int | None, most: int
@@ -130,7 +130,7 @@ class RoomService:
         """Join a room; return None if the room or its members changed meanwhile and the caller has to try again."""
         joined = connection.rooms or set()
         if room not in joined and len(joined) >= (most_rooms := self._limits.rooms(session.tenant)):
-            raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms")
+            raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms; leave a room first")
         topic = Topic("room", session.tenant, room)
         if not self.membership.remembers(session.tenant, room):  # a session without access must not open the room
             await self.membership.admit(session, room, make=True)

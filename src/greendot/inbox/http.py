@@ -165,11 +165,17 @@ class NotificationRoutes:
         now = self._clock.now_ms()
         check_size(given.body)
         if given.expires_at is not None and given.ttl_s is not None:
-            raise Problem(400, f"give either `{within}expires_at` or `{within}ttl_s`", code="bad_field")
+            raise Problem(400, f"give at most one of `{within}expires_at` and `{within}ttl_s`", code="bad_field")
         if given.expires_at is not None and given.expires_at <= now:
-            raise Problem(400, f"`{within}expires_at` has passed already", code="bad_field")
+            raise Problem(
+                400, f"`{within}expires_at` is in the past; give a later time in milliseconds UTC", code="bad_field"
+            )
         if given.key is None and key is not None and not valid_id(key):
-            raise Problem(400, "Idempotency-Key is too long for a list: at most 122 characters", code="bad_field")
+            raise Problem(
+                400,
+                "Idempotency-Key is too long for a list of notifications; use at most 122 characters",
+                code="bad_field",
+            )
         expires_at = given.expires_at if given.ttl_s is None else now + round(given.ttl_s * 1000)
         return Notice(
             tenant,

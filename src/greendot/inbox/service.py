@@ -160,7 +160,7 @@ class InboxService:
 
     async def page(self, session: Session, command: InboxList) -> InboxReply:
         if command.before is not None and command.after is not None:
-            raise Refused(Err.BAD_FIELD, "field `before` of inbox.list: give either before or after")
+            raise Refused(Err.BAD_FIELD, "field `before` of inbox.list: give at most one of `before` and `after`")
         found, inbox = await self._store.inbox_page(
             *session.key, after=command.after, before=command.before, limit=command.limit, only=command.filter
         )
@@ -173,7 +173,7 @@ class InboxService:
         mark, state = _MARKS[type(command)]
         ids, through = command.ids, command.through
         if (ids is None) == (through is None):
-            raise Refused(Err.BAD_FIELD, f"field `ids` of inbox.{mark}: give either ids or through")
+            raise Refused(Err.BAD_FIELD, f"field `ids` of inbox.{mark}: give exactly one of `ids` and `through`")
         now = self._context.clock.now_ms()
         marked = await self._store.mark(*session.key, mark, ids=ids, through=through, at=now)
         if marked.ids:

@@ -56,5 +56,5 @@ class ContactRoutes:
 
     def _key(self, request: Request, user: str, other: str) -> tuple[str, str]:
         if user == other:
-            raise Problem(400, "nobody is their own contact: name two users", code="bad_field")
+            raise Problem(400, "a user cannot be their own contact; name two different users", code="bad_field")
         return self._keys.tenant(request), user

@@ -83,7 +83,7 @@ class VisibilityUpdates:
 
     async def put_contact(self, key: Key, other: str, at: int) -> None:
         if not await self._store.put_contact(*key, other, at, most=MOST_CONTACTS):
-            raise Refused(Err.TOO_MANY, f"a user may have at most {MOST_CONTACTS} contacts")
+            raise Refused(Err.TOO_MANY, f"a user may have at most {MOST_CONTACTS} contacts; remove a contact first")
         await self._publish(*key)
 
     async def remove_contact(self, key: Key, other: str) -> None:

@@ -20,7 +20,7 @@ class HttpVisibilityClient:
         signed = signature([self._secret], self._clock.now_ms() // 1000, body)
         answer = await self._caller.post(body, {SIGNATURE: signed})
         if answer.status != 200:
-            raise NotCalled(f"{self._caller.host} answered {answer.status}")
+            raise NotCalled(f"{self._caller.host} answered {answer.status}, expected 200")
         return answer.body
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from greendot.store.read_cache import BELIEVED_S
 from greendot.testing import Closed, Served, serving
 from greendot.testing.server import API_KEY
 
+UNKNOWN_KEY = "unknown API key; check it, or create one with greendot keys create NAME"
 BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/presence/query": {"users": ["ann"]},
     "POST /v1/rooms/{room}/messages": {"user": "app", "body": 1},
@@ -92,7 +93,7 @@ async def test_a_key_ends_within_ten_seconds_of_being_revoked() -> None:
         assert (await call(served, key, "GET /v1/rooms")).status == 200
         await served.node.store.remove_key("acme", "backend")
         served.clock.advance(BELIEVED_S)
-        assert detail(await call(served, key, "GET /v1/rooms"), 401) == "this API key is not known here"
+        assert detail(await call(served, key, "GET /v1/rooms"), 401) == UNKNOWN_KEY
 
 
 async def test_a_key_that_was_asked_for_before_it_was_made_is_known_ten_seconds_later() -> None:
@@ -118,7 +119,7 @@ async def test_two_secrets_of_a_key_overlap_without_a_gap() -> None:
             assert [(await call(served, key, "GET /v1/rooms")).status for key in (old, new)] == [200, 200]
             served.clock.advance(59.99)
         served.clock.advance(1)
-        assert "has ended" in detail(await call(served, old, "GET /v1/rooms"), 401)
+        assert "has expired" in detail(await call(served, old, "GET /v1/rooms"), 401)
         assert (await call(served, new, "GET /v1/rooms")).status == 200
 
 
@@ -128,7 +129,7 @@ async def test_a_key_ends_at_its_date_whatever_is_remembered_of_it() -> None:
         served.clock.advance(4.999)
         assert (await call(served, key, "GET /v1/rooms")).status == 200
         served.clock.advance(0.001)
-        assert "has ended" in detail(await call(served, key, "GET /v1/rooms"), 401)
+        assert "has expired" in detail(await call(served, key, "GET /v1/rooms"), 401)
 
 
 async def test_the_id_of_a_key_is_of_no_use_without_its_secret() -> None:
@@ -146,7 +147,7 @@ async def test_the_id_of_a_key_is_of_no_use_without_its_secret() -> None:
             f"{prefix}_{id}_%00",
             f"{prefix}_' OR 1=1 --_{secret}",
         ):
-            assert detail(await call(served, forged, "GET /v1/rooms"), 401) == "this API key is not known here"
+            assert detail(await call(served, forged, "GET /v1/rooms"), 401) == UNKNOWN_KEY
         assert (await call(served, key, "GET /v1/rooms")).status == 200
 
 
@@ -246,7 +247,10 @@ async def test_where_only_registered_tenants_may_come_others_are_refused() -> No
             stranger = await served.socket()
             stranger.send(type="hello", token=served.token("ann", tenant=tenant))
             closed = await stranger.closed()
-            assert (closed.code, closed.reason) == (4500, "the tenant of this token is not registered here")
+            assert (closed.code, closed.reason) == (
+                4500,
+                "the token's tenant is not registered; create it with greendot tenants create TENANT",
+            )
         assert len(served.node.registry.sessions) == 2
 
 

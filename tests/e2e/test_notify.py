@@ -26,7 +26,7 @@ async def test_the_users_devices_hear_of_it_at_once(tmp_path: Path) -> None:
 
         refused = await greendot(tmp_path, *notify, GREENDOT_API_KEY="another")
         assert refused.code == 2
-        assert "refused it: this API key is not known here" in refused.err
+        assert "refused it: unknown API key;" in refused.err
 
 
 async def test_a_dev_server_is_found_by_its_folder(tmp_path: Path) -> None:

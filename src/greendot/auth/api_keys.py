@@ -50,7 +50,7 @@ class ApiKeys:
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
-            raise Problem(401, "send an API key: Authorization: Bearer KEY")
+            raise Problem(401, "the request has no API key; send the header Authorization: Bearer KEY")
         return await self._bearer(text)
 
     async def known(self, text: str) -> Caller | None:
@@ -69,10 +69,10 @@ class ApiKeys:
         shown = parse(text)
         found = None if shown is None else await self._find(shown)
         if found is None:
-            raise Problem(401, "this API key is not known here")
+            raise Problem(401, "unknown API key; check it, or create one with greendot keys create NAME")
         key, secret = found
         if secret.expires_at is not None and secret.expires_at <= self._clock.now_ms():
-            raise Problem(401, f"this secret of the API key {key.name!r} has ended: use the one that replaced it")
+            raise Problem(401, f"this secret of the API key {key.name!r} has expired; use its current secret")
         await self._note(key, secret)
         return Caller(key.tenant if key.tenant != OPERATOR else None, frozenset(key.scopes), key.name)
 
@@ -94,10 +94,10 @@ class ApiKeys:
 
 def _lacks(caller: Caller, scope: KeyScope) -> str:
     if scope == "operator":
-        return "this needs an operator's key: greendot keys create NAME --operator"
+        return "this route needs an operator's key; create one with greendot keys create NAME --operator"
     if caller.tenant is None:
-        return "an operator's key belongs to no tenant: use one of the tenant's own"
-    return f"this API key lacks the scope `{scope}`: give it to a key with greendot keys create NAME --scope {scope}"
+        return "an operator's key belongs to no tenant; use an API key of the tenant"
+    return f"this API key lacks the scope `{scope}`; create a key with greendot keys create NAME --scope {scope}"
 
 
 def _tenant(caller: Caller) -> str:

@@ -27,18 +27,18 @@ class TokenRules(Struct, frozen=True):
         if key.not_after is not None:
             expires_at = min(expires_at, key.not_after)
         if expires_at + self.leeway_ms <= now_ms:
-            raise TokenError("the token has expired", expired=True)
+            raise TokenError("the token has expired; get a new token", expired=True)
         if claims.nbf is not None and claims.nbf * 1000 - self.leeway_ms > now_ms:
-            raise TokenError("the token is not valid yet")
+            raise TokenError("the token is not valid yet (`nbf`); check the clocks of the app and the server")
         if self.audience and self.audience not in (claims.aud if isinstance(claims.aud, list) else (claims.aud,)):
-            raise TokenError("the token is meant for another audience (`aud`)")
+            raise TokenError("the token's audience (`aud`) does not match auth.audience")
         if self.issuer and claims.iss != self.issuer:
-            raise TokenError("the token is of another issuer (`iss`)")
+            raise TokenError("the token's issuer (`iss`) does not match auth.issuer")
         tenant = claims.tenant
         if tenant is UNSET:
             tenant = key.tenant or "default"
         elif key.tenant is not None and tenant != key.tenant:
-            raise TokenError("the token's key is not its tenant's")
+            raise TokenError("the token's signing key belongs to another tenant than its claim `tenant`")
         return Grants(
             tenant=intern(tenant),  # tenants are few: the text is kept once, not with each user
             user=claims.sub,

@@ -78,18 +78,20 @@ class TokenRoutes:
         now, revocation_service = self._clock.now_ms(), self._revocation_service
         kind, value = _what(body, tenant)
         if body.before is not None and kind not in ("user", "tenant"):
-            raise _bad("`before` goes with `user` alone, or with `all`")
+            raise _bad("`before` is allowed only with `user` alone or with `all`")
         if body.expires_at is not None and kind != "jti":
-            raise _bad("`expires_at` goes with `jti`")
+            raise _bad("`expires_at` is allowed only with `jti`")
         if kind in ("user", "tenant"):
             before = now if body.before is None else body.before
             if before > now + AHEAD_MS:
-                raise _bad("`before` is in the future: give milliseconds UTC, or leave it out for now")
+                raise _bad("`before` is in the future; give milliseconds UTC, or omit `before` to use the current time")
             if (expires_at := revocation_service.expires_at(before)) <= now:
-                raise _bad("`before` is so long ago that no token from then is valid (auth.longest_token_s)")
+                raise _bad(
+                    "`before` is more than the longest token lifetime ago (auth.longest_token_s); give a later time"
+                )
             return Revocation(tenant, kind, value, expires_at, before)
         if body.expires_at is not None and body.expires_at <= now:
-            raise _bad("`expires_at` is over: the token has ended by itself")
+            raise _bad("`expires_at` is in the past; the token has already expired")
         latest = revocation_service.expires_at(now)
         given = latest if body.expires_at is None else body.expires_at + LEEWAY_MS
         return Revocation(tenant, kind, value, min(latest, given))
@@ -100,14 +102,14 @@ def _what(body: PostRevoke, tenant: str) -> tuple[RevocationKind, str]:
     if body.all and named == (None, None, None):
         return "tenant", tenant
     if body.all is not None:
-        raise _bad("`all` is true, and goes with none of `jti`, `session` and `user`")
+        raise _bad("`all` must be true, and excludes `jti`, `session` and `user`")
     if body.jti is not None and body.session is None:
         return "jti", body.jti
     if body.session is not None and body.jti is None and body.user is None:
         return "session", body.session
     if body.user is not None and body.session is None:
         return "user", body.user
-    raise _bad("give one of `jti`, `session`, `user` and `all`; beside `jti`, `user` says whose it is")
+    raise _bad("give exactly one of `jti`, `session`, `user` and `all`; with `jti`, `user` may name the token's user")
 
 
 def _bad(why: str) -> Problem:

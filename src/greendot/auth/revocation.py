@@ -97,7 +97,10 @@ class RevocationService:
         """
         issued = self._context.clock.now_ms() if grants.issued_at is None else grants.issued_at
         if grants.expires_at - issued > self.longest_ms:
-            raise TokenError(f"a token may hold for {self.longest_ms // 1000} s at most (auth.longest_token_s)")
+            raise TokenError(
+                f"the token is valid for more than {self.longest_ms // 1000} s (auth.longest_token_s); "
+                "issue tokens with an earlier `exp`"
+            )
         if not self._is_fresh():
             async with self._turn:
                 if not self._is_fresh():  # no other hello has read meanwhile
@@ -114,12 +117,14 @@ class RevocationService:
             log(log_events.WORK_LATER, work="what was revoked", reason=error)
             return
         if any(found):
-            raise TokenRevoked("the token was revoked, or one like it: it does not say when it was issued (`iat`)")
+            raise TokenRevoked(
+                "tokens of this user or tenant were revoked, and this token has no `iat`; issue tokens with `iat`"
+            )
 
     def check(self, grants: Grants, session: str | None = None) -> None:
         """Like `admit`, but by the known revocations alone, without a read."""
         if self._known.covers(grants, session):
-            raise TokenRevoked("the token or the session was revoked")
+            raise TokenRevoked("the token or the session was revoked; get a new token")
 
     def of_user(self, tenant: str, user: str) -> Revocation | None:
         """Return the known entry that revokes the user's earlier tokens, if any."""

@@ -35,7 +35,7 @@ class Tenants:
     async def admit(self, tenant: str) -> None:
         """Raise TokenError unless the tenant is admitted."""
         if not await self._is_known(tenant):
-            raise TokenError("the tenant of this token is not registered here")
+            raise TokenError("the token's tenant is not registered; create it with greendot tenants create TENANT")
 
     async def labels(self) -> frozenset[str]:
         """Return the tenants that metrics may name: those of the settings and registered ones.
@@ -66,4 +66,4 @@ class Tenants:
     def _close(self, tenant: str) -> None:
         for connection in [*self._context.registry.connections.values()]:
             if connection.session is not None and connection.session.tenant == tenant:
-                connection.close(Close.REVOKED, "the tenant is not registered here any more")
+                connection.close(Close.REVOKED, "the tenant is no longer registered")

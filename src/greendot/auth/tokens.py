@@ -26,7 +26,7 @@ class UnknownKey(TokenError):
     """Token whose key is unknown. It may be valid: its key may be newer than the last fetch of keys."""
 
     def __init__(self, kid: str | None) -> None:
-        super().__init__("the token's key is not known here")
+        super().__init__("the token's signing key is not known to this server; check `kid` and the server's keys")
         self.kid = kid
 
 
@@ -84,9 +84,9 @@ class Tokens:
         Raise TokenError with the reason if it is not valid. The message never repeats the token.
         """
         if not token:
-            raise TokenError("a token is needed")
+            raise TokenError("the token is missing; send one")
         if len(token) > MOST_CHARACTERS:
-            raise TokenError(f"the token is longer than {MOST_CHARACTERS} characters")
+            raise TokenError(f"the token is longer than {MOST_CHARACTERS} characters; issue tokens with fewer claims")
         claims, key = self._quickly(token) or self._carefully(token)
         return self._rules.grants(claims, key, now_ms)
 
@@ -118,11 +118,11 @@ class Tokens:
                 return self._accepted(token, claims_in(payload), key)
         except (jwt.InvalidTokenError, UnicodeError, RecursionError) as error:
             raise TokenError(f"not a valid token: {error}") from None
-        raise TokenError("the token's signature is not ours: it was signed with another key")
+        raise TokenError("the token's signature does not match: the token was changed or signed with another key")
 
     def _accepted(self, token: str, claims: Claims, key: VerificationKey) -> tuple[Claims, VerificationKey]:
         if key.retired:
-            raise TokenError("the token was signed with a key that is retired")
+            raise TokenError("the token was signed with a retired key; get a new token")
         if len(self._heads) < _MOST_HEADS:
             self._heads[token.encode().partition(b".")[0]] = key
         return claims, key
@@ -131,12 +131,12 @@ class Tokens:
         """Return the keys that may have signed a token with this header."""
         alg, kid = header.get("alg"), header.get("kid")
         if not isinstance(alg, str) or not self._takes(alg):
-            raise TokenError("not a valid token: its algorithm is not one that is taken here")
+            raise TokenError("not a valid token: this server does not accept its algorithm")
         if kid is not None and len(kid) > _LONGEST_KID:
-            raise TokenError("not a valid token: the name of its key is too long")
+            raise TokenError("not a valid token: the name of its key (`kid`) is too long")
         keys = self._ring.fitting(kid, alg)
         if not keys and self._ring.knows(kid):
-            raise TokenError("not a valid token: its key is not for its algorithm")
+            raise TokenError("not a valid token: its key is for another algorithm")
         if not keys:
             raise UnknownKey(kid)
         return keys

@@ -83,7 +83,7 @@ def test_a_known_key_with_another_algorithm_is_refused(alg: str, other: str) -> 
     if alg == other:
         return
     tokens = Tokens(keys=[key(signer(alg), "k1"), key(signer(other), "k2")])
-    assert "not for its algorithm" in str(refused(tokens, signer(other).sign("k1", **CLAIMS)))
+    assert "for another algorithm" in str(refused(tokens, signer(other).sign("k1", **CLAIMS)))
 
 
 @every_public_one

@@ -100,7 +100,7 @@ def test_times_may_have_fractions() -> None:
 
 
 def test_no_token_is_refused() -> None:
-    assert str(refused("")) == "a token is needed"
+    assert str(refused("")) == "the token is missing; send one"
 
 
 def test_a_token_signed_with_another_secret_is_refused_and_says_so() -> None:

@@ -21,22 +21,26 @@ class IngressSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Ingress policy: rules for sockets before a token is read."""
 
     origins: Annotated[
-        tuple[str, ...], about("of pages that may connect, exactly; empty: those from the same host; `*`: any")
+        tuple[str, ...], about("exact origins of pages that may connect; empty: pages of the same host; `*`: any")
     ] = ()
-    hosts: Annotated[tuple[str, ...], about("names by which we may be spoken to; empty: any")] = ()
+    hosts: Annotated[tuple[str, ...], about("host names that this server answers to; empty: any")] = ()
     trusted_proxies: Annotated[
-        tuple[str, ...], about("networks of those whose word is taken for where a client is")
+        tuple[str, ...], about("networks of proxies whose header with the client's address is trusted")
     ] = ()
-    proxy_header: Annotated[Literal["x-forwarded-for", "forwarded"], about("the one they write")] = "x-forwarded-for"
-    connections_per_ip: Annotated[Rate, about("of a client, IPv6 by /64; 0: no limit")] = 10_000
+    proxy_header: Annotated[
+        Literal["x-forwarded-for", "forwarded"], about("header in which trusted proxies send the client's address")
+    ] = "x-forwarded-for"
+    connections_per_ip: Annotated[Rate, about("sockets per client address, IPv6 by /64; 0: no limit")] = 10_000
 
 
 class Tls(Struct, frozen=True, forbid_unknown_fields=True):
     """TLS without a proxy. The files are read again on SIGHUP."""
 
-    cert: Annotated[str, about("the certificate and those up to the authority, in PEM; empty: no TLS")] = ""
-    key: Annotated[str, about("its key in PEM; empty: in the same file")] = ""
-    hsts_s: Annotated[int, Meta(ge=0, le=315_360_000), about("so long browsers use TLS only; 0: not said")] = 31_536_000
+    cert: Annotated[str, about("file with the certificate chain in PEM; empty: no TLS")] = ""
+    key: Annotated[str, about("file with the private key in PEM; empty: the file of cert")] = ""
+    hsts_s: Annotated[int, Meta(ge=0, le=315_360_000), about("max-age of Strict-Transport-Security; 0: not sent")] = (
+        31_536_000
+    )
 
 
 def check_door(door: IngressSection, tls: Tls) -> Mistakes:

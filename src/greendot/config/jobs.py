@@ -9,17 +9,19 @@ from msgspec.structs import fields
 
 from greendot.config.fields import Mistakes, about
 
-Interval = Annotated[float, Meta(ge=1, le=366 * 86_400), about("from when one run begins to when the next does")]
-Jitter = Annotated[float, Meta(ge=0, le=86_400), about("a run may be so much later")]
+Interval = Annotated[
+    float, Meta(ge=1, le=366 * 86_400), about("time from the start of one run to the start of the next")
+]
+Jitter = Annotated[float, Meta(ge=0, le=86_400), about("longest random delay of a run")]
 
 
 class JobTimes(Struct, frozen=True, forbid_unknown_fields=True):
     """Schedule of a job: an interval or a cron expression."""
 
-    enabled: Annotated[bool, about("whether it runs at all")] = True
+    enabled: Annotated[bool, about("whether this job runs")] = True
     every_s: Interval = 600.0
-    cron: Annotated[str, about("in place of `every_s`: minute, hour, day, month, weekday")] = ""
-    zone: Annotated[str, about("of the cron expression")] = "UTC"
+    cron: Annotated[str, about("replaces `every_s`: minute, hour, day, month, weekday")] = ""
+    zone: Annotated[str, about("time zone of the cron expression")] = "UTC"
     jitter_s: Jitter = 30.0
 
 
@@ -28,8 +30,12 @@ class ReminderJob(JobTimes, frozen=True, forbid_unknown_fields=True):
 
     every_s: Interval = 7_200.0
     jitter_s: Jitter = 60.0
-    after_s: Annotated[float, Meta(gt=0, le=366 * 86_400), about("unread, and not reminded, for so long")] = 7_200.0
-    text: Annotated[str, Meta(max_length=500), about("what devices show; empty: the app says it")] = "Unread: {unread}"
+    after_s: Annotated[
+        float, Meta(gt=0, le=366 * 86_400), about("how long a notification must be unread, and its user not reminded")
+    ] = 7_200.0
+    text: Annotated[str, Meta(max_length=500), about("text that devices show; empty: the app provides the text")] = (
+        "Unread: {unread}"
+    )
 
 
 class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
@@ -37,14 +43,18 @@ class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
 
     every_s: Interval = 86_400.0
     jitter_s: Jitter = 600.0
-    unused_days: Annotated[float, Meta(gt=0, le=3_650), about("devices not used for so long are removed")] = 60.0
+    unused_days: Annotated[float, Meta(gt=0, le=3_650), about("devices that are unused for this time are removed")] = (
+        60.0
+    )
 
 
 class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of all jobs. A job's section has the job's name, with _ for -."""
 
-    enabled: Annotated[bool, about("on this node; others run them")] = True
-    lease_s: Annotated[float, Meta(ge=1, le=3_600), about("a run not heard of for so long is another's")] = 60.0
+    enabled: Annotated[bool, about("whether this process runs jobs; if not, other processes do")] = True
+    lease_s: Annotated[
+        float, Meta(ge=1, le=3_600), about("a run whose process is silent for this time passes to another process")
+    ] = 60.0
     unread_reminder: ReminderJob = ReminderJob()
     cleanup_tokens: CleanupJob = CleanupJob()
     retention: JobTimes = JobTimes()

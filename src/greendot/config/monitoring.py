@@ -12,10 +12,10 @@ from greendot.config.fields import Mistakes, Port, Secret, about, check_length
 class Admin(Struct, frozen=True, forbid_unknown_fields=True):
     """Dashboard for operators, at `/admin`."""
 
-    enabled: Annotated[bool, about("at /admin; with --dev it is on")] = False
-    host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
-    port: Annotated[Port, about("of its own; 0: on the server's")] = 0
-    key: Annotated[Secret, about("opens it for all tenants and nodes; empty: API keys only")] = ""
+    enabled: Annotated[bool, about("serve the dashboard at /admin; on with --dev")] = False
+    host: Annotated[str, about("address of the dashboard's own port; empty: that of the server")] = ""
+    port: Annotated[Port, about("own port of the dashboard; 0: the server's port")] = 0
+    key: Annotated[Secret, about("key that opens the dashboard for all tenants and nodes; empty: API keys only")] = ""
 
 
 def check_admin(admin: Admin, server_port: int) -> Mistakes:
@@ -33,8 +33,10 @@ def check_admin(admin: Admin, server_port: int) -> Mistakes:
 class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
     """Address and port of `/metrics`."""
 
-    host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
-    port: Annotated[Port, about("of its own, the next ones for further workers; 0: on the server's")] = 0
+    host: Annotated[str, about("address of the metrics' own port; empty: that of the server")] = ""
+    port: Annotated[
+        Port, about("own port of the metrics; further workers use the next ports; 0: the server's port")
+    ] = 0
 
 
 def check_metrics(metrics: Metrics, taken: dict[str, int], workers: int) -> Mistakes:
@@ -57,17 +59,21 @@ class Log(Struct, frozen=True, forbid_unknown_fields=True):
     """Format of log lines, and the time in which repeated lines are summed up."""
 
     format: Annotated[Literal["auto", "json", "text"], about("auto: text on a terminal, else JSON")] = "auto"
-    repeat_s: Annotated[float, Meta(ge=0, le=86_400), about("what comes again within it is summed up; 0: never")] = 60.0
+    repeat_s: Annotated[
+        float, Meta(ge=0, le=86_400), about("repeated lines within this time are summed up in one; 0: never")
+    ] = 60.0
 
 
 class Traces(Struct, frozen=True, forbid_unknown_fields=True):
     """Collector of spans, and the share of work that is traced."""
 
     endpoint: Annotated[
-        str, about("of a collector that takes OTLP over HTTP, as http://HOST:4318/v1/traces; empty: no spans")
+        str, about("URL of an OTLP/HTTP collector, such as http://HOST:4318/v1/traces; empty: no spans")
     ] = ""
-    share: Annotated[float, Meta(ge=0, le=1), about("of what comes without a trace that gets one")] = 0.0
-    service: Annotated[str, Meta(min_length=1, max_length=200), about("the name spans are found by")] = "greendot"
+    share: Annotated[float, Meta(ge=0, le=1), about("share of requests and commands without a trace that get one")] = (
+        0.0
+    )
+    service: Annotated[str, Meta(min_length=1, max_length=200), about("service name in the spans")] = "greendot"
 
 
 def check_traces(traces: Traces) -> Mistakes:

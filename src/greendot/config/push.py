@@ -16,7 +16,7 @@ Hold = Annotated[float, Meta(ge=0, le=86_400)]
 class PushKind(Struct, frozen=True, forbid_unknown_fields=True):
     """Differences for one kind of notification. None: as for all kinds."""
 
-    enabled: Annotated[bool, about("false: never pushed")] = True
+    enabled: Annotated[bool, about("false: this kind is never pushed")] = True
     active_hold_s: Hold | None = None
     idle_hold_s: Hold | None = None
     least: Importance | None = None
@@ -25,29 +25,31 @@ class PushKind(Struct, frozen=True, forbid_unknown_fields=True):
 class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
     """Push settings of one tenant: providers, and when a notification is pushed."""
 
-    enabled: Annotated[bool, about("where there is a provider")] = True
-    fcm_credentials_file: Annotated[str, about("of a service account, as Google gives it out; empty: no FCM")] = ""
-    fcm_project: Annotated[str, about("empty: the account's own")] = ""
-    fcm_url: Annotated[str, about("where FCM is")] = "https://fcm.googleapis.com"
-    apns_key_file: Annotated[str, about("Apple's .p8; empty: no APNs")] = ""
-    apns_key_id: Annotated[str, about("as Apple calls the key")] = ""
-    apns_team_id: Annotated[str, about("as Apple calls the team")] = ""
-    apns_topic: Annotated[str, about("the app's bundle id")] = ""
-    apns_sandbox: Annotated[bool, about("for apps that are not from the store yet")] = False
-    apns_url: Annotated[str, about("empty: Apple's")] = ""
-    webpush_key_file: Annotated[str, about("the private VAPID key; empty: no Web Push")] = ""
-    webpush_subject: Annotated[str, about("mailto: or https://, whom push services can tell of trouble")] = ""
-    webhook_url: Annotated[str, about("of an app that sends by itself; empty: none")] = ""
-    webhook_secret: Annotated[Secret, about("signs what it is sent; at least 32 characters")] = ""
-    webhook_secret_before: Annotated[
-        Secret, about("while the secret is being changed, the one before signs as well")
-    ] = ""
-    dry_run: Annotated[bool, about("everything is done but the sending")] = False
-    active_hold_s: Annotated[Hold, about("who is active here is pushed to only if it stays unseen for so long")] = 60.0
-    idle_hold_s: Annotated[Hold, about("who is here and idle")] = 30.0
-    least: Annotated[Importance, about("what is less important is in the inbox only")] = "normal"
-    per_hour: Annotated[int, Meta(ge=0, le=1_000_000), about("pushes to one user; 0: no cap")] = 0
-    kinds: Annotated[dict[str, PushKind], about("of notifications, by name; in the file only")] = {}
+    enabled: Annotated[bool, about("push if a provider is configured")] = True
+    fcm_credentials_file: Annotated[str, about("JSON file of a Google service account; empty: no FCM")] = ""
+    fcm_project: Annotated[str, about("Firebase project; empty: that of the service account")] = ""
+    fcm_url: Annotated[str, about("base URL of FCM")] = "https://fcm.googleapis.com"
+    apns_key_file: Annotated[str, about("Apple's .p8 key file; empty: no APNs")] = ""
+    apns_key_id: Annotated[str, about("id of the APNs key")] = ""
+    apns_team_id: Annotated[str, about("id of the Apple developer team")] = ""
+    apns_topic: Annotated[str, about("bundle id of the app")] = ""
+    apns_sandbox: Annotated[bool, about("send to Apple's sandbox, for development builds of the app")] = False
+    apns_url: Annotated[str, about("base URL of APNs; empty: Apple's")] = ""
+    webpush_key_file: Annotated[str, about("file with the private VAPID key; empty: no Web Push")] = ""
+    webpush_subject: Annotated[str, about("contact for push services: mailto: or https://")] = ""
+    webhook_url: Annotated[str, about("URL of an app that sends pushes itself; empty: none")] = ""
+    webhook_secret: Annotated[Secret, about("secret that signs requests to webhook_url; at least 32 characters")] = ""
+    webhook_secret_before: Annotated[Secret, about("previous secret during a rotation; signs requests too")] = ""
+    dry_run: Annotated[bool, about("decide and record pushes, but send none")] = False
+    active_hold_s: Annotated[
+        Hold, about("delay of a push to an active user; no push if the notification is seen meanwhile")
+    ] = 60.0
+    idle_hold_s: Annotated[Hold, about("delay of a push to a connected but idle user")] = 30.0
+    least: Annotated[
+        Importance, about("lowest importance that is pushed; other notifications stay in the inbox only")
+    ] = "normal"
+    per_hour: Annotated[int, Meta(ge=0, le=1_000_000), about("pushes to one user per hour; 0: no limit")] = 0
+    kinds: Annotated[dict[str, PushKind], about("settings of kinds of notifications, by name; in the file only")] = {}
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -69,18 +71,22 @@ class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
 class Push(TenantPush, frozen=True, forbid_unknown_fields=True):
     """Push settings of tenants without their own, and settings that apply to all tenants."""
 
-    in_server: Annotated[bool, about("servers push; else only `greendot worker` does")] = True
-    concurrency: Annotated[int, Meta(ge=1, le=10_000), about("pushes one process has in its hands")] = 500
-    at_once: Annotated[int, Meta(ge=1, le=1_000), about("sends to one provider, for one tenant, by one process")] = 50
-    timeout_s: Annotated[float, Meta(gt=0, le=30), about("for one send")] = 10.0
-    give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400), about("then a push is a dead letter")] = 86_400.0
-    keep_s: Annotated[float, Meta(ge=3_600, le=30 * 86_400), about("how long it is known what became of one")] = (
+    in_server: Annotated[bool, about("whether servers push; if not, only `greendot worker` does")] = True
+    concurrency: Annotated[int, Meta(ge=1, le=10_000), about("pushes in progress in one process")] = 500
+    at_once: Annotated[
+        int, Meta(ge=1, le=1_000), about("concurrent sends to one provider, for one tenant, by one process")
+    ] = 50
+    timeout_s: Annotated[float, Meta(gt=0, le=30), about("time limit of one send")] = 10.0
+    give_up_after_s: Annotated[
+        float, Meta(gt=0, le=7 * 86_400), about("a push that fails for this time becomes a dead letter")
+    ] = 86_400.0
+    keep_s: Annotated[float, Meta(ge=3_600, le=30 * 86_400), about("how long the outcome of a push is kept")] = (
         30 * 86_400.0
     )
     allow_private: Annotated[
-        tuple[str, ...], about("networks that are not of the public internet and may be sent to; `all`")
+        tuple[str, ...], about("networks outside the public internet that pushes may be sent to; `all`: any")
     ] = ()
-    ca_file: Annotated[str, about("certificates to trust in place of the machine's own")] = ""
+    ca_file: Annotated[str, about("CA certificates to trust instead of the system's")] = ""
 
 
 def check_push(section: str, push: TenantPush, allow_private: tuple[str, ...]) -> Mistakes:

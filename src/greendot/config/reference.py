@@ -20,7 +20,7 @@ from greendot.config.values import expected
 
 WIDTH = 110
 HEAD = """\
-Every setting of Greendot {version}, with its default: what is left out is as it is here.
+Every setting of Greendot {version} with its default. A setting that is left out has its default.
 `grace_s` under [presence] is GREENDOT_PRESENCE_GRACE_S in the environment. Check a file with
 `greendot check-config --config FILE`; `greendot genconfig` writes one for production.
 """
@@ -55,7 +55,7 @@ def _example(at: str, kind: type[Struct], field: FieldInfo) -> list[str]:
     lines = [*_remark(description(field.type)), f"#[{at}]"]
     for own in fields(kind):
         if isinstance(own.default, Struct):
-            lines += [f"#[{at}.{own.name}]", *_remark(f"what is different from [{own.name}]")]
+            lines += [f"#[{at}.{own.name}]", *_remark(f"settings of this tenant, as in [{own.name}]")]
         elif _items(own) is None:
             value, text = _value(None if own.required else own.default), _text(own)
             lines.append(f"#{own.name} = {value}" + (f"  # {text}" if text else ""))

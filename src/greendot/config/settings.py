@@ -22,20 +22,22 @@ OF_THE_NODE = ("sends_per_s",)  # limits of the whole node, which no tenant can 
 
 class ServerSection(Struct, frozen=True, forbid_unknown_fields=True):
     # All addresses, because a server is for clients on other machines. With --dev: loopback.
-    host: Annotated[str, about("to listen on; 127.0.0.1 with --dev")] = "0.0.0.0"  # noqa: S104
-    port: Annotated[Port, about("0 takes a free one")] = 8000
-    workers: Annotated[int, Meta(ge=1, le=1024), about("processes on one port; more than 1 need Redis")] = 1
-    data_dir: Annotated[str, about("the embedded store and, in dev mode, the generated secret and key")] = ".greendot"
+    host: Annotated[str, about("address to listen on; 127.0.0.1 with --dev")] = "0.0.0.0"  # noqa: S104
+    port: Annotated[Port, about("port to listen on; 0: any free port")] = 8000
+    workers: Annotated[int, Meta(ge=1, le=1024), about("processes that share the port; more than 1 require Redis")] = 1
+    data_dir: Annotated[
+        str, about("folder of the embedded store and, in dev mode, of the generated secret and key")
+    ] = ".greendot"
     drain_notice_s: Annotated[
-        Seconds, about("a stopping server goes on for so long while `/readyz` says 503: proxies notice")
+        Seconds, about("a stopping server keeps serving for this time while `/readyz` answers 503, for load balancers")
     ] = 0.0
-    drain_s: Annotated[Seconds, about("then its clients are sent away, within so long; those who stay are cut off")] = (
-        5.0
-    )
-    log: Annotated[str, about("debug, info, warning or error")] = "info"
-    dev: Annotated[bool, about("to try things out: demo page, tokens for whoever asks, loopback only")] = False
+    drain_s: Annotated[
+        Seconds, about("then it sends its clients to other nodes; connections still open after this time are closed")
+    ] = 5.0
+    log: Annotated[str, about("log level: debug, info, warning or error")] = "info"
+    dev: Annotated[bool, about("development mode: demo page, tokens without a login, loopback only")] = False
     tenant_metrics: Annotated[
-        bool, about("connections, users, sends and refusals of each registered tenant, by name, in /metrics")
+        bool, about("add connections, users, sends and refusals of each registered tenant, by name, to /metrics")
     ] = False
 
 
@@ -45,35 +47,42 @@ Algorithm = Literal["HS256", "HS384", "HS512", "RS256", "ES256", "EdDSA"]
 class AuthKey(Struct, frozen=True, forbid_unknown_fields=True):
     kid: Annotated[str, Meta(min_length=1, max_length=256)]
     alg: Algorithm
-    secret: Annotated[Secret, about("of these three exactly one: for HS256, HS384, HS512")] = ""
-    public_key: Annotated[str, about("PEM, or a certificate: for RS256, ES256, EdDSA")] = ""
-    file: Annotated[str, about("either of the two")] = ""
-    tenant: Annotated[str, about("its tokens can only be of this tenant; empty: of any")] = ""
-    retired: Annotated[bool, about("its tokens are refused")] = False
-    not_after: Annotated[datetime | None, about("its tokens hold no longer than this")] = None
+    secret: Annotated[Secret, about("for HS256, HS384, HS512; set exactly one of secret, public_key and file")] = ""
+    public_key: Annotated[str, about("public key or certificate in PEM; for RS256, ES256, EdDSA")] = ""
+    file: Annotated[str, about("file with the secret or the public key")] = ""
+    tenant: Annotated[str, about("the only tenant that tokens of this key may name; empty: any tenant")] = ""
+    retired: Annotated[bool, about("refuse tokens of this key")] = False
+    not_after: Annotated[datetime | None, about("time at which tokens of this key expire at the latest")] = None
 
 
 class Auth(Struct, frozen=True, forbid_unknown_fields=True):
-    secret: Annotated[Secret, about("HS256; at least 32 characters")] = ""
+    secret: Annotated[Secret, about("secret for HS256; at least 32 characters")] = ""
     tenants: Annotated[
-        Literal["any", "registered"], about("whose users may come: any that a token names, or registered ones")
+        Literal["any", "registered"],
+        about("tenants whose users may connect: any that a token names, or registered ones only"),
     ] = "any"
-    keys: Annotated[tuple[AuthKey, ...], about("further ones, chosen by a token's `kid`; in the file only")] = ()
-    algorithms: Annotated[tuple[Algorithm, ...], about("those that are taken; empty: those of the keys")] = ()
-    jwks_url: Annotated[str, about("of keys another server publishes: https://, or http:// on this machine")] = ""
-    jwks_refresh_s: Annotated[float, Meta(ge=10, le=86_400), about("how often they are fetched")] = 300.0
-    jwks_timeout_s: Annotated[float, Meta(gt=0, le=9), about("for an answer; a hello waits for it")] = 5.0
-    audience: Annotated[str, about("what a token's `aud` must be, or have in it; empty: whatever it is")] = ""
-    issuer: Annotated[str, about("what its `iss` must be; empty: whatever it is")] = ""
+    keys: Annotated[tuple[AuthKey, ...], about("further keys, selected by a token's `kid`; in the file only")] = ()
+    algorithms: Annotated[tuple[Algorithm, ...], about("accepted algorithms; empty: those of the configured keys")] = ()
+    jwks_url: Annotated[
+        str, about("URL of a JWKS that another server publishes: https://, or http:// on this machine")
+    ] = ""
+    jwks_refresh_s: Annotated[float, Meta(ge=10, le=86_400), about("interval between two fetches of the JWKS")] = 300.0
+    jwks_timeout_s: Annotated[
+        float, Meta(gt=0, le=9), about("time limit of a fetch; a hello with an unknown key waits for the fetch")
+    ] = 5.0
+    audience: Annotated[str, about("value that a token's `aud` must equal or contain; empty: any")] = ""
+    issuer: Annotated[str, about("value that a token's `iss` must equal; empty: any")] = ""
     leeway_s: Annotated[
-        float, Meta(ge=0, le=600), about("tokens hold so much longer, and from so much before `nbf`")
+        float,
+        Meta(ge=0, le=600),
+        about("tolerated clock difference: tokens are valid this much longer, and this much before `nbf`"),
     ] = 0.0
-    longest_token_s: Annotated[float, Meta(gt=0, le=400 * 86_400), about("tokens that hold longer are refused")] = (
-        30 * 86_400.0
-    )
-    token_in_query: Annotated[bool, about("take tokens from the address too, where they end up in logs of others")] = (
-        False
-    )
+    longest_token_s: Annotated[
+        float, Meta(gt=0, le=400 * 86_400), about("longest lifetime of a token; tokens with a longer one are refused")
+    ] = 30 * 86_400.0
+    token_in_query: Annotated[
+        bool, about("also accept tokens in the URL, which proxies and browsers write to logs")
+    ] = False
 
     @property
     def longest_token_ms(self) -> int:
@@ -82,29 +91,37 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
-    key: Annotated[Secret, about("a first API key, for tenant `default`")] = ""
-    docs: Annotated[bool, about("/docs, /openapi.json and /asyncapi.json, for everybody who reaches the port")] = True
+    key: Annotated[Secret, about("first API key, for tenant `default`")] = ""
+    docs: Annotated[bool, about("serve /docs, /openapi.json and /asyncapi.json, without a login")] = True
 
 
 class Presence(Struct, frozen=True, forbid_unknown_fields=True):
-    heartbeat_s: Annotated[Positive, about("how often a client is asked to be heard")] = 30.0
-    dead_after_s: Annotated[Positive, about("a connection silent for so long is closed")] = 75.0
-    grace_s: Annotated[Seconds, about("a lost socket's session counts for so long")] = 30.0
-    clean_grace_s: Annotated[Seconds, about("the same after a clean close by the client")] = 5.0
-    silent_grace_s: Annotated[Seconds, about("the same after `dead_after_s` of silence")] = 15.0
-    idle_s: Annotated[Positive, about("without activity for so long is idle")] = 300.0
-    last_seen_days: Annotated[float, Meta(gt=0, le=3650), about("how long it is known when somebody was here")] = 30.0
-    celebrity_watchers: Annotated[Count, about("above so many on a node, a change is told in slices")] = 1_000
-    celebrity_polling: Annotated[Count, about("above so many on a node, changes are not told: watchers ask")] = 20_000
-    polled: Annotated[tuple[str, ...], about("`tenant/user`: theirs are not told however few watch")] = ()
+    heartbeat_s: Annotated[Positive, about("interval between two heartbeats of a client")] = 30.0
+    dead_after_s: Annotated[Positive, about("a connection that is silent for this time is closed")] = 75.0
+    grace_s: Annotated[Seconds, about("how long a session counts after its socket was lost")] = 30.0
+    clean_grace_s: Annotated[
+        Seconds, about("how long a session counts after the client closed the connection cleanly")
+    ] = 5.0
+    silent_grace_s: Annotated[
+        Seconds, about("how long a session counts after its connection was closed for silence (`dead_after_s`)")
+    ] = 15.0
+    idle_s: Annotated[Positive, about("time without activity after which a session is idle")] = 300.0
+    last_seen_days: Annotated[float, Meta(gt=0, le=3650), about("how long the last-seen time of a user is kept")] = 30.0
+    celebrity_watchers: Annotated[
+        Count, about("with more watchers than this on a node, changes of a user are delivered in slices")
+    ] = 1_000
+    celebrity_polling: Annotated[
+        Count, about("with more watchers than this on a node, changes of a user are not delivered; watchers poll")
+    ] = 20_000
+    polled: Annotated[tuple[str, ...], about("users whose watchers always poll, as `tenant/user`")] = ()
 
 
 class Typing(Struct, frozen=True, forbid_unknown_fields=True):
-    ttl_s: Annotated[Positive, about("how long a start is held")] = 5.0
-    throttle_s: Annotated[Seconds, about("at most one start per user, room and this is let through")] = 2.0
-    large_room: Annotated[Count, about("above so many listeners only the count is sent")] = 100
+    ttl_s: Annotated[Positive, about("how long a typing start lasts unless it is repeated")] = 5.0
+    throttle_s: Annotated[Seconds, about("at most one typing start per user and room is delivered in this time")] = 2.0
+    large_room: Annotated[Count, about("with more subscribers than this, a room gets counts instead of user ids")] = 100
     repeat_s: Annotated[
-        Seconds, about("how often clients repeat a start; 0: a third of the way from throttle_s to ttl_s")
+        Seconds, about("how often clients repeat a typing start; 0: a third of the way from throttle_s to ttl_s")
     ] = 0.0
 
     @property
@@ -117,69 +134,69 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Node(Struct, frozen=True, forbid_unknown_fields=True):
-    lease_s: Annotated[Positive, about("a node silent for so long is dead")] = 15.0
-    renew_s: Annotated[Positive, about("how often a node says that it is there")] = 5.0
+    lease_s: Annotated[Positive, about("a node that does not renew its lease for this time is dead")] = 15.0
+    renew_s: Annotated[Positive, about("interval between two renewals of a node's lease")] = 5.0
 
 
 class Admission(Struct, frozen=True, forbid_unknown_fields=True):
-    hellos_per_s: Annotated[Count, about("new clients taken; those beyond are told when to come back")] = 2_000
+    hellos_per_s: Annotated[Count, about("hellos accepted per second; further clients get a time to retry")] = 2_000
     hellos_at_once: Annotated[
-        Count, about("being answered at the same time: bounds how late the loop can be in a storm")
+        Count, about("hellos processed at the same time; bounds the event loop's lag in a reconnect storm")
     ] = 500
     waiting: Annotated[
-        Count, about("hellos that may wait for that, of clients that return, and as many of new ones")
+        Count, about("hellos that may wait: this many of returning clients, and as many of new ones")
     ] = 2_000
-    strangers: Annotated[Count, about("sockets that have not said hello; beyond it an upgrade is answered 503")] = (
-        10_000
-    )
+    strangers: Annotated[Count, about("sockets without a completed hello; further WebSocket upgrades get 503")] = 10_000
 
 
 class Overload(Struct, frozen=True, forbid_unknown_fields=True):
-    lag_s: Annotated[Positive, about("the loop is late by so much: signals of low priority are shed")] = 0.1
-    backlog: Annotated[Count, about("the same, when so many writes wait")] = 50_000
-    bus_lag_s: Annotated[Positive, about("the same, when what is published takes so long to be heard")] = 1.0
-    refuse_times: Annotated[float, Meta(ge=1, le=1_000), about("so many times that: new work is refused")] = 4.0
+    lag_s: Annotated[Positive, about("event loop lag at which low-priority signals are shed")] = 0.1
+    backlog: Annotated[Count, about("number of waiting writes at which low-priority signals are shed")] = 50_000
+    bus_lag_s: Annotated[Positive, about("delay of the bus at which low-priority signals are shed")] = 1.0
+    refuse_times: Annotated[
+        float, Meta(ge=1, le=1_000), about("multiple of these thresholds at which new work is refused")
+    ] = 4.0
     hold_s: Annotated[
-        Positive, about("things must have been well for so long; three times that if it happens again and again")
+        Positive, about("time below the thresholds before a level ends; up to three times as long if the level recurs")
     ] = 1.0
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, about("false switches the rate limits off (load tests); sizes and counts stay")] = True
-    watches: Annotated[Count, about("per connection")] = 10_000
-    rooms: Annotated[Count, about("per connection")] = 500
-    user_connections: Annotated[Rate, about("of one user on a node; 0: no limit")] = 100
-    tenant_connections: Annotated[Rate, about("of one tenant on a node; 0: no limit")] = 0
-    commands_per_s: Annotated[Count, about("per connection")] = 50
-    commands_burst: Annotated[Count, about("that may come at once")] = 200
-    sends_per_s: Annotated[
-        int, Meta(ge=0, le=100_000_000), about("writes to sockets by one node; 0: as many as it can")
-    ] = 0
+    enabled: Annotated[bool, about("false disables the rate limits (load tests); limits of sizes and counts stay")] = (
+        True
+    )
+    watches: Annotated[Count, about("users that one connection may watch")] = 10_000
+    rooms: Annotated[Count, about("rooms that one connection may join")] = 500
+    user_connections: Annotated[Rate, about("connections of one user on a node; 0: no limit")] = 100
+    tenant_connections: Annotated[Rate, about("connections of one tenant on a node; 0: no limit")] = 0
+    commands_per_s: Annotated[Count, about("commands of one connection")] = 50
+    commands_burst: Annotated[Count, about("commands that one connection may send at once")] = 200
+    sends_per_s: Annotated[int, Meta(ge=0, le=100_000_000), about("socket writes of one node; 0: no limit")] = 0
     # In all rates below, 0 means no limit. The limits of commands bound everything without a limit of its own.
     burst_s: Annotated[
-        float, Meta(gt=0, le=3_600), about("what comes in so long at the rates below may come at once")
+        float, Meta(gt=0, le=3_600), about("burst of the rates below: what they allow in this time may arrive at once")
     ] = 4.0
-    user_commands_per_s: Annotated[Rate, about("commands of all kinds of a user, on a node")] = 200
-    tenant_commands_per_s: Annotated[Rate, about("commands of all kinds of a tenant, on a node")] = 20_000
-    connection_typing_per_s: Annotated[Rate, about("starts and stops of typing of a connection")] = 0
-    user_typing_per_s: Annotated[Rate, about("starts and stops of typing of a user, on a node")] = 20
-    room_typing_per_s: Annotated[Rate, about("starts and stops of typing in a room, on a node")] = 200
-    tenant_typing_per_s: Annotated[Rate, about("starts and stops of typing of a tenant, on a node")] = 0
-    connection_signals_per_s: Annotated[Rate, about("signals of a connection")] = 0
-    user_signals_per_s: Annotated[Rate, about("signals of a user, on a node")] = 100
-    room_signals_per_s: Annotated[Rate, about("signals in a room, on a node")] = 1_000
-    tenant_signals_per_s: Annotated[Rate, about("signals of a tenant, on a node")] = 0
-    connection_sends_per_s: Annotated[Rate, about("messages of a connection")] = 0
-    user_sends_per_s: Annotated[Rate, about("messages of a user, on a node")] = 50
-    room_sends_per_s: Annotated[Rate, about("messages in a room, on a node")] = 100
-    tenant_sends_per_s: Annotated[Rate, about("messages of a tenant, on a node")] = 10_000
-    connection_watches_per_s: Annotated[Rate, about("users watched or asked for of a connection")] = 5_000
-    user_watches_per_s: Annotated[Rate, about("users watched or asked for of a user, on a node")] = 10_000
-    tenant_watches_per_s: Annotated[Rate, about("users watched or asked for of a tenant, on a node")] = 100_000
+    user_commands_per_s: Annotated[Rate, about("commands of one user, on a node")] = 200
+    tenant_commands_per_s: Annotated[Rate, about("commands of one tenant, on a node")] = 20_000
+    connection_typing_per_s: Annotated[Rate, about("typing starts and stops of one connection")] = 0
+    user_typing_per_s: Annotated[Rate, about("typing starts and stops of one user, on a node")] = 20
+    room_typing_per_s: Annotated[Rate, about("typing starts and stops in one room, on a node")] = 200
+    tenant_typing_per_s: Annotated[Rate, about("typing starts and stops of one tenant, on a node")] = 0
+    connection_signals_per_s: Annotated[Rate, about("signals of one connection")] = 0
+    user_signals_per_s: Annotated[Rate, about("signals of one user, on a node")] = 100
+    room_signals_per_s: Annotated[Rate, about("signals in one room, on a node")] = 1_000
+    tenant_signals_per_s: Annotated[Rate, about("signals of one tenant, on a node")] = 0
+    connection_sends_per_s: Annotated[Rate, about("messages of one connection")] = 0
+    user_sends_per_s: Annotated[Rate, about("messages of one user, on a node")] = 50
+    room_sends_per_s: Annotated[Rate, about("messages in one room, on a node")] = 100
+    tenant_sends_per_s: Annotated[Rate, about("messages of one tenant, on a node")] = 10_000
+    connection_watches_per_s: Annotated[Rate, about("users watched or queried by one connection")] = 5_000
+    user_watches_per_s: Annotated[Rate, about("users watched or queried by one user, on a node")] = 10_000
+    tenant_watches_per_s: Annotated[Rate, about("users watched or queried by one tenant, on a node")] = 100_000
     key_requests_per_s: Annotated[
-        Rate, about("by HTTP, with one API key, what has no limit of its own: reads, changes of rooms")
+        Rate, about("HTTP requests with one API key: reads, and changes without a limit of their own")
     ] = 500
-    tenant_requests_per_s: Annotated[Rate, about("requests by HTTP of a tenant, on a node")] = 1_000
+    tenant_requests_per_s: Annotated[Rate, about("HTTP requests of one tenant, on a node")] = 1_000
 
     def rate(self, scope: str, activity: str) -> int:
         """Return how much of an activity is allowed per second in a scope; 0 if there is no such limit."""
@@ -188,30 +205,34 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Engine(Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, about("or redis://, rediss://, redis+sentinel://, redis+cluster://")] = "memory"
-    prefix: Annotated[str, about("of every key and channel in Redis, when it is shared with others")] = ""
-    when_away: Annotated[Literal["refuse", "accept"], about("new clients while Redis cannot be reached")] = "refuse"
-    stale_after_s: Annotated[Seconds, about("when watchers are told that Redis is away")] = 30.0
+    url: Annotated[str, about("memory, or a URL: redis://, rediss://, redis+sentinel://, redis+cluster://")] = "memory"
+    prefix: Annotated[str, about("prefix of every key and channel, for a Redis that other programs use too")] = ""
+    when_away: Annotated[
+        Literal["refuse", "accept"], about("whether to refuse or accept new clients while Redis is unreachable")
+    ] = "refuse"
+    stale_after_s: Annotated[Seconds, about("outage of Redis after which presence is marked stale")] = 30.0
     restore_batch: Annotated[
-        Count, about("sessions told to Redis together, ten times a second, after it lost them")
+        Count, about("sessions per batch, ten batches a second, when a node restores sessions that Redis lost")
     ] = 500
 
 
 class Store(Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, about("empty: sqlite, greendot.db in the data directory; or sqlite:///FILE, postgresql://")] = (
-        ""
-    )
+    url: Annotated[str, about("empty: SQLite, greendot.db in data_dir; or sqlite:///FILE, postgresql://")] = ""
     pool: Annotated[int, Meta(ge=1, le=1_000), about("connections to PostgreSQL, per process")] = 8
     migrate: Annotated[
-        bool, about("bring old tables in PostgreSQL up to date at the start; `greendot migrate` does it too")
+        bool, about("migrate the tables in PostgreSQL when a server starts; `greendot migrate` does the same")
     ] = False
 
 
 class Outbox(Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[
-        str, about("empty: there is none; `store`: in the store's database; or postgresql://, the app's own")
+        str, about("database of the app outbox: `store` (that of the store) or postgresql://; empty: no outbox")
     ] = ""
-    poll_s: Annotated[float, Meta(gt=0, le=60), about("how often it is looked at when nothing tells of new rows")] = 1.0
+    poll_s: Annotated[
+        float,
+        Meta(gt=0, le=60),
+        about("interval between two polls of the outbox while the database announces no new rows"),
+    ] = 1.0
 
 
 class Inbox(Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,14 +241,19 @@ class Inbox(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Privacy(Struct, frozen=True, forbid_unknown_fields=True):
     hash_key: Annotated[
-        Secret, about("what addresses, browsers and, in logs, ids are hashed with; empty: made of auth.secret")
+        Secret, about("key for hashes of addresses, user agents and ids in logs; empty: derived from auth.secret")
     ] = ""
-    log_ids: Annotated[Literal["plain", "hashed"], about("users, rooms and sessions in log lines")] = "plain"
+    log_ids: Annotated[Literal["plain", "hashed"], about("form of user, room, tenant and session ids in log lines")] = (
+        "plain"
+    )
 
 
 class Kind(Struct, frozen=True, forbid_unknown_fields=True):
     promise: Literal["ephemeral", "recomputable", "durable", "acknowledged"] = "durable"
-    bus: Annotated[Literal["full", "hint"], about("hint: the content of a notification stays in the store")] = "full"
+    bus: Annotated[
+        Literal["full", "hint"],
+        about("hint: the content of a notification stays in the store; nodes send each other its number"),
+    ] = "full"
 
 
 class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
@@ -264,8 +290,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     traces: Traces = Traces()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
-    kinds: Annotated[dict[str, Kind], about("of notifications, by name; in the file only")] = {}
-    tenants: Annotated[dict[str, Tenant], about("those with settings of their own, by name; in the file only")] = {}
+    kinds: Annotated[dict[str, Kind], about("kinds of notifications, by name; in the file only")] = {}
+    tenants: Annotated[dict[str, Tenant], about("tenants with settings of their own, by name; in the file only")] = {}
 
     @property
     def on_postgres(self) -> bool:

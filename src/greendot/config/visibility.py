@@ -14,13 +14,14 @@ class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
     """Visibility policy of all tenants, or of one."""
 
     policy: Annotated[
-        Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"], about("who sees whom")
+        Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"],
+        about("rule that decides which users see each other"),
     ] = "tenant"
-    recent_days: Annotated[float, Meta(gt=0, le=36_500), about("how long a contact is recent")] = 30.0
-    ask_url: Annotated[str, about("of the app, where the policy is to ask")] = ""
-    ask_secret: Annotated[Secret, about("signs the questions; at least 32 characters")] = ""
-    ask_timeout_s: Annotated[float, Meta(gt=0, le=30), about("for an answer")] = 2.0
-    ask_cache_s: Annotated[float, Meta(ge=1, le=3_600), about("how long an answer counts")] = 60.0
+    recent_days: Annotated[float, Meta(gt=0, le=36_500), about("how long a contact counts as recent")] = 30.0
+    ask_url: Annotated[str, about("URL of the app's visibility webhook, for policy `ask`")] = ""
+    ask_secret: Annotated[Secret, about("secret that signs requests to ask_url; at least 32 characters")] = ""
+    ask_timeout_s: Annotated[float, Meta(gt=0, le=30), about("time limit of a request to ask_url")] = 2.0
+    ask_cache_s: Annotated[float, Meta(ge=1, le=3_600), about("how long an answer of the app is cached")] = 60.0
 
 
 def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> Mistakes:

@@ -27,23 +27,27 @@ ALLOWED = "webhooks.allow_private"
 class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     """Webhook of one tenant's app."""
 
-    url: Annotated[str, about("of the app; empty: it is not told")] = ""
-    secret: Annotated[Secret, about("signs what is sent; at least 32 characters")] = ""
-    secret_before: Annotated[Secret, about("while the secret is being changed, the one before signs as well")] = ""
-    events: Annotated[tuple[HookType, ...], about("of which it is told")] = ALL_TYPES
+    url: Annotated[str, about("URL of the app's webhook; empty: no webhook")] = ""
+    secret: Annotated[Secret, about("secret that signs requests; at least 32 characters")] = ""
+    secret_before: Annotated[Secret, about("previous secret during a rotation; signs requests too")] = ""
+    events: Annotated[tuple[HookType, ...], about("types of events that are sent")] = ALL_TYPES
 
 
 class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
     """Webhook of tenant `default`, and settings that apply to the webhooks of all tenants."""
 
     allow_private: Annotated[
-        tuple[str, ...], about("networks that are not of the public internet and may be called; `all`")
+        tuple[str, ...], about("networks outside the public internet that webhooks may call; `all`: any")
     ] = ()
-    ca_file: Annotated[str, about("certificates to trust in place of the machine's own")] = ""
-    timeout_s: Annotated[float, Meta(gt=0, le=120), about("for a whole request")] = 10.0
-    batch_max: Annotated[int, Meta(ge=1, le=1_000), about("events in one request")] = 100
-    batch_wait_ms: Annotated[int, Meta(ge=1, le=60_000), about("how long the first may wait for others")] = 200
-    give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400), about("then an event is a dead letter")] = 86_400.0
+    ca_file: Annotated[str, about("CA certificates to trust instead of the system's")] = ""
+    timeout_s: Annotated[float, Meta(gt=0, le=120), about("time limit of a whole request")] = 10.0
+    batch_max: Annotated[int, Meta(ge=1, le=1_000), about("most events in one request")] = 100
+    batch_wait_ms: Annotated[
+        int, Meta(ge=1, le=60_000), about("how long an event may wait for others to share its request")
+    ] = 200
+    give_up_after_s: Annotated[
+        float, Meta(gt=0, le=7 * 86_400), about("an event that fails for this time becomes a dead letter")
+    ] = 86_400.0
 
 
 def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:

@@ -69,7 +69,9 @@ def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
 
 def test_what_a_setting_may_be_is_said_where_its_default_does_not_show_it() -> None:
     text = commented("1")
-    assert "# a lost socket's session counts for so long · a number from 0 to 2592000\ngrace_s = 30.0\n" in text
+    assert (
+        "# how long a session counts after its socket was lost · a number from 0 to 2592000\ngrace_s = 30.0\n" in text
+    )
     assert "one of refuse, accept\nwhen_away" in text
     assert all(len(line) < 160 for line in text.splitlines() if line.startswith("# "))
 

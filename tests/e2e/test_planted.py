@@ -392,7 +392,7 @@ def test_mistakes_are_findings_and_the_rest_is_looked_at_once_they_are_corrected
         third = doctor(*engine, GREENDOT_AUTH_SECRET="")
         last = doctor(*engine)
     assert first.about("server.port is 'http'") == ["error"]
-    assert first.about("PRESENSE_GRACE_S is no setting. Did you mean GREENDOT_PRESENCE_GRACE_S?") == ["error"]
+    assert first.about("PRESENSE_GRACE_S is not a setting. Did you mean GREENDOT_PRESENCE_GRACE_S?") == ["error"]
     assert first.about("[webhooks] has no setting 'secrets'. Did you mean 'secret'?") == ["error"]
     assert second.about("store.url begins with 'mysql'") == ["error"]
     assert third.about("auth.secret is not set") == ["error"]

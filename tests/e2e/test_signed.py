@@ -272,7 +272,7 @@ async def test_no_token_is_logged_or_kept(caplog: pytest.LogCaptureFixture) -> N
     ("engine", "auth", "why"),
     [
         ("memory", {}, "no token could be verified"),
-        ("redis://127.0.0.1:1", {"jwks_url": "https://id.example.org/keys"}, "sign with it what they tell each other"),
+        ("redis://127.0.0.1:1", {"jwks_url": "https://id.example.org/keys"}, "sign their messages with it"),
     ],
 )
 def test_a_server_that_could_not_verify_anything_does_not_start(engine: str, auth: dict[str, Any], why: str) -> None:

@@ -31,15 +31,15 @@ def check_secret(settings: Settings) -> None:
     auth = settings.auth
     if not (auth.secret or auth.keys or auth.jwks_url):
         raise ConfigError(
-            "auth.secret is not set, so no token could be verified. Set GREENDOT_AUTH_SECRET to a long random text "
-            "(openssl rand -hex 32), or name other keys (auth.keys, auth.jwks_url), or try things out with: "
+            "auth.secret is not set, so no token could be verified. Set GREENDOT_AUTH_SECRET to a random secret "
+            "(openssl rand -hex 32), configure other keys (auth.keys, auth.jwks_url), or try Greendot with: "
             "greendot serve --dev"
         )
     if not auth.secret and settings.engine.url != "memory":
         raise ConfigError(
-            "auth.secret is not set, and nodes that share a Redis sign with it what they tell each other. Set "
-            "GREENDOT_AUTH_SECRET, the same for all (openssl rand -hex 32). Where it is not to sign tokens, name in "
-            "auth.algorithms those that may, without HS256."
+            "auth.secret is not set, but nodes that share a Redis sign their messages with it. Set "
+            "GREENDOT_AUTH_SECRET to the same secret on all nodes (openssl rand -hex 32). To refuse tokens signed with "
+            "it, list other algorithms in auth.algorithms, without HS256."
         )
 
 

@@ -61,23 +61,23 @@ def _rules(settings: Settings) -> Iterator[tuple[bool, str]]:
     yield (
         presence.clean_grace_s <= presence.grace_s,
         f"presence.clean_grace_s ({presence.clean_grace_s:g}) must not exceed presence.grace_s "
-        f"({presence.grace_s:g}): a clean close is the surer sign of leaving. Lower clean_grace_s.",
+        f"({presence.grace_s:g}), because a clean close is the clearer sign of leaving. Lower clean_grace_s.",
     )
     yield (
         typing.throttle_s < typing.ttl_s,
         f"typing.throttle_s ({typing.throttle_s:g}) must be below typing.ttl_s ({typing.ttl_s:g}), or "
-        "people who go on typing seem to stop in between. Raise ttl_s or lower throttle_s.",
+        "users who keep typing appear to stop in between. Raise ttl_s or lower throttle_s.",
     )
     yield (
         typing.repeat_s == 0 or typing.repeat_s >= typing.throttle_s,
         f"typing.repeat_s ({typing.repeat_s:g}) must not be below typing.throttle_s ({typing.throttle_s:g}), or the "
-        "server drops what clients repeat. Raise repeat_s, lower throttle_s, or leave repeat_s out.",
+        "server drops repeated starts. Raise repeat_s, lower throttle_s, or leave repeat_s out.",
     )
     repeat_s = typing.repeats_every_s
     yield (
         repeat_s <= LATEST_REPEAT * typing.ttl_s or typing.throttle_s >= typing.ttl_s,
-        f"clients repeat a typing start every {repeat_s:.3g} s (typing.repeat_s), which must be at most "
-        f"{LATEST_REPEAT:.0%} of typing.ttl_s ({typing.ttl_s:g}), or people who go on typing seem to stop in between. "
+        f"clients would repeat a typing start every {repeat_s:.3g} s (typing.repeat_s). This must be at most "
+        f"{LATEST_REPEAT:.0%} of typing.ttl_s ({typing.ttl_s:g}), or users who keep typing appear to stop in between. "
         f"Raise ttl_s or lower {'repeat_s' if typing.repeat_s else f'throttle_s ({typing.throttle_s:g})'}.",
     )
     yield (
@@ -87,7 +87,7 @@ def _rules(settings: Settings) -> Iterator[tuple[bool, str]]:
     )
     yield (
         server.log in ("debug", "info", "warning", "error"),
-        f"server.log is {server.log!r}; it must be one of debug, info, warning, error.",
+        f"server.log is {server.log!r} but must be one of debug, info, warning, error.",
     )
 
 
@@ -114,12 +114,15 @@ def _check_celebrities(settings: Settings) -> Mistakes:
     if presence.celebrity_polling < presence.celebrity_watchers:
         yield (
             f"presence.celebrity_polling ({presence.celebrity_polling}) must not be below presence.celebrity_watchers "
-            f"({presence.celebrity_watchers}): telling in slices comes before not telling. Raise celebrity_polling."
+            f"({presence.celebrity_watchers}), because watchers poll only above that. Raise celebrity_polling."
         )
     for named in presence.polled:
         tenant, slash, user = named.partition("/")
         if not slash:
-            yield f"presence.polled names {named!r}; write tenant/user, such as default/{named or 'alice'}."
+            yield (
+                f"presence.polled contains {named!r}, which has no tenant. "
+                f"Write tenant/user, such as default/{named or 'alice'}."
+            )
             continue
         yield from check_name("presence.polled: the tenant", tenant)
         yield from check_name("presence.polled: the user", user)
@@ -129,28 +132,28 @@ def _check_engine(settings: Settings) -> Mistakes:
     engine, workers = settings.engine.url, settings.server.workers
     if engine != "memory" and not engine.startswith(REDIS):
         yield (
-            f"engine.url {_beginning(engine)}; it must be `memory` or begin with one of "
-            f"{', '.join(REDIS[:2])} (one server), redis+sentinel://, redis+cluster://."
+            f"engine.url {_beginning(engine)} but must be `memory` or begin with "
+            f"{' or '.join(REDIS[:2])} (one server), redis+sentinel:// or redis+cluster://."
         )
     if workers > 1 and engine == "memory":
         yield (
             f"{workers} workers cannot share the memory engine: each would see only its own users. "
-            "Use --workers 1, or a Redis that all of them share: --engine redis://localhost:6379"
+            "Use --workers 1, or a Redis that all workers share: --engine redis://localhost:6379"
         )
     if len(settings.engine.prefix) > 64 or not set(settings.engine.prefix) <= _PREFIX:
-        yield f"engine.prefix is {settings.engine.prefix!r}; at most 64 letters, digits and _ . : - may be."
+        yield f"engine.prefix is {settings.engine.prefix!r} but must have at most 64 letters, digits and _ . : - only."
 
 
 def _check_store(settings: Settings) -> Mistakes:
     store = settings.store.url
     if settings.server.workers > 1 and settings.store_path == ":memory:":
-        yield "workers cannot share a store in memory: give them a file with --store sqlite:///FILE."
+        yield "several workers cannot share a store in memory. Use a file: --store sqlite:///FILE"
     if settings.on_postgres:
         yield from _check_postgres("store.url", store)
     elif store and not store.startswith("sqlite:///"):
         yield (
-            f"store.url {_beginning(store)}; it must begin with postgresql://, or be "
-            "sqlite:///FILE (sqlite:////var/lib/greendot.db for an absolute path, sqlite:///:memory: to keep nothing)."
+            f"store.url {_beginning(store)} but must begin with postgresql:// or be sqlite:///FILE "
+            "(sqlite:////var/lib/greendot.db for an absolute path, sqlite:///:memory: for a store without a file)."
         )
 
 
@@ -158,14 +161,14 @@ def _check_outbox(settings: Settings) -> Mistakes:
     url = settings.outbox.url
     if url == "store" and not settings.on_postgres:
         yield (
-            "outbox.url is `store`, and the store is not in PostgreSQL. Give it the URL of the app's database "
-            "(postgresql://HOST/DATABASE), or a store there."
+            "outbox.url is `store`, but the store is not in PostgreSQL. Set outbox.url to the app's database "
+            "(postgresql://HOST/DATABASE), or store.url to a PostgreSQL."
         )
     if url.startswith(POSTGRES):
         yield from _check_postgres("outbox.url", url)
     elif url not in ("", "store"):
         yield (
-            f"outbox.url {_beginning(url)}; it must begin with postgresql://, or be `store`: the store's own database."
+            f"outbox.url {_beginning(url)} but must begin with postgresql:// or be `store` (the store's own database)."
         )
 
 
@@ -173,15 +176,16 @@ def _check_postgres(setting: str, url: str) -> Mistakes:
     try:
         split = urlsplit(url)
     except ValueError:
-        yield f"{setting}: it is not a URL: an IPv6 address is written [::1]."
+        yield f"{setting} is not a valid URL. Write an IPv6 address as [::1]."
         return
     if "@" in split.path + split.query + split.fragment or split.netloc.count("@") > 1:
         # Part of the password would be read as the host, and hosts are printed.
         yield (
-            f"{setting}: a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @ but the last."
+            f"{setting} has an unencoded / ? # or @ in the user or password, or an @ after the host. Write them as "
+            "%2F %3F %23 and %40."
         )
     if {"password", "user", "passfile"} & parse_qs(split.query).keys():
-        yield f"{setting}: user and password come before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
+        yield f"{setting} has a user or password in the query. Write them before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
 
 
 def _beginning(url: str) -> str:

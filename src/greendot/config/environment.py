@@ -48,7 +48,7 @@ def misspelt(environment: Mapping[str, str]) -> Mistakes:
     """Yield a mistake for each variable that resembles a setting, because the variable would have no effect."""
     for name in _strange(environment):
         if meant := _meant(name):
-            yield f"{name} is no setting. {meant}"
+            yield f"{name} is not a setting. {meant}"
 
 
 def strange_variables(environment: Mapping[str, str]) -> list[str]:
@@ -56,7 +56,7 @@ def strange_variables(environment: Mapping[str, str]) -> list[str]:
 
     Such variables are no mistakes: they may belong to other software.
     """
-    return [f"{name} is no setting, and has no effect." for name in _strange(environment) if not _meant(name)]
+    return [f"{name} is not a setting and has no effect." for name in _strange(environment) if not _meant(name)]
 
 
 def _strange(environment: Mapping[str, str]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _meant(name: str) -> str:
     known = [one for section in _sections() for one in _names_in(section.name, section.type)]
     for section in NAMED:
         if word.startswith(f"{section}_".upper()):
-            return f"[{section}] is for the file only."
+            return f"Set [{section}] in the file."
     found = [one for one in known if one == word or one.endswith(f"_{word}")]  # a name without the section
     found = found or get_close_matches(word, known, n=1, cutoff=ALIKE)
     return f"Did you mean {' or '.join(f'{PREFIX}{one}' for one in found)}?" if found else ""

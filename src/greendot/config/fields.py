@@ -54,8 +54,8 @@ def check_length(setting: str, secret: str) -> Mistakes:
     """Yield a mistake if a secret is set and short enough to be guessed."""
     if 0 < len(secret) < LEAST_SECRET:
         yield (
-            f"{setting} is shorter than {LEAST_SECRET} characters and could be guessed. "
-            "Make one with: openssl rand -hex 32"
+            f"{setting} is shorter than {LEAST_SECRET} characters, so it could be guessed. "
+            "Generate a longer one with: openssl rand -hex 32"
         )
 
 

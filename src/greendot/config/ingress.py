@@ -46,23 +46,26 @@ class Tls(Struct, frozen=True, forbid_unknown_fields=True):
 def check_door(door: IngressSection, tls: Tls) -> Mistakes:
     """Yield the mistakes in `[door]` and `[tls]`."""
     if tls.key and not tls.cert:
-        yield "tls.key is set, and tls.cert is not: there would be no TLS. Set both."
+        yield "tls.key is set but tls.cert is not, so there would be no TLS. Set both."
     for origin in door.origins:
         found = _ORIGIN.fullmatch(origin)
         if origin != ANY and (found is None or (found[1], found[2]) in _LEFT_OUT):
             yield (
-                f"door.origins has {origin!r}; write origins as browsers do: https://app.example.com, in lower case, "
-                "with the port unless it is the usual one, without a path or a slash at the end."
+                f"door.origins contains {origin!r}. Write origins as browsers send them: https://app.example.com, in "
+                "lower case, with the port unless it is the default, without a path or a slash at the end."
             )
     for host in door.hosts:
         if host != ANY and _HOST.fullmatch(host) is None:
             yield (
-                f"door.hosts has {host!r}; write names as in a URL, in lower case: chat.example.com, or "
-                "chat.example.com:8443 for that port only."
+                f"door.hosts contains {host!r}. Write host names as in a URL, in lower case: chat.example.com, or "
+                "chat.example.com:8443 for one port only."
             )
     for network in door.trusted_proxies:
         if not is_network(network):
-            yield f"door.trusted_proxies has {network!r}; write addresses or networks, such as 10.0.0.7 or 10.0.0.0/8."
+            yield (
+                f"door.trusted_proxies contains {network!r}. "
+                "Write IP addresses or networks, such as 10.0.0.7 or 10.0.0.0/8."
+            )
 
 
 def is_network(text: str) -> bool:

@@ -70,4 +70,4 @@ def check_jobs(jobs: Jobs) -> Mistakes:
         if not job.cron and job.jitter_s > job.every_s:
             yield f"{at}.jitter_s ({job.jitter_s:g}) must not exceed {at}.every_s ({job.every_s:g}). Lower jitter_s."
         if job.zone != "UTC" and not job.cron:
-            yield f"{at}.zone is set, and {at}.cron is not: an interval has no time zone. Set both, or neither."
+            yield f"{at}.zone is set but {at}.cron is not; an interval has no time zone. Set both, or neither."

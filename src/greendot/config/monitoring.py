@@ -23,11 +23,11 @@ def check_admin(admin: Admin, server_port: int) -> Mistakes:
     yield from check_length("admin.key", admin.key)
     if admin.port and admin.port == server_port:
         yield (
-            f"admin.port ({admin.port}) is the server's own: leave it out to have the dashboard there, "
-            "or choose another."
+            f"admin.port ({admin.port}) is also server.port. Choose another port, or leave admin.port out to serve the "
+            "dashboard on the server's port."
         )
     if admin.host and not admin.port:
-        yield "admin.host is set, and admin.port is not: give the dashboard a port of its own."
+        yield "admin.host is set but admin.port is not. Set admin.port too, or leave admin.host out."
 
 
 class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,14 +45,17 @@ def check_metrics(metrics: Metrics, taken: dict[str, int], workers: int) -> Mist
     for name, port in taken.items():
         if metrics.port and metrics.port <= port <= last:
             ports = f"{metrics.port}" if workers == 1 else f"{metrics.port} to {last}, one for each worker"
-            yield f"metrics.port ({ports}) takes that of {name} ({port}): choose another, or leave it out."
+            yield (
+                f"metrics.port ({ports}) conflicts with {name} ({port}). "
+                "Choose another port, or leave metrics.port out."
+            )
     if metrics.port and last > 65535:
         yield (
-            f"metrics.port {metrics.port} leaves no room for {workers} workers, which take one port each: choose a "
-            "lower one."
+            f"metrics.port {metrics.port} is too high for {workers} workers, which use one port each. Choose a lower "
+            "port."
         )
     if metrics.host and not metrics.port:
-        yield "metrics.host is set, and metrics.port is not: give it a port of its own."
+        yield "metrics.host is set but metrics.port is not. Set metrics.port too, or leave metrics.host out."
 
 
 class Log(Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,11 +83,11 @@ def check_traces(traces: Traces) -> Mistakes:
     """Yield the mistakes in `[traces]`."""
     if traces.endpoint and not traces.endpoint.startswith(("http://", "https://")):
         yield (
-            "traces.endpoint must be a URL of a collector that takes OTLP over HTTP, such as "
+            "traces.endpoint must be the http:// or https:// URL of an OTLP/HTTP collector, such as "
             "http://127.0.0.1:4318/v1/traces."
         )
     if traces.share and not traces.endpoint:
         yield (
-            f"traces.share is {traces.share:g}, and traces.endpoint is not set: spans would go nowhere. "
+            f"traces.share is {traces.share:g} but traces.endpoint is not set, so spans would be lost. "
             "Set both, or neither."
         )

@@ -94,20 +94,23 @@ def check_push(section: str, push: TenantPush, allow_private: tuple[str, ...]) -
     missing = [f"{section}.{name}" for name in ("apns_key_id", "apns_team_id", "apns_topic") if not getattr(push, name)]
     if push.apns_key_file and missing:
         yield (
-            f"{section}.apns_key_file is set, and {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not: "
-            "Apple wants to know the key, the team and the app."
+            f"{section}.apns_key_file is set but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not. "
+            "APNs requires the ids of the key, the team and the app: set all of them."
         )
     subject, secret = f"{section}.webpush_subject", f"{section}.webhook_secret"
     if push.webpush_key_file and not push.webpush_subject.startswith(("mailto:", "https://")):
-        yield f"{subject} must begin with mailto: or https://: push services want to know whom to tell of trouble."
+        yield (
+            f"{subject} must begin with mailto: or https://. "
+            "Set a contact for push services, such as mailto:ops@example.com."
+        )
     for name in ("webhook_url", "fcm_url", "apns_url"):
         if url := getattr(push, name):
             yield from check_url(f"{section}.{name}", url, allow_private, "push.allow_private")
     for name, value in ((secret, push.webhook_secret), (f"{secret}_before", push.webhook_secret_before)):
         if (value or (name == secret and push.webhook_url)) and len(value) < LEAST_SECRET:
             yield (
-                f"{name} must have at least {LEAST_SECRET} characters, or others could send in our name. "
-                "Make one with: openssl rand -hex 32"
+                f"{name} must have at least {LEAST_SECRET} characters, or requests could be forged. "
+                "Generate one with: openssl rand -hex 32"
             )
     for kind in push.kinds:
         yield from check_name(f"{section}.kinds: the name", kind)

@@ -70,7 +70,7 @@ def _items(field: FieldInfo) -> type[Struct] | None:
 def _text(field: FieldInfo) -> str:
     """Return the description, and the allowed values unless the default shows them."""
     may_be = expected(field.type)
-    shown = may_be in ("a text", "true or false", "a list, each of it a text")
+    shown = may_be in ("a string", "true or false", "a list, each item a string")
     return " · ".join(part for part in (description(field.type), "" if shown else may_be) if part)
 
 

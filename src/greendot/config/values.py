@@ -22,7 +22,7 @@ _WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     datetime: "a date and time",
 }
 
@@ -30,7 +30,7 @@ _WORDS: dict[Any, str] = {
 def nearest(word: str, known: list[str]) -> str:
     """Return a hint: the known word closest to `word`, or all known words."""
     found = get_close_matches(word, known, n=1)
-    return f" Did you mean {found[0]!r}?" if found else f" There are: {', '.join(known)}."
+    return f" Did you mean {found[0]!r}?" if found else f" Valid names: {', '.join(known)}."
 
 
 def check_values(given: Mapping[str, Any]) -> WrongValues:
@@ -38,7 +38,7 @@ def check_values(given: Mapping[str, Any]) -> WrongValues:
     known = {field.name: field.type for field in fields(Settings)}
     for section, values in given.items():
         if section not in known:
-            yield section, f"no section is called [{section}].{nearest(section, [*known])}"
+            yield section, f"there is no section [{section}].{nearest(section, [*known])}"
         else:
             yield from _check_value(section, known[section], values)
 
@@ -56,14 +56,14 @@ def _check_value(at: str, kind: Any, given: Any) -> WrongValues:
         try:
             msgspec.convert(given, kind, strict=False)  # not strict: environment variables are strings
         except msgspec.ValidationError:
-            shown = f" is {_short(given)}, and" if _may_be_shown(at, kind, given) else ""
+            shown = f" is {_short(given)} but" if _may_be_shown(at, kind, given) else ""
             yield at, f"{at}{shown} must be {expected(kind)}."
 
 
 def _check_section(at: str, kind: type[Struct], given: Any) -> WrongValues:
     if not isinstance(given, Mapping):
         example = f", as in [{at.rpartition('.')[2]}]" if at.startswith("tenants.") else ""
-        yield at, f"[{at}] must be a section of keys{example}."
+        yield at, f"[{at}] must be a section with settings{example}."
         return
     known = {field.name: field for field in fields(kind)}
     for key, value in given.items():
@@ -81,13 +81,13 @@ def _check_section(at: str, kind: type[Struct], given: Any) -> WrongValues:
 def _check_named(at: str, kind: Any, given: Any) -> WrongValues:
     """Check sections whose names operators choose."""
     if not isinstance(given, Mapping):
-        yield at, f"[{at}] must be a section of keys."
+        yield at, f"[{at}] must be a section with settings."
         return
     for name, own in given.items():
         if isinstance(own, Mapping):
             yield from _check_section(f"{at}.{name}", kind, own)
         else:
-            yield f"{at}.{name}", f"[{at}] has one section for each name, such as [{at}.{name}]."
+            yield f"{at}.{name}", f"{at}.{name} must be a section with settings. Write it as [{at}.{name}]."
 
 
 def expected(kind: Any) -> str:
@@ -96,7 +96,7 @@ def expected(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if get_origin(kind) is tuple:
-        return "a list" if is_section(get_args(kind)[0]) else f"a list, each of it {expected(get_args(kind)[0])}"
+        return "a list" if is_section(get_args(kind)[0]) else f"a list, each item {expected(get_args(kind)[0])}"
     if options := [option for option in get_args(kind) if option is not type(None)]:  # an optional setting
         return expected(options[0])
     return _WORDS[kind] + "".join(map(_bounds, metas))
@@ -106,7 +106,7 @@ def _bounds(meta: Meta) -> str:
     if meta.min_length is not None:
         return f" of {meta.min_length} to {meta.max_length} characters"
     if meta.gt is not None:
-        return f" above {meta.gt:g}, {meta.le} at most"
+        return f" above {meta.gt:g} and at most {meta.le}"
     return "" if meta.ge is None else f" from {meta.ge} to {meta.le}"
 
 
@@ -115,13 +115,13 @@ def _elsewhere(at: str, kind: type[Struct], key: str) -> str | None:
     if not at.startswith("tenants."):
         return None
     if kind is Limits and key in OF_THE_NODE:
-        return f"[{at}]: {key} is of the whole node. Set it in [limits]."
+        return f"[{at}]: {key} applies to the whole node. Set it in [limits]."
     for own, whole, name, what in (
         (Hook, Webhooks, "webhooks", "all webhooks"),
         (TenantPush, Push, "push", "all tenants"),
     ):
         if kind is own and key in whole.__struct_fields__ and key not in own.__struct_fields__:
-            return f"[{at}]: {key} holds for {what}. Set it in [{name}]."
+            return f"[{at}]: {key} applies to {what}. Set it in [{name}]."
     return None
 
 

@@ -30,9 +30,9 @@ def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> 
     if visibility.ask_url:
         yield from check_url(url, visibility.ask_url, common.allow_private)
     if visibility.policy == "ask" and not visibility.ask_url:
-        yield f"{policy} is `ask`: say in {url} where the app is to be asked."
+        yield f"{policy} is `ask` but {url} is not set. Set it to the URL of the app's visibility webhook."
     if visibility.ask_url and len(visibility.ask_secret) < LEAST_SECRET:
         yield (
-            f"{secret} must have at least {LEAST_SECRET} characters, or others could ask in our name. "
-            "Make one with: openssl rand -hex 32"
+            f"{secret} must have at least {LEAST_SECRET} characters, or requests could be forged. "
+            "Generate one with: openssl rand -hex 32"
         )

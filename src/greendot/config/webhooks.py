@@ -54,7 +54,7 @@ def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
     """Yield the mistakes in all webhooks. No mistake repeats a URL, which may contain a secret."""
     yield from check_networks(ALLOWED, common.allow_private)
     if common.url and own.get("default", Hook()).url:
-        yield "tenant `default` has two webhooks: give the URL in [webhooks], or in its own section."
+        yield "tenant `default` has two webhooks. Set url in [webhooks] or [tenants.default.webhooks], not in both."
     yield from check_hook("webhooks", common, common)
     for tenant, hook in own.items():
         yield from check_hook(f"tenants.{tenant}.webhooks", hook, common)
@@ -67,13 +67,12 @@ def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
     yield from check_length(f"{section}.secret_before", hook.secret_before)
     if not hook.url:
         if hook.secret:
-            yield f"{secret} is set, and {url} is not: nothing would be sent. Set both."
+            yield f"{secret} is set but {url} is not, so nothing would be sent. Set both."
         return
     yield from check_url(url, hook.url, common.allow_private)
     if not hook.secret:
         yield (
-            f"{secret} is not set, so the app could not tell what Greendot sent from what others did. "
-            "Make one with: openssl rand -hex 32"
+            f"{secret} is not set, so the app could not detect forged requests. Generate one with: openssl rand -hex 32"
         )
 
 
@@ -81,7 +80,7 @@ def check_networks(setting: str, networks: tuple[str, ...]) -> Mistakes:
     """Yield the mistakes in a list of private networks that may be called."""
     for text in networks:
         if text != "all" and not is_network(text):
-            yield f"{setting} has {text!r}; write networks, such as 10.0.0.0/8 or fd00::/8, or `all`."
+            yield f"{setting} contains {text!r}. Write networks, such as 10.0.0.0/8 or fd00::/8, or `all`."
 
 
 def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in: str = ALLOWED) -> Mistakes:
@@ -90,28 +89,28 @@ def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in:
         yield f"{setting} {wrong}"
     elif url.startswith("http:") and not allow_private:
         yield (
-            f"{setting} begins with http://: what is sent could be read on its way. Use https://, or, for an app "
-            f"in your own network, list that in {listed_in}."
+            f"{setting} begins with http://, so requests could be read in transit. Use https://, or, for an app "
+            f"in your own network, list that network in {listed_in}."
         )
 
 
 def _wrong_with(url: str) -> str | None:
     """Return what is wrong with the form of a URL; None if nothing is. Its address is checked when it is called."""
     if len(url) > MOST_URL or not url.isascii() or any(sign <= " " or sign in '\\"<>`' for sign in url):
-        return f"may have at most {MOST_URL} characters, all of them printable ASCII; encode the others as %XX."
+        return f"must have at most {MOST_URL} characters, all of them printable ASCII. Encode other characters as %XX."
     try:
         split = urlsplit(url)
         port = split.port
     except ValueError:
-        return "is not a URL: an IPv6 address is written [::1], and a port is a number up to 65535."
+        return "is not a valid URL. Write an IPv6 address as [::1], and a port as a number up to 65535."
     if split.scheme not in ("http", "https"):
         return "must begin with https://."
     if not split.hostname or port == 0:
-        return "has no host that could be called."
+        return "has no host, or port 0. Write https://HOST/PATH, with another port if needed."
     if "@" in split.netloc:
-        return "has a user or password before the host; the app knows Greendot by the signature, so leave them out."
+        return "has a user or password before the host. Remove both; the app checks the signature instead."
     if "%" in split.netloc:
-        return "has a % in its host; a host is written as it is."
+        return "has a % in its host. Write the host without percent-encoding."
     if split.fragment:
-        return "has a part behind #, which is never sent; leave it out."
+        return "has a fragment after #, which is never sent. Remove the fragment."
     return None

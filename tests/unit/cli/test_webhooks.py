@@ -58,5 +58,5 @@ def test_what_is_to_be_replayed_must_be_said() -> None:
 
 def test_a_url_that_should_not_be_called_is_not_called() -> None:
     assert "user or password" in complaint("webhooks", "test", "https://a:b@app.example/", **HOOK)
-    assert "could be read on its way" in complaint("webhooks", "test", "http://app.example/", **HOOK)
+    assert "could be read in transit" in complaint("webhooks", "test", "http://app.example/", **HOOK)
     assert "no webhook" in complaint("webhooks", "test", "--tenant", "acme", **HOOK)

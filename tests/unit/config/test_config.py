@@ -70,10 +70,10 @@ def test_what_is_wrong_with_a_job_is_said(file: Path) -> None:
     file.write_text('[jobs.sweep]\nevery_s = 5\n[jobs.retention]\nzone = "Europe/Berlin"\n')
     said = complaint(file)
     assert "jobs.sweep.jitter_s (30) must not exceed jobs.sweep.every_s (5). Lower jitter_s." in said
-    assert "jobs.retention.zone is set, and jobs.retention.cron is not" in said
+    assert "jobs.retention.zone is set but jobs.retention.cron is not" in said
     file.write_text("[jobs.reminder]\nevery_s = 5\n")
     assert "[jobs] has no setting 'reminder'" in complaint(file)
-    assert "jobs.sweep.every_s is 'soon', and must be a number" in complaint(
+    assert "jobs.sweep.every_s is 'soon' but must be a number" in complaint(
         None, {"GREENDOT_JOBS_SWEEP_EVERY_S": "soon"}
     )
 
@@ -112,12 +112,12 @@ def test_switches_are_read_in_the_usual_spellings(text: str) -> None:
         ("[presence]\ngrace_s = 5\ngrace_s = 6", ["is not valid TOML"]),
         ("\udcff", ["is not valid TOML"]),
         ("[presence]\nheartbeats_s = 5", ["[presence]", "'heartbeats_s'", "Did you mean 'heartbeat_s'?"]),
-        ("[presence]\nzzz = 5", ["[presence]", "'zzz'", "There are: heartbeat_s, dead_after_s"]),
+        ("[presence]\nzzz = 5", ["[presence]", "'zzz'", "Valid names: heartbeat_s, dead_after_s"]),
         ("[presense]\ngrace_s = 5", ["[presense]", "Did you mean 'presence'?"]),
-        ("[zzz]", ["[zzz]", "There are: server, door"]),
+        ("[zzz]", ["[zzz]", "Valid names: server, door"]),
         ("grace_s = 5", ["grace_s"]),
-        ("presence = 5", ["[presence]", "section of keys"]),
-        ("presence = ['grace_s']", ["[presence]", "section of keys"]),
+        ("presence = 5", ["[presence]", "section with settings"]),
+        ("presence = ['grace_s']", ["[presence]", "section with settings"]),
         ("[presence]\ngrace_s = 'long'", ["presence.grace_s is 'long'", "a number from 0 to 2592000"]),
         ("[presence]\ngrace_s = nan", ["presence.grace_s"]),
         ("[presence]\nidle_s = inf", ["presence.idle_s"]),
@@ -175,7 +175,7 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"presence": {"polled": [""]}}, ["presence.polled", "tenant/user"]),
         ({"presence": {"polled": ["acme/pop star"]}}, ["presence.polled: the user", "'pop star'", "valid id"]),
         ({"presence": {"polled": ["/star"]}}, ["presence.polled: the tenant", "valid id"]),
-        ({"presence": {"polled": "acme/star"}}, ["presence.polled is 'acme/star'", "a list, each of it a text"]),
+        ({"presence": {"polled": "acme/star"}}, ["presence.polled is 'acme/star'", "a list, each item a string"]),
         ({"presence": {"celebrity_watchers": 0}}, ["celebrity_watchers"]),
         ({"typing": {"throttle_s": 5}}, ["typing.throttle_s (5)", "typing.ttl_s (5)"]),
         (
@@ -197,7 +197,7 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"tenants": {"a b": {}}}, ["tenants", "'a b'", "valid id"]),
         ({"tenants": {"acme": 5}}, ["[tenants.acme]"]),
         ({"tenants": {"acme": {"limit": {}}}}, ["[tenants.acme]", "'limit'", "Did you mean 'limits'?"]),
-        ({"tenants": {"acme": {"limits": 5}}}, ["[tenants.acme.limits]", "section of keys"]),
+        ({"tenants": {"acme": {"limits": 5}}}, ["[tenants.acme.limits]", "section with settings"]),
         (
             {"tenants": {"acme": {"limits": {"room_send_per_s": 5}}}},
             ["[tenants.acme.limits]", "'room_send_per_s'", "Did you mean 'room_sends_per_s'?"],
@@ -270,7 +270,7 @@ def test_a_list_is_written_with_commas_in_the_environment(file: Path) -> None:
 def test_kinds_are_named_in_the_file_and_only_there(file: Path) -> None:
     file.write_text('[kinds.alarm]\npromise = "acknowledged"\n[kinds.badge]\npromise = "recomputable"\nbus = "hint"\n')
     assert load(file, {}, {}).kinds == {"alarm": Kind("acknowledged"), "badge": Kind("recomputable", "hint")}
-    assert "[kinds] is for the file only" in complaint(file, {"GREENDOT_KINDS_ALARM": "durable"})
+    assert "Set [kinds] in the file." in complaint(file, {"GREENDOT_KINDS_ALARM": "durable"})
 
 
 def test_a_tenant_has_the_limits_of_all_but_for_its_own(file: Path) -> None:

@@ -27,12 +27,12 @@ def refusal(environment: dict[str, str], file: Path | None = None) -> tuple[str,
         ("GREENDOT_PORT", "Did you mean GREENDOT_SERVER_PORT or GREENDOT_ADMIN_PORT or GREENDOT_METRICS_PORT?"),
         ("GREENDOT_JOB_SWEEP_EVERY_S", "Did you mean GREENDOT_JOBS_SWEEP_EVERY_S?"),
         ("greendot_auth_secret", "Did you mean GREENDOT_AUTH_SECRET?"),
-        ("GREENDOT_TENANTS_ACME", "[tenants] is for the file only."),
+        ("GREENDOT_TENANTS_ACME", "Set [tenants] in the file."),
     ],
 )
 def test_a_variable_that_must_be_meant_for_us_is_refused(name: str, meant: str) -> None:
     (said,) = refusal({name: "hush hush 7"})
-    assert said.startswith(f"in the environment: {name} is no setting. {meant}")
+    assert said.startswith(f"in the environment: {name} is not a setting. {meant}")
     assert "hush" not in said
 
 
@@ -62,7 +62,7 @@ def test_what_others_are_told_by_is_left_alone() -> None:
 def test_what_is_like_nothing_of_ours_is_told_and_not_refused() -> None:
     assert load(None, {"GREENDOT_HOME": "/x"}, {}) == Settings()
     assert strange_variables({"GREENDOT_HOME": "/x", "HOME": "/y"}) == [
-        "GREENDOT_HOME is no setting, and has no effect."
+        "GREENDOT_HOME is not a setting and has no effect."
     ]
 
 

@@ -18,17 +18,17 @@ def complaint(**door: object) -> str:
      "http://example.com:80", "https://*.example.com", "https://a.example.com/path", "https://user@example.com"],
 )  # fmt: skip
 def test_an_origin_no_browser_would_send_is_refused(origin: str) -> None:
-    assert "write origins as browsers do: https://app.example.com" in complaint(origins=[origin])
+    assert "Write origins as browsers send them: https://app.example.com" in complaint(origins=[origin])
 
 
 @pytest.mark.parametrize("host", ["https://example.com", "Example.com", "*.example.com", "example.com:x", "", "::1"])
 def test_a_host_is_written_as_in_a_url(host: str) -> None:
-    assert "write names as in a URL" in complaint(hosts=[host])
+    assert "Write host names as in a URL" in complaint(hosts=[host])
 
 
 @pytest.mark.parametrize("network", ["10.0.0.1/8", "proxy", "*", "", "10.0.0.0/33"])
 def test_a_proxy_is_an_address_or_a_network(network: str) -> None:
-    assert "write addresses or networks" in complaint(trusted_proxies=[network])
+    assert "Write IP addresses or networks" in complaint(trusted_proxies=[network])
 
 
 def test_lists_come_from_the_environment_too() -> None:
@@ -50,5 +50,5 @@ def test_lists_come_from_the_environment_too() -> None:
 
 
 def test_a_key_without_a_certificate_is_a_mistake() -> None:
-    with pytest.raises(ConfigError, match=r"tls\.key is set, and tls\.cert is not"):
+    with pytest.raises(ConfigError, match=r"tls\.key is set but tls\.cert is not"):
         load(None, {"GREENDOT_TLS_KEY": "server.key"}, {})

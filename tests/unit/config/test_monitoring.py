@@ -13,8 +13,8 @@ TAKEN = {"server.port": 8000, "admin.port": 9000}
     ("admin", "said"),
     [
         (Admin(key="short"), "could be guessed"),
-        (Admin(port=8000), "the server's own"),
-        (Admin(host="127.0.0.1"), "a port of its own"),
+        (Admin(port=8000), "is also server.port"),
+        (Admin(host="127.0.0.1"), "Set admin.port too"),
     ],
 )
 def test_a_mistake_about_the_dashboard_says_what_to_do(admin: Admin, said: str) -> None:
@@ -31,10 +31,10 @@ def test_the_dashboard_is_off_unless_it_is_switched_on_and_its_own_port_is_allow
 @pytest.mark.parametrize(
     ("metrics", "workers", "said"),
     [
-        (Metrics(port=8000), 1, "metrics.port (8000) takes that of server.port (8000)"),
-        (Metrics(port=8998), 4, "metrics.port (8998 to 9001, one for each worker) takes that of admin.port (9000)"),
-        (Metrics(port=65534), 3, "choose a lower one"),
-        (Metrics(host="127.0.0.1"), 1, "give it a port of its own"),
+        (Metrics(port=8000), 1, "metrics.port (8000) conflicts with server.port (8000)"),
+        (Metrics(port=8998), 4, "metrics.port (8998 to 9001, one for each worker) conflicts with admin.port (9000)"),
+        (Metrics(port=65534), 3, "Choose a lower port"),
+        (Metrics(host="127.0.0.1"), 1, "Set metrics.port too"),
     ],
 )
 def test_a_mistake_about_metrics_says_what_to_do(metrics: Metrics, workers: int, said: str) -> None:

@@ -64,25 +64,25 @@ def test_every_wrong_value_of_every_source_is_said_at_once(file: Path) -> None:
     environment = {"GREENDOT_SERVER_PORT": "http", "GREENDOT_DOOR_ORIGIN": "https://a.example", "GREENDOT_API_KEY": "k"}
     said = mistakes(file, environment, server={"workers": 0})
     expected = [
-        (file, "presence.grace_s is 'long', and must be a number from 0 to 2592000"),
+        (file, "presence.grace_s is 'long' but must be a number from 0 to 2592000"),
         (file, "[presence] has no setting 'heartbeats_s'. Did you mean 'heartbeat_s'?"),
-        (file, "presence.idle_s is 0, and must be a number above 0, 2592000 at most"),
-        (file, "no section is called [presense]. Did you mean 'presence'?"),
-        (file, "limits.rooms is 0, and must be a whole number from 1 to 10000000"),
-        (file, "auth.algorithms[1] is 'none', and must be one of HS256, HS384, HS512, RS256, ES256, EdDSA"),
-        (file, "auth.algorithms[2] is 'HS1', and must be one of"),
-        (file, "auth.keys[0].secret must be a text"),
+        (file, "presence.idle_s is 0 but must be a number above 0 and at most 2592000"),
+        (file, "there is no section [presense]. Did you mean 'presence'?"),
+        (file, "limits.rooms is 0 but must be a whole number from 1 to 10000000"),
+        (file, "auth.algorithms[1] is 'none' but must be one of HS256, HS384, HS512, RS256, ES256, EdDSA"),
+        (file, "auth.algorithms[2] is 'HS1' but must be one of"),
+        (file, "auth.keys[0].secret must be a string"),
         (file, "[auth.keys[0]] needs kid"),
-        (file, "auth.keys[1].alg is 'hush', and must be one of"),
+        (file, "auth.keys[1].alg is 'hush' but must be one of"),
         (file, "[auth.keys[1]] has no setting 'secrets'. Did you mean 'secret'?"),
-        (file, "tenants.acme.limits.watches is -1, and must be a whole number from 1"),
-        (file, "[tenants.acme.limits]: sends_per_s is of the whole node. Set it in [limits]"),
-        (file, "[tenants.acme.webhooks]: timeout_s holds for all webhooks. Set it in [webhooks]"),
-        (file, "[tenants.other.limits] must be a section of keys, as in [limits]"),
-        (file, "kinds.alarm.promise is 'eternal', and must be one of ephemeral, recomputable, durable, acknowledged"),
-        ("the environment (GREENDOT_SERVER_PORT)", "server.port is 'http', and must be a whole number from 0 to 65535"),
+        (file, "tenants.acme.limits.watches is -1 but must be a whole number from 1"),
+        (file, "[tenants.acme.limits]: sends_per_s applies to the whole node. Set it in [limits]"),
+        (file, "[tenants.acme.webhooks]: timeout_s applies to all webhooks. Set it in [webhooks]"),
+        (file, "[tenants.other.limits] must be a section with settings, as in [limits]"),
+        (file, "kinds.alarm.promise is 'eternal' but must be one of ephemeral, recomputable, durable, acknowledged"),
+        ("the environment (GREENDOT_SERVER_PORT)", "server.port is 'http' but must be a whole number from 0 to 65535"),
         ("the environment (GREENDOT_DOOR_ORIGIN)", "[door] has no setting 'origin'. Did you mean 'origins'?"),
-        ("on the command line", "server.workers is 0, and must be a whole number from 1 to 1024"),
+        ("on the command line", "server.workers is 0 but must be a whole number from 1 to 1024"),
     ]
     for place, sentence in expected:
         assert [line for line in said if str(place) in line and sentence in line], sentence
@@ -116,7 +116,7 @@ def test_several_are_said_one_a_line_and_one_alone_without_a_count(file: Path) -
     assert len(others) == 2
     with pytest.raises(ConfigError) as caught:
         load(None, {"GREENDOT_LIMITS_ROOMS": "0"}, {})
-    words = "limits.rooms is '0', and must be a whole number from 1 to 10000000."
+    words = "limits.rooms is '0' but must be a whole number from 1 to 10000000."
     assert str(caught.value) == f"in the environment (GREENDOT_LIMITS_ROOMS): {words}"
 
 

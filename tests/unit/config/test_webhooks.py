@@ -81,17 +81,17 @@ def test_the_environment_sets_lists_too() -> None:
         ("https://", "no host"),
         ("https:///hook", "no host"),
         ("https://app.example:0/", "no host"),
-        ("https://app.example:99999/", "is not a URL"),
-        ("https://[::1/", "is not a URL"),
+        ("https://app.example:99999/", "is not a valid URL"),
+        ("https://[::1/", "is not a valid URL"),
         ("https://good.example@10.0.0.1/", "user or password"),
         ("https://user:pass@app.example/", "user or password"),
-        ("https://app.example/#part", "behind #"),
+        ("https://app.example/#part", "fragment after #"),
         ("https://app.example/a b", "printable ASCII"),
         ("https://app.example\\\\@10.0.0.1/", "printable ASCII"),
         ("https://exämple.com/", "printable ASCII"),
         ("https://127.0.0.1%2f.example/", "% in its host"),
         ("https://app.example/" + "x" * 3000, "at most"),
-        ("http://app.example/", "could be read on its way"),
+        ("http://app.example/", "could be read in transit"),
     ],
 )
 def test_urls_that_cannot_or_should_not_be_called_are_refused_without_repeating_them(
@@ -112,8 +112,8 @@ def test_urls_that_cannot_or_should_not_be_called_are_refused_without_repeating_
             "secret_before is shorter than 32",
         ),
         (f'secret = "{SECRET}"', "url is not"),
-        ('allow_private = ["localhost"]', "write networks"),
-        ('allow_private = ["10.0.0.1/8"]', "write networks"),
+        ('allow_private = ["localhost"]', "Write networks"),
+        ('allow_private = ["10.0.0.1/8"]', "Write networks"),
         ('events = ["room.massage"]', "room.massage"),
         ("batch_max = 0", "batch_max"),
         ("timeout_s = 0", "timeout_s"),
@@ -129,7 +129,7 @@ def test_what_holds_for_all_is_not_set_for_one(tmp_path: Path) -> None:
     said = refused("[tenants.acme.webhooks]\nallow_private = ['all']", tmp_path)
     assert "Set it in [webhooks]" in said
     assert "no setting 'urll'" in refused("[tenants.acme.webhooks]\nurll = ''", tmp_path)
-    assert "section of keys" in refused("[tenants.acme]\nwebhooks = 3", tmp_path)
+    assert "section with settings" in refused("[tenants.acme]\nwebhooks = 3", tmp_path)
 
 
 def test_one_tenant_has_one_hook(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from greendot.testing import WireClient
 from greendot.testing.wire import TEXT, make_frame
 
 EVERY_S = 0.002
-ERROR = re.compile(rb'"type":"error","id":0,"code":"(\w+)","message":"([^:]+): wait (\d+) ms"')
+ERROR = re.compile(rb'"type":"error","id":0,"code":"(\w+)","message":"([^;]+); retry after (\d+) ms"')
 
 
 class Flood(msgspec.Struct):

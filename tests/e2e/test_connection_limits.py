@@ -22,14 +22,20 @@ async def joined(served: Served, user: str, tenant: str = "default", **hello: ob
 async def test_a_user_with_too_many_connections_is_told_when_to_come_back() -> None:
     async with serving(limits={"user_connections": 2}) as served:
         first, second = await joined(served, "alice"), await joined(served, "alice")
-        assert await refused(served, "alice") == (4003, "this user has too many connections")
+        assert await refused(served, "alice") == (
+            4003,
+            "this user has reached the connection limit; close a connection or reconnect later",
+        )
         await joined(served, "bob")
         await joined(served, "alice", "acme")  # somebody else
         assert await first.quiet() == await second.quiet() == []
         await first.close()
         await served.until_gone(3)
         await joined(served, "alice")
-        assert await refused(served, "alice") == (4003, "this user has too many connections")
+        assert await refused(served, "alice") == (
+            4003,
+            "this user has reached the connection limit; close a connection or reconnect later",
+        )
 
 
 async def test_who_comes_back_to_a_session_replaces_it_and_is_not_one_more() -> None:
@@ -40,7 +46,10 @@ async def test_who_comes_back_to_a_session_replaces_it_and_is_not_one_more() -> 
         assert (await alice.closed()).code == 4505
         await served.until_gone(1)
         another = {"session": "no-such-session"}
-        assert await refused(served, "alice", resume=another) == (4003, "this user has too many connections")
+        assert await refused(served, "alice", resume=another) == (
+            4003,
+            "this user has reached the connection limit; close a connection or reconnect later",
+        )
 
 
 async def test_many_hellos_at_once_do_not_get_past_the_limit() -> None:
@@ -59,13 +68,19 @@ async def test_a_tenant_has_its_own_number_and_it_is_counted_down_when_sockets_g
     own = {"acme": {"limits": {"tenant_connections": 2}}}
     async with serving(tenants=own) as served:
         users = [await joined(served, f"user{number}", "acme") for number in range(2)]
-        assert await refused(served, "late", "acme") == (4003, "this app has too many connections")
+        assert await refused(served, "late", "acme") == (
+            4003,
+            "this tenant has reached the connection limit; reconnect later",
+        )
         for number in range(4):
             await joined(served, f"user{number}", "other")
         await users[0].reset()
         await served.until_gone(5)
         await joined(served, "late", "acme")
-        assert await refused(served, "later", "acme") == (4003, "this app has too many connections")
+        assert await refused(served, "later", "acme") == (
+            4003,
+            "this tenant has reached the connection limit; reconnect later",
+        )
         await served.close_clients()
         await served.until_gone()
         assert served.node.connection_limits.tenants == 0

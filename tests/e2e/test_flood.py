@@ -137,7 +137,7 @@ async def test_a_flooder_gets_errors_and_other_rooms_do_not_notice(tmp_path: Pat
     for flood in rounds.floods:
         assert not flood.closed
         assert flood.codes == {"rate_limited"}
-        assert flood.reasons == {f"room `flooded` gets more than {LIMIT} {what}/s"}
+        assert flood.reasons == {f"room `flooded` receives more than {LIMIT} {what}/s"}
         assert min(flood.waits_ms) > 0
         assert 0 < flood.granted <= LIMIT * (flood.seconds + BURST_S) + 1
         assert flood.granted + flood.refused == flood.sent

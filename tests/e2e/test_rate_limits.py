@@ -60,19 +60,19 @@ def limited_total(served: Served, scope: str) -> int:
 # --- each limit there is ---
 
 EVERY = [
-    ("user_commands_per_s", {"type": "activity"}, "your devices together send more than 5 commands/s"),
-    ("tenant_commands_per_s", {"type": "activity"}, "this app sends more than 5 commands/s"),
+    ("user_commands_per_s", {"type": "activity"}, "this user's devices together send more than 5 commands/s"),
+    ("tenant_commands_per_s", {"type": "activity"}, "this tenant sends more than 5 commands/s"),
     ("connection_signals_per_s", SIGNAL, "this connection sends more than 5 signals/s"),
-    ("user_signals_per_s", SIGNAL, "your devices together send more than 5 signals/s"),
-    ("room_signals_per_s", SIGNAL, "room `lobby` gets more than 5 signals/s"),
-    ("tenant_signals_per_s", SIGNAL, "this app sends more than 5 signals/s"),
+    ("user_signals_per_s", SIGNAL, "this user's devices together send more than 5 signals/s"),
+    ("room_signals_per_s", SIGNAL, "room `lobby` receives more than 5 signals/s"),
+    ("tenant_signals_per_s", SIGNAL, "this tenant sends more than 5 signals/s"),
     ("connection_sends_per_s", SEND, "this connection sends more than 5 messages/s"),
-    ("user_sends_per_s", SEND, "your devices together send more than 5 messages/s"),
-    ("room_sends_per_s", SEND, "room `lobby` gets more than 5 messages/s"),
-    ("tenant_sends_per_s", SEND, "this app sends more than 5 messages/s"),
-    ("connection_watches_per_s", WATCH, "this connection sends more than 5 names of users/s"),
-    ("user_watches_per_s", WATCH, "your devices together send more than 5 names of users/s"),
-    ("tenant_watches_per_s", WATCH, "this app sends more than 5 names of users/s"),
+    ("user_sends_per_s", SEND, "this user's devices together send more than 5 messages/s"),
+    ("room_sends_per_s", SEND, "room `lobby` receives more than 5 messages/s"),
+    ("tenant_sends_per_s", SEND, "this tenant sends more than 5 messages/s"),
+    ("connection_watches_per_s", WATCH, "this connection sends more than 5 user lookups/s"),
+    ("user_watches_per_s", WATCH, "this user's devices together send more than 5 user lookups/s"),
+    ("tenant_watches_per_s", WATCH, "this tenant sends more than 5 user lookups/s"),
 ]
 
 
@@ -87,7 +87,7 @@ async def test_what_is_over_a_limit_is_refused_with_the_limit_and_the_time_to_wa
         assert len(errors) == 3
         for error in errors:
             assert (error["code"], error["retry"], error["retry_in_ms"]) == ("rate_limited", True, 200)
-            assert error["message"] == f"{said}: wait 200 ms"
+            assert error["message"] == f"{said}; retry after 200 ms"
         assert limited_total(served, limit.split("_")[0]) == 3
         await served.advance(0.199)
         assert len(await tried(alice, 1, **command)) == 1
@@ -183,7 +183,7 @@ async def test_what_a_room_refuses_costs_its_sender_nothing() -> None:
         await passes(alice, 2, **SEND | {"room": "attic"})
         await passes(alice, 2, **SEND | {"room": "cellar"})
         (error,) = await tried(alice, 1, **SEND | {"room": "garden"})
-        assert error["message"].startswith("your devices together send more than 6 messages/s")
+        assert error["message"].startswith("this user's devices together send more than 6 messages/s")
 
 
 async def test_tenants_do_not_share_though_users_and_rooms_have_the_same_names() -> None:
@@ -281,7 +281,7 @@ async def test_an_app_that_says_too_much_in_a_room_gets_429_and_nothing_is_writt
         assert [(await api("POST", path, message)).status for _ in range(3)] == [201] * 3
         answer = await api("POST", path, message | {"key": "later"})
         said = is_problem(answer, 429, "rate_limited")
-        assert said == "room `lobby` gets more than 5 messages/s: wait 200 ms"
+        assert said == "room `lobby` receives more than 5 messages/s; retry after 200 ms"
         assert answer.headers["retry-after"] == "1"
         assert (await api.get("/v1/rooms/lobby"))["head"] == 5
         assert len(await tried(alice, 1, **SEND)) == 1  # clients and the app share what a room gets
@@ -323,7 +323,9 @@ async def test_notifications_are_counted_one_by_one_and_a_large_list_passes_whol
 
         assert (await api("POST", path, many(10_000, "ann"))).status == 201
         answer = await api("POST", path, many(1, "bob"))
-        assert "this app sends more than 1000 messages and notifications/s" in is_problem(answer, 429, "rate_limited")
+        assert "this tenant sends more than 1000 messages and notifications/s" in is_problem(
+            answer, 429, "rate_limited"
+        )
         assert answer.headers["retry-after"] == "10"  # 9.001 s, rounded up
         assert is_problem(await api("POST", path, many(10_000, "bob")), 429, "rate_limited")
         assert is_problem(await api("POST", path, {"user": "bob", "kind": "news", "body": 1}), 429, "rate_limited")
@@ -353,7 +355,9 @@ async def test_an_app_that_reads_too_much_gets_429_and_a_time_to_wait_and_others
         other = await made_key(served, "default", "other")
         assert await statuses(api, 6) == [200] * 5 + [429]
         answer = await api("GET", READ)
-        assert is_problem(answer, 429, "rate_limited") == "this API key sends more than 5 requests/s: wait 200 ms"
+        assert (
+            is_problem(answer, 429, "rate_limited") == "this API key sends more than 5 requests/s; retry after 200 ms"
+        )
         assert answer.headers["retry-after"] == "1"
         assert await statuses(api, 1, Authorization=other) == [200]
         await passes(alice, 5, **SEND)
@@ -400,7 +404,7 @@ async def test_users_an_app_asks_for_are_counted_with_those_its_clients_watch() 
         users = {"users": [f"u{number}" for number in range(6)]}
         assert (await api("POST", "/v1/presence/query", users)).status == 200
         said = is_problem(await api("POST", "/v1/presence/query", users), 429, "rate_limited")
-        assert said.startswith("this app sends more than 10 names of users/s")
+        assert said.startswith("this tenant sends more than 10 user lookups/s")
 
 
 @pytest.mark.parametrize("bad", [{"user": "bot"}, {"user": "b t", "body": {}}, {"user": "bot", "body": "x" * 70_000}])
@@ -424,7 +428,7 @@ async def test_a_tenant_with_limits_of_its_own_has_those_and_others_have_the_com
         assert len(await tried(alice, 8, **SEND)) == 3
         (*_, error) = errors = await tried(bob, 4, **SEND)
         assert len(errors) == 2
-        assert error["message"].startswith("room `lobby` gets more than 2 messages/s")
+        assert error["message"].startswith("room `lobby` receives more than 2 messages/s")
         await alice.request(type="room.join", room="attic")
         (error,) = await tried(bob, 1, type="room.join", room="attic")
         assert (error["code"], error["message"]) == (

@@ -36,7 +36,9 @@ class ConnectionLimits:
         key = grants.tenant, grants.user
         per_user, per_tenant = self._rate_limits.most_connections(grants.tenant)
         if per_user and self._of_user(key, hello) >= per_user:
-            raise TooManyConnections("this user has too many connections")
+            raise TooManyConnections(
+                "this user has reached the connection limit; close a connection or reconnect later"
+            )
         if per_tenant:
             self._enter_tenant(connection, key, hello, per_tenant)
         coming = self._coming.setdefault(key, [])
@@ -69,7 +71,7 @@ class ConnectionLimits:
         tenant, _ = key
         count = self._tenants.get(tenant, 0)
         if count - self._replaces_counted(key, hello) >= most:
-            raise TooManyConnections("this app has too many connections")
+            raise TooManyConnections("this tenant has reached the connection limit; reconnect later")
         if connection.id in self._registry.connections:  # the socket may be closed already
             self._tenants[tenant] = count + 1
             connection.counted = tenant

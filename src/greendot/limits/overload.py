@@ -56,7 +56,7 @@ class OverloadMonitor:
     def check(self) -> None:
         """Raise Refused while this node refuses new work."""
         if self.level is Level.REFUSING:
-            raise self.refusal("this node has too much to do; try again later")
+            raise self.refusal("this node is overloaded; retry after the given delay")
 
     def refusal(self, why: str) -> Refused:
         """Return a refusal with a random time to wait, so that clients do not return at the same moment."""

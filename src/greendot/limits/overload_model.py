@@ -82,9 +82,9 @@ class OverloadLevels:
         # A loop that is late because the machine runs other processes has not too much work itself.
         late_s = min(load.lag_s, load.worked_s)
         return max(
-            (late_s / bounds.lag_s, f"the loop is {load.lag_s * 1000:.0f} ms late"),
-            (load.backlog / bounds.backlog, f"{load.backlog} writes wait"),
-            (load.bus_lag_s / bounds.bus_lag_s, f"the bus is {load.bus_lag_s * 1000:.0f} ms late"),
+            (late_s / bounds.lag_s, f"the event loop lags by {load.lag_s * 1000:.0f} ms"),
+            (load.backlog / bounds.backlog, f"{load.backlog} socket writes are pending"),
+            (load.bus_lag_s / bounds.bus_lag_s, f"the bus lags by {load.bus_lag_s * 1000:.0f} ms"),
         )
 
     def _held_for(self) -> float:

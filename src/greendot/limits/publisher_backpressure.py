@@ -64,4 +64,4 @@ class Backpressure:
             raise self._refusal()
 
     def _refusal(self) -> Refused:
-        return self._overload_monitor.refusal("those who would hear it have too much to do; try again later")
+        return self._overload_monitor.refusal("recipient nodes are overloaded; retry after the given delay")

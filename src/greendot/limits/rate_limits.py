@@ -32,7 +32,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import Limits
 from greendot.telemetry.metrics import Metrics
 
-COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "signals", "messages", "names of users"
+COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "signals", "messages", "user lookups"
 REQUESTS = "requests"
 
 
@@ -210,17 +210,17 @@ class RateLimits:
             return _refused(f"this connection sends {much}", excess.wait_s)
         if excess.at == USER:
             self._metrics.realtime_rate_limited_user_total += 1
-            return _refused(f"your devices together send {much}", excess.wait_s)
+            return _refused(f"this user's devices together send {much}", excess.wait_s)
         if excess.at == ROOM:
             self._metrics.realtime_rate_limited_room_total += 1
-            return _refused(f"room `{room}` gets {much}", excess.wait_s)
+            return _refused(f"room `{room}` receives {much}", excess.wait_s)
         if excess.at == KEY:
             self._metrics.realtime_rate_limited_key_total += 1
             return _refused(f"this API key sends {much}", excess.wait_s)
         self._metrics.realtime_rate_limited_tenant_total += 1
-        return _refused(f"this app sends {much}", excess.wait_s)
+        return _refused(f"this tenant sends {much}", excess.wait_s)
 
 
 def _refused(said: str, wait_s: float) -> Refused:
     wait_ms = ceil(wait_s * 1000)
-    return Refused(Err.RATE_LIMITED, f"{said}: wait {wait_ms} ms", retry_in_ms=wait_ms)
+    return Refused(Err.RATE_LIMITED, f"{said}; retry after {wait_ms} ms", retry_in_ms=wait_ms)

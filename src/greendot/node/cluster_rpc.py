@@ -47,7 +47,7 @@ class ClusterRpc:
         pending = await self._sent(nodes, make, WITHIN_S)
         if pending.silent:
             silent = ", ".join(sorted(pending.silent))
-            raise EngineUnavailable(f"not all nodes have answered in time ({silent})")
+            raise EngineUnavailable(f"some nodes did not acknowledge in time ({silent})")
         return pending.count
 
     async def query(self, nodes: Collection[str], question: bytes, within_s: float) -> dict[str, bytes]:

@@ -139,7 +139,7 @@ def test_each_level_is_held_before_it_is_left_and_has_its_reason_until_then() ->
     node = Node()
     node.run(VERY_LATE, 30)
     assert node.run(Load(), HOLD_S + 2 * EVERY_S) == [REFUSING, SHEDDING]
-    assert node.breaker.reason == "the loop is 500 ms late"
+    assert node.breaker.reason == "the event loop lags by 500 ms"
     assert node.run(Load(), HOLD_S - 4 * EVERY_S) == [SHEDDING]
     assert node.run(Load(), 4 * EVERY_S) == [SHEDDING, NORMAL]
 

@@ -728,7 +728,7 @@ async def test_nothing_is_done_before_it_is_confirmed_and_it_is_logged(caplog: p
         assert answer["done"] == "2 sessions disconnected (4503)"
         for device in (ann, phone):
             assert (await device.closed()).code == 4503
-        assert "audit: key admin.key did disconnect to user ann of tenant default: 2 sessions" in caplog.text
+        assert "audit: key admin.key performed disconnect on user ann of tenant default: 2 sessions" in caplog.text
         assert KEY not in caplog.text
 
 

@@ -80,7 +80,8 @@ async def test_without_a_list_pages_of_the_same_host_come_in_and_others_do_not(
             await answer(served.port, request(Origin="null"))
         # The operator is told once, not for each.
         assert [r.getMessage() for r in caplog.records if "door.origins" in r.getMessage()] == [
-            "a page from 'https://evil.com' was refused: it is neither from this host nor in door.origins"
+            "connection from origin 'https://evil.com' refused: the origin is neither this host nor in door.origins; "
+            "list it there if it is part of your app"
         ]
 
 

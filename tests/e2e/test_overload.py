@@ -104,7 +104,7 @@ async def test_hellos_are_sent_away_and_ready_says_why_until_it_is_over(caplog: 
         assert len(said) == 4  # one for each change
         assert "signals are shed" in said[0]
         assert "new work is refused" in said[1]
-        assert "over" in said[3]
+        assert "overload ended" in said[3]
 
 
 @pytest.mark.parametrize(

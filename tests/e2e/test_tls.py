@@ -212,8 +212,8 @@ async def test_a_new_certificate_is_shown_after_sighup_and_nobody_is_dropped(tmp
         server.signal(signal.SIGTERM)
         ended = await server.ended()
         assert ended.code == 0
-        assert ended.err.count("the certificate stays the one there was") == 2
-        assert ended.err.count("the certificate was read again") == 1
+        assert ended.err.count("the previous certificate stays in use") == 2
+        assert ended.err.count("TLS certificate reloaded") == 1
 
 
 async def test_every_worker_reads_it_again_and_none_is_ended(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_every_worker_reads_it_again_and_none_is_ended(tmp_path: Path) -> 
             server.signal(signal.SIGTERM)
             ended = await server.ended()
             assert ended.code == 0
-            assert ended.err.count("the certificate was read again") == 2
+            assert ended.err.count("TLS certificate reloaded") == 2
 
 
 @pytest.mark.parametrize("wrong", ["no file", "rubbish", "another key", "a password"])

@@ -308,7 +308,7 @@ async def test_a_row_that_can_never_be_sent_is_set_aside_and_the_rest_of_its_str
         assert errors[1] == "there is no room 'nowhere'"
         assert errors[2].startswith("user_id 'two words' is not a valid id")
         assert errors[4] == f"body may have at most {MAX_FRAME} bytes, and has {MAX_FRAME + 2}"
-        assert "row 1 of the outbox cannot be sent and is set aside: there is no room 'nowhere'" in caplog.text
+        assert "row 1 of the app outbox cannot be sent and was set aside: there is no room 'nowhere'" in caplog.text
         assert {poison.attempts for poison in status.poison} == {1}
 
         await app.store.put_room(T, "nowhere", open=True)

@@ -310,7 +310,7 @@ def test_comparisons_go_on_after_a_failure_and_end_with_the_last_stream(caplog: 
 
     with caplog.at_level(logging.DEBUG, "greendot"):
         in_passing_time(story)
-    assert "comparing logs: done later: away" in [record.getMessage() for record in caplog.records]
+    assert "comparing logs: away; retrying later" in [record.getMessage() for record in caplog.records]
 
 
 def test_retries_come_after_different_times() -> None:

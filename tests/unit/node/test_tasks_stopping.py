@@ -36,7 +36,7 @@ def run(within_s: float, takes_s: float) -> subprocess.CompletedProcess[str]:
 def test_a_process_that_is_stuck_is_ended_and_says_so() -> None:
     ended = run(within_s=0.1, takes_s=100)
     assert ended.returncode == 1
-    assert "not stopped within 0.1 s" in ended.stderr
+    assert "shutdown did not finish within 0.1 s" in ended.stderr
 
 
 def test_a_process_that_is_stuck_at_its_log_is_ended_without_a_word() -> None:

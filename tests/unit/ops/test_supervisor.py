@@ -190,7 +190,7 @@ async def test_it_stops_while_workers_are_still_starting(tmp_path: Path) -> None
 
 async def test_no_worker_is_started_while_others_are_stopping(tmp_path: Path) -> None:
     async with family(supervised.first_stubborn, tmp_path, patience_s=1.2) as running:
-        await until(lambda: "another is started in 0.8 s" in running.err)
+        await until(lambda: "a replacement starts in 0.8 s" in running.err)
         lives = lives_in(tmp_path)
         os.kill(running.pid, signal.SIGTERM)
         assert await running.ended() == 1
@@ -210,7 +210,7 @@ async def test_a_worker_that_ends_is_replaced_and_leaves_no_zombie(tmp_path: Pat
         await until(lambda: not is_there(first))
         assert is_there(second)
         how = "ended with code 0" if number == signal.SIGTERM else f"was ended by {number.name}"
-        await until(lambda: f"worker 1 (pid {first}) {how}; another is started at once" in running.err)
+        await until(lambda: f"worker 1 (pid {first}) {how}; a replacement starts at once" in running.err)
         os.kill(running.pid, signal.SIGTERM)
         assert await running.ended() == 0
         assert {second, third} <= {*running.who("drained")}
@@ -222,7 +222,7 @@ async def test_one_that_keeps_dying_is_started_ever_later(tmp_path: Path) -> Non
         await running.hear("serving")
         os.kill(running.pid, signal.SIGTERM)
         assert await running.ended() == 0
-        found = re.findall(r"worker 1 \(pid \d+\) ([^;\n]*); another is started (.*)", running.err)
+        found = re.findall(r"worker 1 \(pid \d+\) ([^;\n]*); a replacement starts (.*)", running.err)
         assert [when for _, when in found] == ["at once", "in 0.1 s", "in 0.2 s", "in 0.4 s", "in 0.8 s"]
         assert {how for how, _ in found} == {f"was ended by signal {signal.SIGRTMIN + 1}", "ended with code 7"}
 
@@ -233,7 +233,9 @@ async def test_one_that_cannot_start_again_does_not_end_the_others(tmp_path: Pat
         first, second = running.who("serving")
         os.kill(first, signal.SIGKILL)
         third = (await running.hear("serving", 3))[2]
-        assert "ended with code 2: the moon is in the wrong place. Move it.; another is started in 0.1 s" in running.err
+        assert (
+            "ended with code 2: the moon is in the wrong place. Move it.; a replacement starts in 0.1 s" in running.err
+        )
         os.kill(running.pid, signal.SIGTERM)
         assert await running.ended() == 0
         assert sorted(running.who("drained")) == sorted([second, third])

@@ -106,8 +106,8 @@ async def test_after_failures_in_a_row_it_rests_and_one_tries_whether_it_is_back
     sent = await asyncio.gather(*(resting.send(PHONE, PAYLOAD) for _ in range(100)))
     assert {one.outcome for one in sent} == {"sent"}
     assert [record.getMessage() for record in caplog.records] == [
-        "push by fcm of tenant default rests: it is away",
-        "push by fcm of tenant default goes on",
+        "pushes by fcm of tenant default paused: it is away",
+        "pushes by fcm of tenant default resumed",
     ]
 
 

@@ -73,7 +73,7 @@ def test_a_line_is_one_json_object_with_the_event_its_fields_and_a_sentence(outp
         "session": "s1",
         "user": "zoe",
         "tenant": "shop",
-        "text": "a client is slow: half of what may wait for it is used; session s1",
+        "text": "slow client: the send buffer of session s1 is half full",
     }
 
 
@@ -81,7 +81,7 @@ def test_people_read_the_sentence_and_what_is_not_in_it(output: io.StringIO) -> 
     with handled(handling(output, is_text=True)):
         slow("s1")
     said = output.getvalue()
-    assert "used; session s1 [connection.slow] node=aB3d tenant=shop user=zoe" in said
+    assert "the send buffer of session s1 is half full [connection.slow] node=aB3d tenant=shop user=zoe" in said
     assert said.count("s1") == 1
 
 

@@ -25,8 +25,8 @@ def test_it_is_said_once_that_it_is_lost_and_once_that_it_is_back(caplog: pytest
     for _ in range(5):
         absence.ended()
     assert caplog.messages == [
-        "the store cannot be reached: refused; it is tried again",
-        "the store answers again after 62.5 s",
+        "store unreachable: refused; retrying",
+        "store reachable again after 62.5 s",
     ]
 
 

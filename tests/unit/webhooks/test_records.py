@@ -164,7 +164,7 @@ async def test_an_app_that_says_gone_is_left_alone_until_it_is_replayed(caplog: 
 
             await until_so(are_dead)
             assert len(app.requests) == 1
-            assert "the app answered 410; it is stopped" in caplog.text
+            assert "stopped: the app answered 410; to resume" in caplog.text
         app.behave = lambda events: 200
         async with s.lanes(s.hook("t1")):  # another process learns of it
             await s.later(60)

@@ -114,7 +114,7 @@ def _check_celebrities(settings: Settings) -> Mistakes:
     if presence.celebrity_polling < presence.celebrity_watchers:
         yield (
             f"presence.celebrity_polling ({presence.celebrity_polling}) must not be below presence.celebrity_watchers "
-            f"({presence.celebrity_watchers}), because watchers poll only above that. Raise celebrity_polling."
+            f"({presence.celebrity_watchers}), because delivery in slices comes first. Raise celebrity_polling."
         )
     for named in presence.polled:
         tenant, slash, user = named.partition("/")
@@ -141,7 +141,7 @@ def _check_engine(settings: Settings) -> Mistakes:
             "Use --workers 1, or a Redis that all workers share: --engine redis://localhost:6379"
         )
     if len(settings.engine.prefix) > 64 or not set(settings.engine.prefix) <= _PREFIX:
-        yield f"engine.prefix is {settings.engine.prefix!r} but must have at most 64 letters, digits and _ . : - only."
+        yield f"engine.prefix is {settings.engine.prefix!r} but may have only letters, digits and _ . : -, at most 64."
 
 
 def _check_store(settings: Settings) -> Mistakes:

@@ -36,83 +36,85 @@ def histogram(name: str, help: str, *labels: str) -> Metric:
 
 _LIMITED = {
     "connection": "a connection",
-    "user": "a user, over all of the user's connections to the node",
+    "user": "a user (all connections of the user to this node)",
     "room": "a room",
     "tenant": "a tenant",
     "key": "an API key",
 }
 _REASONS = {
-    "seen": "never: it was seen in the app",
-    "expired": "never: it has expired",
-    "no_device": "never: the user has no device to push to",
-    "kind_off": "never: its kind is not pushed",
-    "importance_low": "never: the user wants more important ones only",
-    "in_the_room": "held: the user is in the room it is about",
-    "awaiting_ack": "held: it was seen, and is still sent again until it is acknowledged",
-    "active": "held: the user is active elsewhere",
-    "idle": "held: the user is connected and idle",
-    "busy": "held: the user is busy",
-    "quiet_hours": "held: these are the user's quiet hours",
-    "over_the_cap": "held: the user had as many as an hour may bring",
-    "unseen": "now: it was held and stayed unseen",
-    "unacknowledged": "now: it was sent again often enough and nobody acknowledged it",
-    "offline": "now: the user is away",
-    "presence_unknown": "now: nobody could say whether the user is there",
-    "critical": "now: it is critical and passes everything",
+    "seen": "not to push: the notification was seen in the app",
+    "expired": "not to push: the notification has expired",
+    "no_device": "not to push: the user has no device to push to",
+    "kind_off": "not to push: the kind of the notification is not pushed",
+    "importance_low": "not to push: the notification is less important than the user wants",
+    "in_the_room": "to hold a push: the user is in the room of the notification",
+    "awaiting_ack": "to hold a push: the notification was seen, and is redelivered until it is acknowledged",
+    "active": "to hold a push: the user is active elsewhere",
+    "idle": "to hold a push: the user is connected and idle",
+    "busy": "to hold a push: the user is busy",
+    "quiet_hours": "to hold a push: the user has quiet hours",
+    "over_the_cap": "to hold a push: the user has reached the hourly limit (per_hour)",
+    "unseen": "to push now: the notification was held and stayed unseen",
+    "unacknowledged": "to push now: redelivery ended without an acknowledgement",
+    "offline": "to push now: the user is offline",
+    "presence_unknown": "to push now: the presence of the user could not be read",
+    "critical": "to push now: the notification is critical and bypasses busy, quiet hours and the hourly limit",
 }
 _PROVIDERS = {"fcm": "FCM", "apns": "APNs", "webpush": "Web Push", "webhook": "the app's own push webhook"}
 _OUTCOMES = {
-    "sent": "Pushes {} took.",
-    "failed": "Attempts {} did not take, to be tried again.",
-    "gone": "Devices {} knows no more; they were removed.",
-    "refused": "Pushes {} refused for good.",
-    "held": "Pushes that waited because {} rests after failures or asked to slow down.",
+    "sent": "Pushes accepted by {}.",
+    "failed": "Push attempts that {} did not accept; they are retried.",
+    "gone": "Devices removed because {} no longer knows them.",
+    "refused": "Pushes permanently refused by {}.",
+    "held": "Pushes delayed because {} is paused after failures or asked to slow down.",
 }
 
 SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Connections": (
-        gauge("ws_connections", "Sockets that are open on this node."),
-        counter(
-            "ws_connections_total", "Sockets that were opened. Its rate is that of connects and reconnects together."
-        ),
-        gauge("ws_sessions", "Sessions this node holds, those that linger after a lost socket included."),
+        gauge("ws_connections", "Open WebSocket connections on this node."),
+        counter("ws_connections_total", "WebSocket connections opened. The rate includes reconnects."),
+        gauge("ws_sessions", "Sessions on this node, including sessions that linger after their connection was lost."),
         gauge(
             "ws_users_online",
-            "Users with a session on this node. Whoever has devices on two nodes is counted on both, so adding it up "
-            "over nodes counts too many: add up presence_users_online instead.",
+            "Users with a session on this node. A user with devices on two nodes is counted on both; for the "
+            "number of users on all nodes, sum presence_users_online.",
         ),
         histogram(
             "ws_sessions_per_user",
-            "How many sessions each of those users has on this node, as it is now: a picture, not a count, to be read "
+            "Sessions of each online user on this node at the time of the scrape. This is a snapshot: read it "
             "without rate().",
         ),
         counter(
             "ws_closed_total",
-            "Sockets that ended, by close code (docs/protocol.md); 1006: lost without a word.",
+            "WebSocket connections that ended, by close code (docs/protocol.md); 1006: lost without a close frame.",
             "code",
         ),
-        counter(
-            "realtime_sessions_resumed_total", "Sessions that were gone on with on another connection: reconnects."
+        counter("realtime_sessions_resumed_total", "Sessions resumed on a new connection."),
+        histogram(
+            "realtime_hello_seconds", "Time from a client's hello to its welcome, including the wait for admission."
         ),
-        histogram("realtime_hello_seconds", "From a client's hello to its welcome, the wait to be let in included."),
         histogram(
             "realtime_recovery_seconds",
-            "The same for clients that return to a session: until all they missed is handed over.",
+            "Time from hello to welcome for clients that return to a session, including delivery of the frames "
+            "they missed.",
         ),
-        gauge("realtime_hellos_waiting", "Hellos that wait to be let in."),
-        counter("realtime_hellos_refused_total", "Hellos sent away with a word when to return (close code 4003)."),
-        counter("realtime_upgrades_refused_total", "Sockets refused with 503 because too many had not said hello yet."),
-        counter("realtime_refused_origin_total", "Sockets refused because of the page they came from (door.origins)."),
-        counter("realtime_refused_host_total", "Requests refused because of the host they named (door.hosts)."),
+        gauge("realtime_hellos_waiting", "Hellos that wait for admission."),
+        counter("realtime_hellos_refused_total", "Hellos refused with a time to retry (close code 4003)."),
+        counter(
+            "realtime_upgrades_refused_total",
+            "WebSocket upgrades refused with 503 because too many connections had not sent hello yet.",
+        ),
+        counter("realtime_refused_origin_total", "WebSocket upgrades refused because of their origin (door.origins)."),
+        counter("realtime_refused_host_total", "Requests refused because of their Host header (door.hosts)."),
         counter(
             "realtime_refused_address_total",
-            "Sockets refused because their address has too many (door.connections_per_ip).",
+            "Sockets refused because their IP address has too many (door.connections_per_ip).",
         ),
         counter(
             "dashboard_refused_total",
-            "Sockets of the dashboard the server refused: no valid hello in time, a wrong key, or too many.",
+            "Dashboard sockets refused: no valid hello in time, a wrong key, or too many sockets.",
         ),
-        counter("realtime_refused_malformed_total", "Requests refused because HTTP or WebSocket does not allow them."),
+        counter("realtime_refused_malformed_total", "Requests refused because they violate HTTP or WebSocket."),
         counter(
             "realtime_refused_headers_total",
             "Requests refused because their headers exceed 16 KiB or 128 fields (431).",
@@ -122,189 +124,219 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Sockets closed because a request, or 256 KiB more of its body, took more than 10 s (408).",
         ),
         counter("realtime_refused_pipelined_total", "Sockets closed because more than 8 requests were unanswered."),
-        counter("realtime_refused_unread_total", "Sockets closed because HTTP responses were not read for 10 s."),
+        counter(
+            "realtime_refused_unread_total", "Sockets closed because the client did not read HTTP responses for 10 s."
+        ),
     ),
     "Delivery": (
-        counter("realtime_commands_total", "Commands of clients."),
-        counter("realtime_commands_refused_total", "Commands of clients that were answered with an error."),
+        counter("realtime_commands_total", "Commands received from clients."),
+        counter("realtime_commands_refused_total", "Commands of clients that were refused."),
         counter(
             "realtime_socket_send_total",
-            "Writes to sockets. What is said to one socket within a turn of the loop is one write.",
+            "Writes to sockets. All frames for a socket within one turn of the event loop are one write.",
         ),
-        counter("realtime_socket_send_failed_total", "Writes that failed because the socket was broken."),
+        counter(
+            "realtime_socket_send_failed_total", "Writes to sockets that failed because the connection was broken."
+        ),
         gauge(
             "realtime_fanout_multiplier",
-            "Writes to sockets for each message heard from the bus, over the last 15 seconds; 0 while none was heard.",
+            "Writes to sockets for each message received from the bus, over the last 15 seconds; 0 if no message "
+            "was received.",
         ),
-        gauge("realtime_send_backlog", "Writes that wait because there was no time for them."),
-        gauge("realtime_outbox_connections", "Clients that do not keep up: frames wait for them here."),
-        gauge("realtime_outbox_frames", "Frames that wait for clients that do not keep up."),
-        gauge("realtime_outbox_bytes", "Bytes of those frames. For one client at most 2 MiB wait."),
-        counter("realtime_client_slow_total", "Times half of what may wait for a client was used."),
+        gauge("realtime_send_backlog", "Writes to sockets that the node had no time for yet."),
+        gauge("realtime_outbox_connections", "Connections of slow clients, with frames in their send buffer."),
+        gauge("realtime_outbox_frames", "Frames in the send buffers of slow clients."),
+        gauge("realtime_outbox_bytes", "Bytes in the send buffers of slow clients; at most 2 MiB for each client."),
+        counter("realtime_client_slow_total", "Times the send buffer of a client became half full."),
         counter(
             "realtime_client_slow_closed_total",
-            "Clients closed because more would have waited than may (close code 4001).",
+            "Connections closed because their send buffer was full (close code 4001).",
         ),
         counter(
             "realtime_dropped_ephemeral_total",
-            "Signals that were dropped because a client or a room had too many waiting.",
+            "Signals dropped because too many waited for a client or in a room.",
         ),
         counter(
             "realtime_shed_total",
-            "Signals that were dropped, and commands that were refused, because this node was overloaded.",
+            "Signals and low-priority commands dropped because this node was overloaded.",
         ),
         counter(
             "realtime_dropped_total",
-            "Signals that were dropped, by type and by why: slow (a client does not keep up), crowded (a room has more "
-            "than can be written), shed (this node is overloaded).",
+            "Signals dropped, by type and reason: slow (the client does not keep up), crowded (the room has more "
+            "signals than can be written), shed (this node is overloaded).",
             "type",
             "reason",
         ),
         counter(
             "realtime_coalesced_total",
-            "Signals that a newer one of the same key replaced before they were written, by type: nothing is lost but "
-            "the state in between. Of one client that does not keep up, or of a room that is written in slices.",
+            "Signals replaced by a newer signal of the same key before they were written, by type; only "
+            "intermediate states are lost. Counted for slow clients and for rooms that are written in slices.",
             "type",
         ),
     ),
     "Bus": (
-        counter("realtime_pubsub_published_total", "Messages this node published, wherever they went."),
-        counter("realtime_pubsub_received_total", "Messages this node heard, its own included."),
+        counter("realtime_pubsub_published_total", "Messages that this node published, to any topic."),
+        counter("realtime_pubsub_received_total", "Messages that this node received, including its own."),
         counter(
-            "realtime_pubsub_invalid_total", "Messages that were not ours: not signed with our secret, or not readable."
+            "realtime_pubsub_invalid_total",
+            "Messages rejected because they were not signed with auth.secret or could not be decoded.",
         ),
         counter(
-            "realtime_pubsub_gaps_total", "Times something may have been missed; what is followed is then read again."
+            "realtime_pubsub_gaps_total",
+            "Times the node may have missed messages; it then reads the state of its subscriptions again.",
         ),
         counter(
             "realtime_pubsub_unrouted_total",
-            "Messages to users that were dropped because too many waited to be routed.",
+            "Messages to users that were dropped because too many waited for routing.",
         ),
         gauge(
             "realtime_bus_lag_ms",
-            "How long the last beat took from being published to being heard, on the slowest server.",
+            "Time from publishing the node's last beat to receiving it, on the slowest Redis server, in milliseconds.",
         ),
         histogram(
             "realtime_bus_lag_seconds",
-            "From being published, by any node, to being heard here: of one message in sixty-four, and of this node's "
-            "beat once a second. The clocks of nodes are compared as well as a round trip to Redis allows.",
+            "Time from publishing a message on any node to receiving it here, measured for one message in 64 and "
+            "for this node's beat once a second. Clock differences between nodes are corrected to within a round "
+            "trip to Redis.",
         ),
     ),
     "The node": (
-        gauge("realtime_overload_level", "0 normal, 1 signals are shed, 2 new work is refused."),
-        counter("realtime_overload_refused_total", "Commands and requests refused because of overload."),
-        gauge("realtime_loop_lag_ms", "How late the event loop was when it was last looked at."),
-        gauge("realtime_loop_lag_worst_ms", "How late it was at worst within the last 15 to 30 seconds."),
-        histogram("realtime_loop_lag_seconds", "How late the event loop is, looked at twenty times a second."),
-        gauge("greendot_info", "Always 1; the version is its label.", "version"),
-        gauge("process_start_time_seconds", "When the process started, in Unix time."),
-        counter("process_cpu_seconds_total", "Processor time the process has used."),
-        gauge("process_resident_memory_bytes", "Memory the process has in use."),
-        gauge("process_open_fds", "File descriptors the process has open; every socket is one."),
-        gauge("process_max_fds", "How many it may have open."),
+        gauge("realtime_overload_level", "Overload level: 0 normal, 1 signals are shed, 2 new work is refused."),
+        counter("realtime_overload_refused_total", "Commands and requests refused because this node was overloaded."),
+        gauge("realtime_loop_lag_ms", "Delay of the event loop at the last measurement, in milliseconds."),
+        gauge(
+            "realtime_loop_lag_worst_ms",
+            "Longest delay of the event loop within the last 15 to 30 seconds, in milliseconds.",
+        ),
+        histogram("realtime_loop_lag_seconds", "Delay of the event loop, measured 20 times a second."),
+        gauge("greendot_info", "Always 1; the label has the version.", "version"),
+        gauge("process_start_time_seconds", "Start time of the process, in Unix time."),
+        counter("process_cpu_seconds_total", "CPU time used by the process."),
+        gauge("process_resident_memory_bytes", "Resident memory of the process."),
+        gauge("process_open_fds", "Open file descriptors of the process; each socket uses one."),
+        gauge("process_max_fds", "Limit of open file descriptors of the process."),
     ),
     "Presence": (
         gauge(
             "presence_users_online",
-            "Users with sessions anywhere, as the engine has them, of the share of all users this node counts. Each "
-            "user is in one share: the sum over nodes is the number of users online. With Redis up to two minutes old.",
+            "Users with a session on any node, in the share of users that this node counts. Each user is in one "
+            "share: sum over nodes for the number of users online. With Redis up to two minutes old.",
         ),
         gauge(
             "redis_presence_sessions",
-            "The sessions of those users: the size of the presence index, to be added up over nodes likewise. Exact up "
-            "to 2,000 users in each of 128 partitions; beyond, told from about as many.",
+            "Sessions of the users in presence_users_online, which is the size of the presence index: sum over "
+            "nodes. Exact up to 2,000 users in each of 128 partitions; estimated from a sample of that size beyond.",
         ),
-        gauge("presence_nodes_live", "Nodes that live, as this one sees it."),
+        gauge("presence_nodes_live", "Live nodes, as seen by this node."),
         gauge(
             "presence_lease_age_s",
-            "Seconds since this node renewed its lease. At node.lease_s the others take it for dead.",
+            "Seconds since this node renewed its lease. At node.lease_s other nodes declare it dead.",
         ),
-        counter("presence_node_deaths_total", "Other nodes this one found dead."),
+        counter("presence_node_deaths_total", "Nodes that this node declared dead."),
         counter(
             "presence_reconciliation_removed_total",
-            "Sessions that were in the index and should not have been, removed.",
+            "Leftover sessions removed from the presence index.",
         ),
-        counter("presence_swept_sessions_total", "Sessions ended by a sweep, or because their node had died."),
-        counter("presence_swept_users_total", "Users who went offline by that."),
-        counter("presence_audited_sessions_total", "Sessions the engine had of this node that it did not hold."),
+        counter("presence_swept_sessions_total", "Sessions ended by a sweep, or because their node died."),
+        counter(
+            "presence_swept_users_total",
+            "Users who went offline because a sweep or the death of a node ended their sessions.",
+        ),
+        counter(
+            "presence_audited_sessions_total",
+            "Sessions ended because the engine listed them for this node and the node did not hold them.",
+        ),
         gauge(
             "presence_sweep_drift",
-            "Sessions the last sweep of this node found that should have been gone: 0 while all is told as it should.",
+            "Leftover sessions that the last sweep of this node found; 0 while the presence index is correct.",
         ),
         gauge(
             "presence_last_sweep_timestamp_seconds",
-            "When this node last swept, in Unix time; 0: not yet. One node does it for all: use max.",
+            "Time of this node's last sweep, in Unix time; 0: none yet. One node sweeps for all nodes: use max.",
         ),
         counter(
-            "presence_restored_sessions_total", "Sessions told to the engine again after it was away or had forgotten."
+            "presence_restored_sessions_total", "Sessions restored in the engine after an outage or a loss of its data."
         ),
-        counter("realtime_resync_total", "Times all that is followed was read again."),
+        counter("realtime_resync_total", "Times the node read the state of its subscriptions again."),
         histogram(
-            "presence_recovery_seconds", "From the engine's return to the moment everything was restored and compared."
+            "presence_recovery_seconds", "Time from the engine's return until everything was restored and compared."
         ),
-        counter("presence_spread_total", "Watchers of celebrities that were told in slices."),
-        counter("visibility_unanswered_total", "Times the app was asked who may see whom and did not answer."),
+        counter("presence_spread_total", "Watchers of celebrities that received a change in slices."),
+        counter("visibility_unanswered_total", "Requests to visibility webhooks that failed."),
     ),
     "Rooms and inboxes": (
         counter("room_recovery_fetch_total", "Reads of a room's records for clients that missed some."),
-        counter("inbox_notified_total", "Notifications that were written."),
+        counter("inbox_notified_total", "Notifications written to the store."),
         counter(
-            "notification_live_push_total", "Notifications sent to the connected devices of their user, by device."
+            "notification_live_push_total",
+            "Notifications sent to connected devices of their user, counted for each device.",
         ),
         counter(
             "notification_recovery_fetch_total",
-            "Reads of an inbox for clients that return and name what they last saw.",
+            "Reads of an inbox for returning clients that name the last notification they received.",
         ),
-        counter("inbox_gaps_total", "Reads of what an inbox missed on the bus."),
+        counter("inbox_gaps_total", "Reads of an inbox for notifications that were missed on the bus."),
         counter("inbox_badges_total", "Badges sent."),
-        counter(
-            "inbox_redelivered_total", "Notifications that were to be acknowledged, were not, and were sent again."
-        ),
+        counter("inbox_redelivered_total", "Notifications sent again because they were not acknowledged."),
         counter(
             "inbox_unacknowledged_total",
-            "Notifications that the node stopped sending again: nobody had acknowledged them after the last time.",
+            "Notifications that were still not acknowledged after the last redelivery.",
         ),
         counter("inbox_pruned_total", "Inboxes from which old notifications were removed."),
     ),
     "Limits": (
         *(
-            counter(f"realtime_rate_limited_{scope}_total", f"Refused because {whose} did too much (limits).")
+            counter(
+                f"realtime_rate_limited_{scope}_total",
+                f"Commands and requests refused by the rate limit of {whose} (settings: limits).",
+            )
             for scope, whose in _LIMITED.items()
         ),
         counter(
-            "realtime_reading_paused_total", "Times a connection over its limit was not read for a while (at most 1 s)."
+            "realtime_reading_paused_total",
+            "Times reading from a connection over its rate limit was paused (for at most 1 s).",
         ),
         counter(
             "realtime_flood_closed_total",
-            "Connections closed for a flood of frames: close code 4003, and 4502 before hello.",
+            "Connections closed because they flooded the node with frames: close code 4003, or 4502 before hello.",
         ),
     ),
     "Engine and store": (
-        gauge("realtime_engine_up", "1 while the engine can be reached, at least in part; 0 while it is away."),
-        gauge("redis_servers", "Primaries this node is to be connected to: one, or those of the cluster."),
-        gauge("redis_servers_up", "Those of them it is connected to."),
+        gauge("realtime_engine_up", "1 while at least a part of the engine is reachable, else 0."),
+        gauge("redis_servers", "Redis primaries that this node uses: one, or all of the cluster."),
+        gauge("redis_servers_up", "Redis primaries that this node is connected to."),
         gauge(
             "redis_command_latency_us",
-            "Round trip of the last commands that were timed, on the slowest server, in microseconds.",
+            "Round trip of the last measured commands, on the slowest Redis server, in microseconds.",
         ),
         histogram(
             "redis_command_seconds",
-            "Round trips of commands to Redis; one write at a time is timed on each connection.",
+            "Round trips of commands to Redis; one write at a time is measured on each connection.",
         ),
-        counter("redis_reconnects_total", "Connections to Redis that were made again after they were lost."),
-        gauge("store_up", "1 if the store answered when this page was asked for, within a second."),
-        gauge("store_latency_ms", "How long it took."),
+        counter("redis_reconnects_total", "Connections to Redis that were opened again after a loss."),
+        gauge("store_up", "1 if the store answered within a second when this page was requested, else 0."),
+        gauge("store_latency_ms", "Time the store took to answer when this page was requested, in milliseconds."),
     ),
     "Push": (
-        gauge("push_queue_waiting", "Pushes in the queue, the same on all nodes: use max, not sum."),
-        gauge("push_queue_due", "Those of them that should be on their way; the same on all nodes."),
-        gauge("push_queue_oldest_s", "Seconds the oldest of these has been due; the same on all nodes."),
-        gauge("push_dead_letters", "Pushes that were given up and can be replayed; the same on all nodes."),
+        gauge("push_queue_waiting", "Pushes in the queue. The same on all nodes: use max, not sum."),
+        gauge("push_queue_due", "Pushes in the queue that are due. The same on all nodes: use max."),
+        gauge(
+            "push_queue_oldest_s",
+            "Seconds for which the oldest push in the queue has been due. The same on all nodes: use max.",
+        ),
+        gauge("push_dead_letters", "Pushes that were given up and can be replayed. The same on all nodes: use max."),
         counter("push_given_up_total", "Pushes given up by this node."),
-        gauge("push_lookups", "Host names of browsers' push services that are being looked up, each in a thread."),
-        counter("push_lookups_failed_total", "Such look-ups without an address, or without an answer in time."),
-        counter("push_lookups_refused_total", "Such look-ups that got no turn: silent name servers held all threads."),
-        *(counter(f"push_decided_{reason}_total", f"Pushes decided, {what}.") for reason, what in _REASONS.items()),
+        gauge("push_lookups", "Host names of browser push services that are being resolved, each in a thread."),
+        counter(
+            "push_lookups_failed_total",
+            "Host names of browser push services that could not be resolved: no address, or no answer in time.",
+        ),
+        counter(
+            "push_lookups_refused_total",
+            "Host names of browser push services that were not resolved because slow name servers occupied all "
+            "threads.",
+        ),
+        *(counter(f"push_decided_{reason}_total", f"Decisions {what}.") for reason, what in _REASONS.items()),
         *(
             counter(f"push_{provider}_{outcome}_total", text.format(name))
             for provider, name in _PROVIDERS.items()
@@ -312,50 +344,61 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
     ),
     "Webhooks": (
-        gauge("webhooks_queues", "Queues (tenants) this node works on; each is worked on by one node."),
-        gauge("webhooks_queue_waiting", "Records in these queues, counted up to 10,000 of each."),
-        gauge("webhooks_queue_oldest_s", "Seconds since the first of these happened."),
+        gauge(
+            "webhooks_queues",
+            "Webhook queues (one for each tenant) that this node processes; each queue is processed by one node.",
+        ),
+        gauge(
+            "webhooks_queue_waiting", "Records that wait in this node's webhook queues, counted up to 10,000 in each."
+        ),
+        gauge("webhooks_queue_oldest_s", "Seconds since the oldest record in this node's webhook queues was created."),
         gauge(
             "webhooks_dead_letters",
-            "Records in these queues that were given up and can be replayed, counted up to 10,000 of each.",
+            "Records in this node's webhook queues that were given up and can be replayed, counted up to 10,000 in "
+            "each.",
         ),
-        counter("webhooks_requests_total", "Requests to apps."),
-        counter("webhooks_failures_total", "Requests that failed."),
-        counter("webhooks_events_total", "Events that apps took."),
-        counter("webhooks_dropped_total", "Signals that no app took in time."),
-        counter("webhooks_dead_total", "Records that no app took in time."),
+        counter("webhooks_requests_total", "Webhook requests sent to apps."),
+        counter("webhooks_failures_total", "Webhook requests that failed."),
+        counter("webhooks_events_total", "Events accepted by apps."),
+        counter("webhooks_dropped_total", "Signals dropped because the app did not accept them in time."),
+        counter("webhooks_dead_total", "Records given up because the app did not accept them in time."),
     ),
     "Outbox": (
-        gauge("outbox_relay_up", "1 while the app's outbox table can be read."),
-        gauge("outbox_shards", "Shards of the outbox this node relays."),
+        gauge("outbox_relay_up", "1 while the app outbox table can be read, else 0."),
+        gauge("outbox_shards", "Shards of the app outbox that this node relays."),
         gauge(
             "outbox_queue_waiting",
-            "Rows in these shards that wait, counted up to 100,000; not there while counting takes too long.",
+            "Rows that wait in this node's shards of the app outbox, counted up to 100,000; absent while counting "
+            "takes too long.",
         ),
-        gauge("outbox_queue_oldest_s", "Seconds since the first of them was written, of all shards the longest."),
-        counter("outbox_relayed_total", "Rows that were sent."),
-        counter("outbox_set_aside_total", "Rows that cannot be sent and were set aside."),
-        counter("outbox_expired_total", "Rows that had expired before they were sent."),
+        gauge(
+            "outbox_queue_oldest_s",
+            "Seconds since the oldest waiting row in this node's shards of the app outbox was written.",
+        ),
+        counter("outbox_relayed_total", "Rows of the app outbox that were sent."),
+        counter("outbox_set_aside_total", "Rows of the app outbox that were set aside because they cannot be sent."),
+        counter("outbox_expired_total", "Rows of the app outbox that expired before they were sent."),
     ),
     "Jobs": (
-        gauge("jobs_overdue_s", "Seconds the job that is latest has been due without anybody running it."),
-        gauge("jobs_failing", "Jobs whose last run failed; the same on all nodes."),
-        counter("jobs_ok_total", "Runs on this node that succeeded."),
-        counter("jobs_failed_total", "Runs on this node that failed."),
+        gauge("jobs_overdue_s", "Seconds for which the most overdue job has been due without a run."),
+        gauge("jobs_failing", "Jobs whose last run failed. The same on all nodes: use max."),
+        counter("jobs_ok_total", "Job runs on this node that succeeded."),
+        counter("jobs_failed_total", "Job runs on this node that failed."),
         counter(
-            "jobs_stopped_total", "Runs on this node that were stopped because it ended; another goes on with them."
+            "jobs_stopped_total",
+            "Job runs on this node that stopped because the node stopped; another node continues them.",
         ),
-        counter("jobs_lost_total", "Runs on this node that another had taken over."),
+        counter("jobs_lost_total", "Job runs on this node that another process took over."),
     ),
     "Tenants": (
-        gauge("tenant_connections", "Connections of the tenant.", "tenant"),
+        gauge("tenant_connections", "Connections of the tenant to this node.", "tenant"),
         gauge("tenant_users_online", "Users of the tenant with a session on this node.", "tenant"),
         counter(
-            "tenant_sends_total", "Messages, notifications and signals of the tenant that were let through.", "tenant"
+            "tenant_sends_total", "Messages, notifications and signals of the tenant that were accepted.", "tenant"
         ),
         counter(
             "tenant_refused_total",
-            "Commands of the tenant's clients that were refused, and what its app sent too much.",
+            "Refused commands of the tenant's clients, and sends of its app beyond a rate limit.",
             "tenant",
         ),
     ),

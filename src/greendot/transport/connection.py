@@ -316,7 +316,7 @@ class SocketConnection(Framing):
             if not outbox.offer_signal(frame, key):
                 self._owner.count_dropped(frame)
         elif not outbox.offer_record(frame, key):
-            self.close(Close.TOO_SLOW, "too slow: reconnect and recover")
+            self.close(Close.TOO_SLOW, "the client reads too slowly; reconnect and recover")
         if outbox.pressed and not outbox.warned:
             outbox.warned = True
             self._owner.slow(self)

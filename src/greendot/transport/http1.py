@@ -46,7 +46,11 @@ READ_LEAST = 16 * 1024  # ... at least this much
 LINGER_S = 2.0  # for a client to read the last response, while its further input is discarded
 LINGER_MOST = 256 * 1024  # bytes of input discarded in this time
 
-TOO_EARLY = Refusal(b"400 Bad Request", b"wait for the 101 before sending more\n", counter=MALFORMED)
+TOO_EARLY = Refusal(
+    b"400 Bad Request",
+    b"too much data before the 101 response; wait for the response before sending frames\n",
+    counter=MALFORMED,
+)
 TOO_SLOW = Refusal(b"408 Request Timeout", counter="realtime_refused_slow_total")
 TOO_LARGE = Refusal(b"431 Request Header Fields Too Large", counter="realtime_refused_headers_total")
 TOO_MANY = Refusal(b"", counter="realtime_refused_pipelined_total")  # no response: earlier requests wait for theirs

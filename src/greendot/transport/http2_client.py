@@ -84,12 +84,12 @@ class MultiplexedCaller:
         except TimeoutError:
             raise NotCalled(f"{self.host} did not answer within {timeout_s:g} s") from None
         except _NotProcessed:
-            raise NotCalled(f"{self.host} closes its connections without doing anything") from None
+            raise NotCalled(f"{self.host} closed the connection without processing the request") from None
         except OSError as error:
             raise NotCalled(f"{self.host} could not be reached: {words(error)}") from None
         except H2Error:
             # The text of the error may contain parts of the request.
-            raise NotCalled(f"{self.host} does not speak HTTP/2 as expected") from None
+            raise NotCalled(f"{self.host} violated the HTTP/2 protocol") from None
 
     async def close(self) -> None:
         if self._connecting is not None:
@@ -198,7 +198,7 @@ class _Connection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-        self._end(NotCalled(f"{self._host} was not waited for"))
+        self._end(NotCalled(f"the connection to {self._host} was aborted"))
 
     def _give_up(self, stream: int, received: int) -> None:
         """Cancel the stream of a call without an answer.
@@ -218,7 +218,7 @@ class _Connection(asyncio.Protocol):
             if self._is_closed:
                 raise _NotProcessed
             if size > min(self._state.remote_settings.initial_window_size, self._state.max_outbound_frame_size):
-                raise NotCalled(f"{self._host} takes less than {size} bytes at once")
+                raise NotCalled(f"{self._host} does not accept a request of {size} bytes")
             at_once = min(MOST_AT_ONCE, self._state.remote_settings.max_concurrent_streams)
             if len(self._calls) < at_once and self._state.outbound_flow_control_window >= size:
                 return
@@ -239,7 +239,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         chosen: ssl.SSLObject = transport.get_extra_info("ssl_object")
         if chosen.selected_alpn_protocol() != "h2":
-            self._end(NotCalled(f"{self._host} does not speak HTTP/2"))
+            self._end(NotCalled(f"{self._host} does not support HTTP/2"))
             return
         self._state.initiate_connection()
         self._flush()
@@ -253,12 +253,12 @@ class _Connection(asyncio.Protocol):
                 self._received_at = self._loop.time()
                 self._receive(event)
         except H2Error:
-            self._end(NotCalled(f"{self._host} does not speak HTTP/2 as expected"))
+            self._end(NotCalled(f"{self._host} violated the HTTP/2 protocol"))
         self._flush()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(NotCalled(f"{self._host} has cut off the connection"))
+        self._end(NotCalled(f"{self._host} dropped the connection"))
 
     def _receive(self, event: Event) -> None:
         match event:
@@ -280,11 +280,13 @@ class _Connection(asyncio.Protocol):
                 self._answered(stream)
             case StreamReset(stream_id=int(stream), error_code=code):
                 is_refused = code == ErrorCodes.REFUSED_STREAM
-                self._failed(stream, _NotProcessed() if is_refused else NotCalled(f"{self._host} gave up the call"))
+                self._failed(
+                    stream, _NotProcessed() if is_refused else NotCalled(f"{self._host} cancelled the request")
+                )
             case ConnectionTerminated(last_stream_id=last):
                 for stream in [stream for stream in self._calls if stream > (last or 0)]:
                     self._failed(stream, _NotProcessed())
-                self._end(NotCalled(f"{self._host} has closed the connection"))
+                self._end(NotCalled(f"{self._host} closed the connection"))
 
     def _answered(self, stream: int) -> None:
         if (call := self._calls.pop(stream, None)) is not None and not call.answer.done():

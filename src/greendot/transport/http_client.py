@@ -113,9 +113,9 @@ class Caller:
             raise NotCalled(f"{self.host} could not be reached: {words(error)}") from None
         except httpcore2.LocalProtocolError:
             # The text of the error may contain parts of the request.
-            raise NotCalled(f"{self.host} could not be asked: the request is not one of HTTP") from None
+            raise NotCalled(f"{self.host} was not called: the request is not valid HTTP") from None
         except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
-            raise NotCalled(f"{self.host} does not speak HTTP as expected: {words(error)}") from None
+            raise NotCalled(f"{self.host} violated the HTTP protocol: {words(error)}") from None
         finally:
             self._calls -= 1
 
@@ -164,7 +164,7 @@ class Callers:
         if len(self._callers) >= self._most:
             oldest = next((key for key, caller in self._callers.items() if caller.is_idle), None)
             if oldest is None:
-                raise NotTried(f"{self._most} other hosts are being called")
+                raise NotTried(f"{self._most} other hosts are being called; retry later")
             await self._callers.pop(oldest).close()
 
     async def close(self) -> None:
@@ -250,11 +250,13 @@ async def checked_addresses(
             continue
         if not is_public(address):
             raise NotAllowed(
-                f"{host} leads to {address}, which is not an address of the public internet. If it may be called, "
+                f"{host} resolves to {address}, which is not a public address. To allow calls to it, "
                 f"list its network in {terms.listed_in}."
             )
         if plain:
-            raise NotAllowed(f"{host} is outside: without TLS only networks in {terms.listed_in} are called.")
+            raise NotAllowed(
+                f"{host} is public and its URL has no TLS. Use https, or list its network in {terms.listed_in}."
+            )
     return addresses
 
 

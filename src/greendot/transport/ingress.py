@@ -25,7 +25,7 @@ class IngressRules(NamedTuple):
     per_address: int  # sockets per address group; 0: no limit
 
 
-FULL = Refusal(b"429 Too Many Requests", b"too many connections from this address\n", FULL_RETRY_S)
+FULL = Refusal(b"429 Too Many Requests", b"too many connections from this address; retry later\n", FULL_RETRY_S)
 WRONG_HOST = Refusal(b"403 Forbidden", b"host not allowed\n")
 WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
 

@@ -31,10 +31,12 @@ class Refusal(NamedTuple):
 MALFORMED = "realtime_refused_malformed_total"
 BAD_REQUEST = Refusal(b"400 Bad Request", counter=MALFORMED)
 BAD_TARGET = Refusal(b"400 Bad Request", b"invalid request target\n", counter=MALFORMED)
-BAD_HOST = Refusal(b"400 Bad Request", b"exactly one valid Host is required\n", counter=MALFORMED)
-BAD_CODING = Refusal(b"501 Not Implemented", b"the only transfer coding is chunked\n", counter=MALFORMED)
+BAD_HOST = Refusal(b"400 Bad Request", b"exactly one valid Host header is required\n", counter=MALFORMED)
+BAD_CODING = Refusal(b"501 Not Implemented", b"unsupported transfer coding; use chunked\n", counter=MALFORMED)
 BAD_VERSION = Refusal(b"505 HTTP Version Not Supported", counter=MALFORMED)
-NO_TUNNEL = Refusal(b"501 Not Implemented", b"this is not a proxy\n", counter=MALFORMED)
+NO_TUNNEL = Refusal(
+    b"501 Not Implemented", b"CONNECT is not supported; this server is not a proxy\n", counter=MALFORMED
+)
 
 
 class RequestRefused(Exception):

@@ -132,7 +132,7 @@ class Resolver:
                     lookup = await self._turn(wanted) or self._lookup(wanted)
         except TimeoutError:
             self.counts.refused += 1
-            raise ResolverBusy(f"{host} was not looked up: too many other names are waited for") from None
+            raise ResolverBusy(f"{host} was not looked up: too many other lookups are pending") from None
         found = lookup if isinstance(lookup, _Failure) else await asyncio.shield(lookup.outcome)
         if isinstance(found, _Outcome) and found.addresses:
             return found.addresses
@@ -258,7 +258,7 @@ def _look_up(host: str) -> _Outcome:
         return _Outcome(reason=error.strerror or str(error), is_final=error.errno in FINAL)
     except (OSError, UnicodeError) as error:
         return _Outcome(reason=str(error).partition("\n")[0][:200] or type(error).__name__)
-    return _Outcome(found, "" if found else "it has no address")
+    return _Outcome(found, "" if found else "the name has no address")
 
 
 def _found(entries: Sequence[tuple[object, object, object, str, tuple[object, ...]]]) -> list[str]:

@@ -117,7 +117,7 @@ class Framing(WSListener):
             return
         self.on_received()
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
-            self._fail(Close.PROTOCOL_VIOLATION, "reserved bits are set but no extension was agreed")
+            self._fail(Close.PROTOCOL_VIOLATION, "reserved bits are set without a negotiated extension")
         elif kind == _TEXT and frame.fin and self._fragments is None:
             try:
                 text = frame.get_payload_as_utf8_text()
@@ -130,7 +130,7 @@ class Framing(WSListener):
         elif kind == _CLOSE:
             self._closed(frame.get_payload_as_bytes())
         elif kind == _BINARY:
-            self._fail(Close.BINARY, "binary frames are not accepted")
+            self._fail(Close.BINARY, "binary frames are not accepted; send text frames")
         elif self.on_counted() and kind == _PING:
             self.on_ping(frame.get_payload_as_bytes())
 
@@ -157,7 +157,7 @@ class Framing(WSListener):
     def _closed(self, payload: bytes) -> None:
         code = int.from_bytes(payload[:2], "big")
         if payload and not _may_be_sent(code):
-            self._fail(Close.PROTOCOL_VIOLATION, "a close frame never carries this code")
+            self._fail(Close.PROTOCOL_VIOLATION, "this close code is not allowed in a close frame")
             self._end_after_close()
             return
         self.closing = self.deaf = True

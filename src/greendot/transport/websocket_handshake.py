@@ -22,14 +22,16 @@ _BEARER = b"bearer."
 _HEAD = re.compile(rb"GET %b(?:\?[!-\"$-~]*)? HTTP/1\.1\r\n(?:[A-Za-z0-9-]+:[ -~]*\r\n)+\r\n" % PATH)
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # 16 bytes
 _VERSION = b"sec-websocket-version: 13\r\n"
-NO_BODY = Refusal(b"400 Bad Request", b"a handshake has no body\n", counter=MALFORMED)
-BAD_KEY = Refusal(b"400 Bad Request", b"exactly one Sec-WebSocket-Key of 16 bytes is required\n", counter=MALFORMED)
+NO_BODY = Refusal(b"400 Bad Request", b"a WebSocket handshake must not have a body\n", counter=MALFORMED)
+BAD_KEY = Refusal(
+    b"400 Bad Request", b"exactly one Sec-WebSocket-Key header of 16 bytes is required\n", counter=MALFORMED
+)
 NO_VERSION = Refusal(
-    b"400 Bad Request", b"exactly one Sec-WebSocket-Version is required\n", headers=_VERSION, counter=MALFORMED
+    b"400 Bad Request", b"exactly one Sec-WebSocket-Version header is required\n", headers=_VERSION, counter=MALFORMED
 )
 WRONG_VERSION = Refusal(
     b"426 Upgrade Required",
-    b"the version of WebSocket is 13\n",
+    b"unsupported WebSocket version; use version 13\n",
     headers=b"upgrade: websocket\r\nconnection: upgrade, close\r\n" + _VERSION,
     counter=MALFORMED,
 )
@@ -108,7 +110,7 @@ def check_handshake(head: Head, path: bytes) -> Refusal | None:
     if head.has_body:
         return NO_BODY
     if head.path != path:
-        return Refusal(b"404 Not Found", b"WebSockets connect to %b\n" % path)
+        return Refusal(b"404 Not Found", b"there is no WebSocket at this path; connect to %b\n" % path)
     version = head.by_name.get(b"sec-websocket-version", b"")
     if not version or b"," in version:
         return NO_VERSION

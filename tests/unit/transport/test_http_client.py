@@ -77,7 +77,7 @@ async def test_connections_are_kept() -> None:
 async def test_nobody_inside_is_called_however_the_address_is_written(scheme: str, host: str) -> None:
     async with receiving() as app:
         said = await refusal(f"{scheme}://{host}:{app.port}/secret-path", allowed=(), timeout_s=1.0)
-        assert "not an address of the public internet" in said or "could not be resolved" in said, said
+        assert "not a public address" in said or "could not be resolved" in said, said
         assert "secret-path" not in said
         assert app.connections == 0
 
@@ -104,7 +104,7 @@ async def test_a_name_that_leads_inside_is_not_called(monkeypatch: pytest.Monkey
     _Resolver(monkeypatch, addresses)
     async with receiving() as app:
         said = await refusal(f"https://app.example:{app.port}/", allowed=())
-        assert "not an address of the public internet" in said
+        assert "not a public address" in said
         assert app.connections == 0
 
 
@@ -122,7 +122,7 @@ async def test_a_name_is_resolved_once_for_a_connection_and_what_was_checked_is_
 
 async def test_without_tls_only_listed_networks_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
     _Resolver(monkeypatch, ["93.184.216.34"])
-    assert "without TLS" in await refusal("http://app.example/")
+    assert "has no TLS" in await refusal("http://app.example/")
 
 
 async def test_one_address_that_does_not_answer_does_not_matter_if_another_does(
@@ -155,7 +155,7 @@ async def test_who_does_not_answer_in_time_is_given_up(behaviour: str) -> None:
     async with receiving(lambda events: behaviour) as app:
         lap = Lap()
         said = await refusal(app.url, timeout_s=0.3)
-        assert "did not answer within 0.3 s" in said or "HTTP as expected" in said
+        assert "did not answer within 0.3 s" in said or "violated the HTTP protocol" in said
         assert lap.seconds < 2
 
 

@@ -85,7 +85,7 @@ async def test_eight_pipelined_requests_are_answered_in_order() -> None:
         client.send_bytes(b"".join(asked) + LAST)
         received = await client.rest()
         assert statuses(received) == [404] * 7 + [200]
-        assert re.findall(rb"there is nothing at /nothing-(\d)", received) == [b"%d" % number for number in range(7)]
+        assert re.findall(rb"there is no route /nothing-(\d)", received) == [b"%d" % number for number in range(7)]
         assert counted(served, "pipelined") == 0
 
 

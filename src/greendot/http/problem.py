@@ -87,20 +87,27 @@ async def on_refused(request: Request, error: Exception) -> Response:
 
 async def on_unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, EngineUnavailable | StoreUnavailable)
-    return response(Problem(503, "try again in a moment", code=Err.UNAVAILABLE, retry_after_s=5))
+    return response(
+        Problem(
+            503,
+            "the engine, the store or a node did not answer; retry after the time in Retry-After",
+            code=Err.UNAVAILABLE,
+            retry_after_s=5,
+        )
+    )
 
 
 async def on_unstorable(request: Request, error: Exception) -> Response:
     assert isinstance(error, Unstorable)
-    return response(Problem(400, f"this cannot be stored: {error}", code=Err.BAD_FIELD))
+    return response(Problem(400, f"a value in the request cannot be stored: {error}", code=Err.BAD_FIELD))
 
 
 async def on_not_found(request: Request, error: Exception) -> Response:
-    return response(Problem(404, f"there is nothing at {request.url.path}"))
+    return response(Problem(404, f"there is no route {request.url.path}; see /openapi.json"))
 
 
 async def on_method(request: Request, error: Exception) -> Response:
-    answer = response(Problem(405, f"{request.method} is not possible here"))
+    answer = response(Problem(405, f"{request.method} is not allowed on this route; see the Allow header"))
     answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
     return answer
 
@@ -118,4 +125,4 @@ def _asked(request: Request) -> str:
 
 
 async def on_failure(request: Request, error: Exception) -> Response:
-    return response(Problem(500, "this failed on the server; it was logged", code=Err.INTERNAL))
+    return response(Problem(500, "internal error; see the server log", code=Err.INTERNAL))

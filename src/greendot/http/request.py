@@ -41,7 +41,7 @@ class Span(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.after is not None and self.before is not None:
-            raise ValueError("give either `after` or `before`")
+            raise ValueError("give at most one of `after` and `before`")
 
 
 def path_id(request: Request, name: str) -> str:
@@ -64,9 +64,9 @@ async def read_text(request: Request, most: int = MAX_BODY) -> str:
         async for chunk in request.stream():
             body += chunk
             if len(body) > most:
-                raise Problem(413, f"a body may have at most {most} bytes")
+                raise Problem(413, f"the request body may have at most {most} bytes")
     except ClientDisconnect:
-        raise Problem(400, "the body ended too early") from None
+        raise Problem(400, "the connection closed before the whole body was received; send the request again") from None
     try:
         # msgspec does not validate raw JSON that it forwards, and a frame that is not UTF-8 breaks a client.
         return body.decode() or "{}"
@@ -86,7 +86,7 @@ def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
 
 
 def _not_json() -> Problem:
-    return Problem(400, "the body is not JSON", code="bad_frame")
+    return Problem(400, "the request body is not valid JSON", code="bad_frame")
 
 
 def read_query(request: Request, kind: type[Query]) -> Query:
@@ -130,11 +130,11 @@ def check_size(body: Raw | UnsetType) -> None:
     if not isinstance(body, Raw):
         return
     if len(bytes(body)) > MAX_FRAME:
-        raise Problem(413, f"a `body` may have at most {MAX_FRAME} bytes, as on the wire", code="bad_field")
+        raise Problem(413, f"field `body` may have at most {MAX_FRAME} bytes", code="bad_field")
     if is_too_deep(bytes(body)):
-        raise Problem(400, f"a `body` may be nested at most {MAX_DEPTH} levels deep", code="bad_field")
+        raise Problem(400, f"field `body` may be nested at most {MAX_DEPTH} levels deep", code="bad_field")
     if has_vast_number(bytes(body)):
-        raise Problem(400, f"a `body` {VAST_NUMBER}", code="bad_field")
+        raise Problem(400, f"field `body` {VAST_NUMBER}", code="bad_field")
 
 
 def json(data: Any, status: int = 200) -> Response:

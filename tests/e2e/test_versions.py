@@ -231,7 +231,10 @@ async def test_one_with_whom_there_is_no_talking_is_closed_with_a_sentence(kind:
         with pytest.raises(Closed) as closed:
             await zoe.hello(served.token("zoe"), supports={kind: [2, 3]})
         assert closed.value.code == 4504
-        assert closed.value.reason == f"this server has version 1 of {kind}, which this client does not read"
+        assert (
+            closed.value.reason
+            == f"this client does not support version 1 of {kind}, which this server sends; update the client"
+        )
         await served.until_gone()
         assert (len(served.node.registry.sessions), served.timers) == (0, 0)
 

@@ -64,7 +64,7 @@ def _explain(text: str | bytes, error: Exception) -> BadCommand:
     if isinstance(error, RecursionError):
         return BadCommand(Err.BAD_FRAME, _TOO_DEEP)
     if not isinstance(error, msgspec.ValidationError):
-        return BadCommand(Err.BAD_FRAME, "this is not JSON")
+        return BadCommand(Err.BAD_FRAME, "the frame is not valid JSON")
     try:
         envelope = _decode_envelope(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -73,7 +73,7 @@ def _explain(text: str | bytes, error: Exception) -> BadCommand:
     if not isinstance(envelope.type, str):
         return BadCommand(Err.BAD_FRAME, "a frame needs a `type` that is a string", command_id)
     if envelope.type not in COMMANDS:
-        return BadCommand(Err.UNKNOWN_TYPE, f"no command is called {envelope.type[:64]!r}", command_id)
+        return BadCommand(Err.UNKNOWN_TYPE, f"unknown command {envelope.type[:64]!r}", command_id)
     found = _FIELD.search(str(error))
     field = (found.group(1) or found.group(2)) if found else "?"
     return BadCommand(Err.BAD_FIELD, f"field `{field}` of {envelope.type}: {error}", command_id)

@@ -46,7 +46,7 @@ def claims_in(payload: Any) -> Claims:
     try:
         return msgspec.convert(payload, Claims)
     except msgspec.ValidationError as error:
-        raise TokenError(f"a claim of the token is wrong: {error}".replace("`$.", "`")) from None
+        raise TokenError(f"invalid claim in the token: {error}".replace("`$.", "`")) from None
 
 
 def sign_hs256(secret: str, claims: dict[str, Any]) -> str:

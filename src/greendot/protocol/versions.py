@@ -153,7 +153,9 @@ class Dialects:
         for kind in sorted(ESSENTIAL):
             if versions.get(kind) == 0:
                 has = " and ".join(map(str, VERSIONS[kind]))
-                raise Unreadable(f"this server has version {has} of {kind}, which this client does not read")
+                raise Unreadable(
+                    f"this client does not support version {has} of {kind}, which this server sends; update the client"
+                )
         other = {kind: version for kind, version in versions.items() if version != 1}
         if not other:
             return None

@@ -102,16 +102,16 @@ def check_signature(body: bytes, header: str, secret: str, now_s: float, toleran
     The time of the signature may differ from `now_s` by `tolerance_s`, in either direction.
     """
     if not secret:
-        raise BadSignature("there is no secret to check it with")
+        raise BadSignature("there is no secret to verify the webhook with; pass the webhook's secret")
     seconds, given = _parts(header)
     # Check the signature before the time: a sender without the secret learns nothing about the clock.
     expected = sign(secret, seconds, body).encode()
     # Compare all signatures, each in constant time.
     matches = [hmac.compare_digest(expected, one.encode(errors="replace")) for one in given]
     if not any(matches):
-        raise BadSignature("the signature is not by this secret, or the body is not as it was sent")
+        raise BadSignature("the signature does not match; check the secret, and pass the body exactly as received")
     if abs(now_s - seconds) > tolerance_s:
-        raise BadSignature("the signature is too old, or one of the clocks is wrong")
+        raise BadSignature("the signature is too old or from the future; check the clocks of the app and the server")
 
 
 def read_delivery(
@@ -122,7 +122,9 @@ def read_delivery(
     try:
         return _decode(body)
     except msgspec.DecodeError:
-        raise BadSignature("it is signed, and this version cannot read it") from None
+        raise BadSignature(
+            "the webhook is signed, but this version of the library cannot read its body; update the library"
+        ) from None
 
 
 def _parts(header: str) -> tuple[int, list[str]]:
@@ -134,5 +136,5 @@ def _parts(header: str) -> tuple[int, list[str]]:
         elif name == "v1":
             given.append(value)
     if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= 12 and given):
-        raise BadSignature(f"there is no {SIGNATURE} header as Greendot sends it")
+        raise BadSignature(f"the webhook has no {SIGNATURE} header with `t` and `v1`")
     return int(seconds), given

@@ -203,7 +203,7 @@ def test_text_and_bytes_are_read_alike() -> None:
     ],
 )
 def test_what_is_not_json_is_a_bad_frame(text: str | bytes) -> None:
-    assert (bad(text).code, bad(text).message) == (Err.BAD_FRAME, "this is not JSON")
+    assert (bad(text).code, bad(text).message) == (Err.BAD_FRAME, "the frame is not valid JSON")
 
 
 def test_what_is_nested_too_deeply_is_refused_with_its_id_where_that_can_be_read() -> None:
@@ -231,7 +231,7 @@ def test_an_object_without_a_type_is_a_bad_frame(text: str) -> None:
 
 def test_an_unknown_type_is_named_but_not_at_any_length() -> None:
     error = bad('{"type":"room.explode","id":"x1"}')
-    assert (error.code, error.message) == (Err.UNKNOWN_TYPE, "no command is called 'room.explode'")
+    assert (error.code, error.message) == (Err.UNKNOWN_TYPE, "unknown command 'room.explode'")
     assert error.command_id == "x1"
     assert len(bad(json.dumps({"type": "x" * 60_000})).message) < 100
 

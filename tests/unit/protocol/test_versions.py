@@ -90,7 +90,10 @@ def test_a_client_that_cannot_do_without_an_event_is_told_in_a_sentence(kind: st
     for versions in ([], [2], [99, 98]):
         with pytest.raises(Unreadable) as caught:
             Dialects().of({"signal": [1], kind: versions})
-        assert str(caught.value) == f"this server has version 1 of {kind}, which this client does not read"
+        assert (
+            str(caught.value)
+            == f"this client does not support version 1 of {kind}, which this server sends; update the client"
+        )
         assert len(str(caught.value).encode()) <= 123  # all that fits into a close frame
 
 

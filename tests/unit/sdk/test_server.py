@@ -58,9 +58,9 @@ def old() -> str:
     [
         ({}, "no Greendot-Signature"),
         ({"Greendot-Signature": ""}, "no Greendot-Signature"),
-        (signature(["another"], int(time.time()), BODY), "not by this secret"),
+        (signature(["another"], int(time.time()), BODY), "the signature does not match"),
         (old(), "too old"),
-        (signature([SECRET], int(time.time()) + 4_000, BODY), "too old, or one of the clocks"),
+        (signature([SECRET], int(time.time()) + 4_000, BODY), "too old or from the future"),
     ],
 )
 def test_what_is_not_signed_by_greendot_about_now_is_refused(headers: Any, said: str) -> None:
@@ -69,7 +69,7 @@ def test_what_is_not_signed_by_greendot_about_now_is_refused(headers: Any, said:
 
 
 def test_a_body_that_was_changed_is_refused_and_an_old_one_taken_only_by_who_says_so() -> None:
-    with pytest.raises(BadWebhook, match="not as it was sent"):
+    with pytest.raises(BadWebhook, match="exactly as received"):
         hooked().verify_webhook(BODY + b" ", signature([SECRET], int(time.time()), BODY))
     assert hooked().verify_webhook(BODY, old(), tolerance_s=1000).id == "d1"
 

@@ -234,7 +234,7 @@ async def test_sockets_without_a_key_are_bounded_and_the_oldest_goes_first() -> 
         silent += [await served.socket("/admin/live") for _ in range(3)]
         for displaced in silent[:2]:
             closed = await displaced.closed()
-            assert (closed.code, closed.reason) == (4003, "too many sockets wait to sign in: come back")
+            assert (closed.code, closed.reason) == (4003, "too many sockets wait to sign in; reconnect later")
         assert served.greendot.dashboard.viewers == MOST_PENDING + 1
         assert (await look(served)).welcome["every"]
         assert served.node.metrics.dashboard_refused_total == 3

@@ -93,9 +93,11 @@ class Viewer(Struct, frozen=True):
         if self.every:
             return named or "default"
         if self.tenant is None:
-            raise Refused(Err.FORBIDDEN, "this key is for nodes only: use a tenant's key with the scope admin")
+            raise Refused(Err.FORBIDDEN, "this key is for nodes only; use a tenant's key with the scope admin")
         if named not in (None, self.tenant):
-            raise Refused(Err.FORBIDDEN, f"this key is for the tenant {self.tenant!r} only")
+            raise Refused(
+                Err.FORBIDDEN, f"this key is for the tenant {self.tenant!r} only; use a key of the other tenant"
+            )
         return self.tenant
 
 

@@ -51,11 +51,11 @@ class Actions:
         """Return the description of an action, with the number to confirm."""
         tenant = viewer.at(act.tenant)
         if [act.user, act.session, act.node].count(None) != 2:
-            raise Refused(Err.BAD_FIELD, "field `user` of act: name either a user or a session, or a node")
+            raise Refused(Err.BAD_FIELD, "field `user` of act: give exactly one of `user`, `session` and `node`")
         if act.do == "notify" and act.user is None:
-            raise Refused(Err.BAD_FIELD, "field `user` of act: a notification goes to a user")
+            raise Refused(Err.BAD_FIELD, "field `user` of act: a notification needs a `user`")
         if act.node is not None and act.do != "disconnect":
-            raise Refused(Err.BAD_FIELD, "field `node` of act: those on a node can only be disconnected")
+            raise Refused(Err.BAD_FIELD, "field `node` of act: the only action on a node is disconnect")
         sessions: tuple[str, ...] = (act.session or "",)
         count = 1
         all_of = None if viewer.every and act.tenant is None else tenant
@@ -72,12 +72,12 @@ class Actions:
     async def _held(self, viewer: Viewer, node: str, tenant: str | None, nodes: Sequence[NodeInfo]) -> int:
         """Return the number of connections on the node, of the tenant or of all. Raise Refused if it is not known."""
         if not viewer.nodes:
-            raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
+            raise Refused(Err.FORBIDDEN, "this key is for a tenant; use the server's own key to act on nodes")
         if not any(it.node == node and it.state == "live" for it in nodes):
             raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
         answer = await self._services.cluster.ask_one(node, NodeQuery(tenant), WITHIN_S)
         if answer is None:
-            raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; try again in a moment")
+            raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; retry later")
         there = read_node(answer)
         return there.connections - there.strangers if tenant is None else there.theirs
 
@@ -85,7 +85,9 @@ class Actions:
         """Do the confirmed action, log it, and return what was done."""
         offer, self._offer = self._offer, None
         if offer is None or number != self._numbers or self._services.clock.monotonic() > offer.ends_at:
-            raise Refused(Err.BAD_FIELD, "this was not asked for, or too long ago: ask again")
+            raise Refused(
+                Err.BAD_FIELD, "the action was not requested or its confirmation has expired; request the action again"
+            )
         tenant = viewer.at(offer.tenant)
         done, count = await self._do(offer, tenant)
         act = offer.act
@@ -116,7 +118,10 @@ class Actions:
         if act.node is not None:
             end = DisconnectAll(act.code, act.reason, offer.all_of)
             if (answer := await self._services.cluster.ask_one(act.node, end, WITHIN_S)) is None:
-                raise Refused(Err.UNAVAILABLE, f"node {act.node} does not answer: whether it closed any is not known")
+                raise Refused(
+                    Err.UNAVAILABLE,
+                    f"node {act.node} did not confirm; some sessions may be closed. Check the node and retry",
+                )
             closed = read_ended(answer).sessions
         else:
             sessions = offer.sessions if act.user is None else await self._sessions(tenant, act.user)

@@ -99,7 +99,7 @@ class Dashboard:
 
     def opened(self, socket: Socket) -> None:
         if (displaced := self._admission.open(socket)) is not None:
-            self._refuse(displaced, Close.OVERLOADED, "too many sockets wait to sign in: come back")
+            self._refuse(displaced, Close.OVERLOADED, "too many sockets wait to sign in; reconnect later")
         look = self._views[socket] = _SocketView(Actions(self._services))
         look.deadline = self._services.timers.set(HELLO_S, self._too_late, socket)
 
@@ -123,13 +123,15 @@ class Dashboard:
             self._reject(socket, look, None, Err.BAD_FIELD, str(error))
             return
         if isinstance(command, frames.Hello) == look.asked:
-            self._refuse(socket, Close.PROTOCOL_ERROR, "the first frame is hello, and no other")
+            self._refuse(socket, Close.PROTOCOL_ERROR, "hello must be the first frame, and only the first")
         elif isinstance(command, frames.Hello):
             look.asked = True
             self._admission.key_sent(socket)
             self._services.tasks.spawn(self._hello(socket, look, command))
         elif look.viewer is None or look.commands >= MOST_COMMANDS:
-            self._reject(socket, look, command.id, Err.RATE_LIMITED, "wait for the answers to what was asked")
+            self._reject(
+                socket, look, command.id, Err.RATE_LIMITED, "too many commands are pending; wait for their replies"
+            )
         else:
             look.commands += 1
             self._services.tasks.spawn(self._answer(socket, look, command))
@@ -139,22 +141,24 @@ class Dashboard:
         socket.send(frames.error(id, code, message))
         look.rejected += 1
         if look.viewer is None and look.rejected > (MOST_COMMANDS if look.asked else 0):
-            self._refuse(socket, Close.PROTOCOL_ERROR, "the first frame is hello, the next one follows the welcome")
+            self._refuse(
+                socket, Close.PROTOCOL_ERROR, "send hello first, and wait for the welcome before the next frame"
+            )
 
     def close(self) -> None:
         """Close all viewers, because the server stops."""
         for socket in [*self._views]:
-            socket.close(Close.DRAINING, "the server is stopping: come back")
+            socket.close(Close.DRAINING, "this node is stopping; reconnect")
             self.gone(socket)
 
     def _too_late(self, socket: Socket) -> None:
         if self._views[socket].asked:
-            self._refuse(socket, Close.OVERLOADED, "the store does not answer: come back")
+            self._refuse(socket, Close.OVERLOADED, "the store does not answer; reconnect later")
         else:
-            self._refuse(socket, Close.PROTOCOL_ERROR, "no hello within 10 s")
+            self._refuse(socket, Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
 
     def _wrong_key(self, socket: Socket) -> None:
-        self._refuse(socket, Close.BAD_TOKEN, "this key does not open the dashboard: it takes the scope admin")
+        self._refuse(socket, Close.BAD_TOKEN, "this key does not open the dashboard; use a key with the scope admin")
 
     def _refuse(self, socket: Socket, code: int, reason: str) -> None:
         """Close a socket and free its place at once: a peer that does not read must not keep it."""
@@ -170,7 +174,7 @@ class Dashboard:
             tenants = await self._tenants(viewer)
         except StoreUnavailable:
             if socket in self._views:
-                self._refuse(socket, Close.OVERLOADED, "the store does not answer: come back")
+                self._refuse(socket, Close.OVERLOADED, "the store does not answer; reconnect later")
             return
         if socket not in self._views:
             return
@@ -217,7 +221,7 @@ class Dashboard:
         except StoreUnavailable:
             return True
         if viewer is None or viewer != look.viewer:
-            socket.close(Close.REVOKED, "this key opens the dashboard no longer")
+            socket.close(Close.REVOKED, "this key no longer opens the dashboard; use another key")
             return False
         return True
 
@@ -231,7 +235,7 @@ class Dashboard:
         except Refused as error:
             socket.send(frames.error(command.id, error.code, error.message))
         except (EngineUnavailable, StoreUnavailable) as error:
-            socket.send(frames.error(command.id, Err.UNAVAILABLE, f"{error}; try again in a moment"))
+            socket.send(frames.error(command.id, Err.UNAVAILABLE, f"{error}; retry later"))
         except Unstorable as error:
             socket.send(frames.error(command.id, Err.BAD_FIELD, str(error)))
         finally:
@@ -243,7 +247,7 @@ class Dashboard:
         match command:
             case frames.SetTail():
                 if viewer.tail is None:
-                    raise Refused(Err.FORBIDDEN, "this key is for nodes only: events are of tenants")
+                    raise Refused(Err.FORBIDDEN, "this key is for nodes only; use a tenant's key to see events")
                 if command.tenant is not None:
                     viewer.at(command.tenant)
                 look.kinds, look.wants, look.missed = frozenset(command.kinds), command, 0

@@ -139,7 +139,7 @@ class OperationRoutes:
         # Requests with an upgrade never reach this route.
         raise Problem(
             426,
-            "this address speaks WebSocket: connect with ws:// or wss://",
+            "this route is a WebSocket; connect with ws:// or wss://",
             headers={"Upgrade": "websocket", "Connection": "upgrade"},
         )
 
@@ -163,7 +163,7 @@ class OperationRoutes:
         """End a session: closed with 4503, on whatever node it is."""
         tenant = self._keys.tenant(request)
         if not await self._node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
-            raise Problem(404, f"no session {session!r} is connected")
+            raise Problem(404, f"session {session!r} is not connected")
 
 
 def _load_exposition() -> Expose:

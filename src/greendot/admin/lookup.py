@@ -152,7 +152,7 @@ class Lookup:
     async def node(self, viewer: Viewer, node: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         if not viewer.nodes:
             raise Refused(
-                Err.FORBIDDEN, "this key is for a tenant: nodes are for an operator's key, or the server's own"
+                Err.FORBIDDEN, "this key is for a tenant; use an operator's key or the server's own key to see nodes"
             )
         found: dict[str, Any] = {"node": node, "known": False, "answered": False}
         for lease in self._leases(nodes, {node}):

@@ -57,7 +57,7 @@ class DashboardSocket(Framing):
     def on_counted(self) -> bool:
         if self._limit.admit(monotonic()):
             self.deaf = True
-            self.close(Close.OVERLOADED, "too many frames: come back later")
+            self.close(Close.OVERLOADED, "too many frames; reconnect later")
             return False
         return True
 
@@ -140,11 +140,11 @@ class ViewerAdmission(Generic[S]):
         tenant = None if viewer.nodes else viewer.tenant
         taken = Counter(self._viewers.values())
         if tenant is None and taken[None] >= MOST_OPERATORS:
-            return f"{MOST_OPERATORS} operators use the dashboard of this node already"
+            return f"{MOST_OPERATORS} operators already use this node's dashboard; retry later"
         if tenant is not None and taken[tenant] >= MOST_TENANT:
-            return f"{MOST_TENANT} sockets of tenant {tenant} use the dashboard of this node already"
+            return f"{MOST_TENANT} dashboard sockets of tenant {tenant} are open; retry later"
         if tenant is not None and taken.total() - taken[None] >= MOST_TENANTS:
-            return f"{MOST_TENANTS} sockets of tenants use the dashboard of this node already"
+            return f"{MOST_TENANTS} tenant sockets already use this node's dashboard; retry later"
         del self._checked[socket]
         self._viewers[socket] = tenant
         return None

@@ -98,7 +98,7 @@ async def test_pages_are_charged_by_what_was_looked_at() -> None:
         await come(served, *users)
         assert (await api.get(f"{ONLINE}?limit=2"))["count"] == 30  # all 30 were looked at: now there is a debt
         detail = is_problem(await api("GET", ONLINE), 429, "rate_limited")
-        assert "names of users" in detail
+        assert "user lookups" in detail
         await served.advance(5)
         assert len((await api.get(f"{ONLINE}?limit=3"))["users"]) == 3
 

@@ -22,6 +22,6 @@ async def test_a_user_is_revoked_by_the_command_line_and_told_how_many_sockets_w
         assert (await bob.closed()).code == 4501
         refused = await greendot(tmp_path, "revoke", "--user", "x", *url, GREENDOT_API_KEY="another")
         assert refused.code == 2
-        assert "not known here" in refused.err
+        assert "unknown API key" in refused.err
         await alice.end()
         await bob.end()

@@ -118,7 +118,7 @@ class RevocationService:
             return
         if any(found):
             raise TokenRevoked(
-                "tokens of this user or tenant were revoked, and this token has no `iat`; issue tokens with `iat`"
+                "a revocation may cover this token, because the token has no `iat`; issue tokens with `iat`"
             )
 
     def check(self, grants: Grants, session: str | None = None) -> None:

@@ -67,7 +67,7 @@ async def test_the_connection_that_a_resume_replaces_is_not_counted(parts: NodeP
 async def test_a_tenant_at_its_limit_takes_a_user_back_whose_old_connection_is_replaced(parts: NodeParts) -> None:
     entrance = Entrance(parts, per_tenant=1)
     there = entrance.enter().session
-    with pytest.raises(TooManyConnections, match="this app"):
+    with pytest.raises(TooManyConnections, match="this tenant"):
         entrance.enter("bob", resume=there.id)  # of another user
     with pytest.raises(TooManyConnections):
         entrance.enter(resume="n-unknown")
@@ -102,7 +102,7 @@ async def test_a_connection_that_failed_on_its_way_in_is_counted_no_longer(parts
 async def test_a_tenant_may_have_so_many_connections_until_sockets_are_closed(parts: NodeParts) -> None:
     entrance = Entrance(parts, per_tenant=2)
     first, _ = entrance.enter("ann"), entrance.enter("bob")
-    with pytest.raises(TooManyConnections, match="this app"):
+    with pytest.raises(TooManyConnections, match="this tenant"):
         entrance.enter("cid")
     entrance.enter("cid", tenant="acme")
     assert entrance.tenants == 2

@@ -118,7 +118,7 @@ async def test_a_refusal_names_the_limit_and_the_time_to_wait_after_which_it_is_
     with pytest.raises(Refused) as refused:
         rate_limits.send(ann.connection, ann.session, "lobby")
     assert (refused.value.code, refused.value.retry_in_ms) == (Err.RATE_LIMITED, 250)
-    assert refused.value.message == "room `lobby` gets more than 4 messages/s: wait 250 ms"
+    assert refused.value.message == "room `lobby` gets more than 4 messages/s; retry after 250 ms"
     rate_limits.send(ann.connection, ann.session, "hall")
     await pass_time(0.25)
     rate_limits.send(ann.connection, ann.session, "lobby")
@@ -213,5 +213,5 @@ async def test_a_connection_over_its_own_limit_is_told_its_rate(parts: NodeParts
     ann = greeted(parts, rate_limits, "ann")
     assert ann.connection.limit is not None
     refused = rate_limits.over(ann.connection.limit, 0.0191)
-    assert (refused.message, refused.retry_in_ms) == ("this connection sends more than 50 commands/s: wait 20 ms", 20)
+    assert (refused.message, refused.retry_in_ms) == ("this connection sends more than 50 commands/s; retry after 20 ms", 20)
     assert parts.metrics.realtime_rate_limited_connection_total == 1

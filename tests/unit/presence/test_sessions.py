@@ -151,7 +151,7 @@ async def test_a_session_of_another_node_goes_on_here_and_its_node_is_told(parts
     assert incarnation_of(client.session.id) == parts.incarnation
     assert client.session.idle
     assert [entry.session for entry in await parts.engine.sessions("default", "ann")] == [client.session.id]
-    replaced = Disconnect(there.session, Close.REPLACED, "replaced by a resume", "default")
+    replaced = Disconnect(there.session, Close.REPLACED, "the session was resumed on another connection", "default")
     assert (Topic("node", "", other), replaced) in parts.engine.published
 
 

@@ -20,7 +20,7 @@ from greendot.webhooks.model import pause_s
 
 MOST_REASON = 300  # characters
 LEAST_TRIES = 5  # a push that was held for a day is not given up at its first failure
-AN_ERROR = "an error in Greendot, see its log"
+AN_ERROR = "internal error in Greendot; see the server log"
 
 
 async def sent_to_all(

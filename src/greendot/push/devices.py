@@ -27,9 +27,9 @@ def check_token(provider: Provider, token: str) -> None:
     if provider == "webpush":
         read_subscription(token)
     elif provider == "apns" and not APNS_TOKEN.fullmatch(token):
-        raise ValueError("a token of APNs is in hexadecimal digits")
+        raise ValueError("an APNs token must be 8 to 200 hexadecimal digits")
     elif provider == "fcm" and not (token.isascii() and token.isprintable() and " " not in token):
-        raise ValueError("a token of FCM is in ASCII characters without spaces")
+        raise ValueError("an FCM token must be printable ASCII without spaces")
 
 
 class DeviceService:

@@ -103,7 +103,7 @@ class DeviceRoutes:
     async def remove(self, request: Request, user: str, device: str) -> None:
         """Push to this device no more."""
         if not await self._devices.remove(self._key(request, user), device):
-            raise Problem(404, f"{user!r} has no device {device!r} registered")
+            raise Problem(404, f"user {user!r} has no registered device {device!r}")
 
     @operation("GET /v1/users/{user}/push")
     async def choices(self, request: Request, user: str) -> PushChoices:
@@ -115,7 +115,7 @@ class DeviceRoutes:
         """Say when a user is not to be disturbed."""
         if not self._is_zone(body.time_zone):
             raise Problem(
-                400, f"no time zone is called {body.time_zone!r}; write one such as Europe/Berlin", code="bad_field"
+                400, f"unknown time zone {body.time_zone!r}; use a name such as Europe/Berlin", code="bad_field"
             )
         quiet = body.quiet_hours or QuietHours("00:00", "00:00")
         chosen = Choices(body.time_zone, _minutes(quiet.begins), _minutes(quiet.ends))

@@ -88,7 +88,7 @@ class ProviderChannel:
             return SendResult("sent", DRY_RUN)
         place = self._place(self._sender.place(device))
         if place is None:
-            return self._held("too many places are being sent to", self._bounds.put_off_s)
+            return self._held("not sent: too many push hosts are in use", self._bounds.put_off_s)
         place.users += 1
         try:
             return await self._in_turn(place, device, payload)
@@ -119,19 +119,19 @@ class ProviderChannel:
 
     async def _in_turn(self, place: _Place, device: Device, payload: PushPayload) -> SendResult:
         if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
-            return self._held("the provider rests after failures", wait_s)
+            return self._held("not sent: the circuit breaker is open after failures of the provider", wait_s)
         if place.is_stuck and not self._slots.is_free(place.host):
-            return self._held("the provider is slow, and others wait too", self._bounds.put_off_s)
+            return self._held("not sent: the provider is slow and other pushes wait", self._bounds.put_off_s)
         try:
             async with asyncio.timeout(self._bounds.patience_s):
                 slot = await self._slots.acquire(place.host)
         except TimeoutError:
             place.is_stuck = True
-            return self._held("the provider is slow, and others wait too", self._bounds.put_off_s)
+            return self._held("not sent: the provider is slow and other pushes wait", self._bounds.put_off_s)
         try:
             # Sends before this one may have opened the circuit breaker.
             if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
-                return self._held("the provider rests after failures", wait_s)
+                return self._held("not sent: the circuit breaker is open after failures of the provider", wait_s)
             return await self._try(place, device, payload)
         finally:
             self._slots.release(place.host, slot)
@@ -144,7 +144,10 @@ class ProviderChannel:
             went_well = not sent.is_away if sent.is_tried else None
         except Exception as error:
             log(log_events.WORK_FAILED, error, work=f"push by {self._provider}", tenant=self._tenant)
-            sent, went_well = SendResult("failed", "an error in Greendot, see its log", is_away=True), False
+            sent, went_well = (
+                SendResult("failed", "internal error in Greendot; see the server log", is_away=True),
+                False,
+            )
         finally:
             now, was_open = self._clock.monotonic(), rests.is_open
             rests.end(now, random.random(), was_try=was_try, went_well=went_well)

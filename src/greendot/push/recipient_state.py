@@ -77,7 +77,7 @@ class RecipientStates:
         for tenant, theirs in users.items():
             found = await self._engine.read(tenant, theirs)
             if any(snapshot.stale for snapshot in found):
-                raise EngineUnavailable("not all nodes have restored who is there")
+                raise EngineUnavailable("some nodes have not restored their sessions yet")
             visibles |= {(tenant, user): snapshot.own for user, snapshot in zip(theirs, found, strict=True)}
         return visibles
 

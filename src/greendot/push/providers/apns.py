@@ -100,7 +100,7 @@ class Apns(SingleHostSender):
 
     async def send(self, device: Device, payload: PushPayload) -> SendResult:
         if not APNS_TOKEN.fullmatch(device.token):
-            return SendResult("gone", "it is not a token of APNs")
+            return SendResult("gone", "the device's token is not an APNs token")
         try:
             answer = await self._post(device, payload)
             if answer.status == 413:
@@ -153,7 +153,7 @@ class Apns(SingleHostSender):
         reason = describe(self._caller.host, answer.status, error)
         if answer.status == 410 or error in GONE:
             if found.timestamp is not None and found.timestamp < device.created_at:
-                return SendResult("failed", f"{reason}, of a time before the device registered")
+                return SendResult("failed", f"{reason}, for a time before the device was registered")
             return SendResult("gone", reason)
         if answer.status == 429 and error == "TooManyRequests":
             return SendResult("failed", reason)  # for this device only

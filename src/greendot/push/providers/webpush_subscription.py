@@ -33,11 +33,11 @@ class Recipient:
     def __init__(self, p256dh: str, auth: str) -> None:
         self.point, self.secret = _decoded(p256dh), _decoded(auth)
         if len(self.point) != _POINT_BYTES or len(self.secret) != _SECRET_BYTES:
-            raise ValueError("the keys of the subscription have the wrong length")
+            raise ValueError("the subscription's keys have the wrong length")
         try:
             self.key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), self.point)
         except ValueError:
-            raise ValueError("the key of the subscription is not a point of P-256") from None
+            raise ValueError("the subscription's key `p256dh` is not a point on P-256") from None
 
 
 def encrypted(
@@ -71,7 +71,7 @@ def _decoded(text: str) -> bytes:
             text.rstrip("=").replace("+", "-").replace("/", "_") + "=" * (-len(text.rstrip("=")) % 4)
         )
     except (ValueError, UnicodeError):
-        raise ValueError("the keys of the subscription are not in base64") from None
+        raise ValueError("the subscription's keys are not base64") from None
 
 
 MOST_ENDPOINT = 2_000  # characters
@@ -99,14 +99,16 @@ def read_subscription(token: str) -> tuple[Subscription, Recipient]:
     try:
         found = decode_subscription(token)
     except msgspec.DecodeError:
-        raise ValueError("it is not a PushSubscription as JSON, with endpoint, keys.p256dh and keys.auth") from None
+        raise ValueError(
+            "a Web Push token must be a PushSubscription in JSON, with endpoint, keys.p256dh and keys.auth"
+        ) from None
     if len(found.endpoint) > MOST_ENDPOINT or not (found.endpoint.isascii() and found.endpoint.isprintable()):
-        raise ValueError("the endpoint is not a URL")
+        raise ValueError("the subscription's endpoint is not a URL")
     try:
         parts = urlsplit(found.endpoint)
         is_good = parts.scheme == "https" and parts.hostname and parts.username is None and parts.port != 0
     except ValueError:
         is_good = False
     if not is_good or set(found.endpoint) & {" ", "\\", "#"}:
-        raise ValueError("the endpoint is not an https URL of a push service")
+        raise ValueError("the subscription's endpoint is not an https URL of a push service")
     return found, Recipient(found.keys.p256dh, found.keys.auth)

@@ -118,7 +118,7 @@ async def test_a_refusal_names_the_limit_and_the_time_to_wait_after_which_it_is_
     with pytest.raises(Refused) as refused:
         rate_limits.send(ann.connection, ann.session, "lobby")
     assert (refused.value.code, refused.value.retry_in_ms) == (Err.RATE_LIMITED, 250)
-    assert refused.value.message == "room `lobby` gets more than 4 messages/s; retry after 250 ms"
+    assert refused.value.message == "room `lobby` receives more than 4 messages/s; retry after 250 ms"
     rate_limits.send(ann.connection, ann.session, "hall")
     await pass_time(0.25)
     rate_limits.send(ann.connection, ann.session, "lobby")

@@ -42,7 +42,7 @@ async def test_one_that_takes_nobody_is_alive_and_not_ready_and_why_is_said() ->
         busy = await asked(served, "--ready")
         assert (busy.exit_code, busy.stdout) == (1, "")
         assert busy.stderr.startswith("/readyz: 503 {")
-        assert "late" in busy.stderr
+        assert "lags" in busy.stderr
 
 
 def test_one_that_is_not_there_is_not_well() -> None:

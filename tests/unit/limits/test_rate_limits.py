@@ -213,5 +213,8 @@ async def test_a_connection_over_its_own_limit_is_told_its_rate(parts: NodeParts
     ann = greeted(parts, rate_limits, "ann")
     assert ann.connection.limit is not None
     refused = rate_limits.over(ann.connection.limit, 0.0191)
-    assert (refused.message, refused.retry_in_ms) == ("this connection sends more than 50 commands/s; retry after 20 ms", 20)
+    assert (refused.message, refused.retry_in_ms) == (
+        "this connection sends more than 50 commands/s; retry after 20 ms",
+        20,
+    )
     assert parts.metrics.realtime_rate_limited_connection_total == 1

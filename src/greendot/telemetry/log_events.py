@@ -57,7 +57,7 @@ NODE_RECOVERED = LogEvent(
     "recovery finished in %(took_s).1f s; %(sessions)d sessions restored in the engine",
     every=True,
 )
-NODE_STALE = LogEvent("node.stale", WARNING, "engine unreachable for too long; presence marked stale")
+NODE_STALE = LogEvent("node.stale", WARNING, "engine unreachable for %(after_s)g s; presence marked stale")
 WORK_LATER = LogEvent("work.later", DEBUG, "%(work)s: %(reason)s; retrying later", apart=("work",))
 WORK_FAILED = LogEvent("work.failed", ERROR, "internal error: %(work)s failed", apart=("work",))
 CERTIFICATE_READ = LogEvent("certificate.read", INFO, "TLS certificate reloaded; new connections use it")

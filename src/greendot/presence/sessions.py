@@ -150,7 +150,7 @@ class SessionService:
             return None
         if session.connection is not None:
             old, session.connection = session.connection, None
-            old.close(Close.REPLACED, "the session was resumed on another connection")
+            old.close(Close.REPLACED, "session resumed elsewhere")
         return session
 
     async def _from_elsewhere(self, grants: Grants, hello: Hello) -> Session | None:
@@ -178,7 +178,7 @@ class SessionService:
         self._registry.add(session)
         session.idle = adopted.idle
         session.active_at = session.state_at = self._timers.now()
-        replaced = Disconnect(wanted, Close.REPLACED, "the session was resumed on another connection", grants.tenant)
+        replaced = Disconnect(wanted, Close.REPLACED, "session resumed elsewhere", grants.tenant)
         self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
         return session
 

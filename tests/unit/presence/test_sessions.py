@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from greendot.auth.model import Grants
@@ -151,8 +152,9 @@ async def test_a_session_of_another_node_goes_on_here_and_its_node_is_told(parts
     assert incarnation_of(client.session.id) == parts.incarnation
     assert client.session.idle
     assert [entry.session for entry in await parts.engine.sessions("default", "ann")] == [client.session.id]
-    replaced = Disconnect(there.session, Close.REPLACED, "the session was resumed on another connection", "default")
+    replaced = Disconnect(there.session, Close.REPLACED, "session resumed elsewhere", "default")
     assert (Topic("node", "", other), replaced) in parts.engine.published
+    assert msgspec.convert(msgspec.to_builtins(replaced), Disconnect) == replaced  # as the other node reads it
 
 
 @in_virtual_time

@@ -17,6 +17,14 @@ def waited_s(*pids: int) -> float:
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9
 
 
+def waited_by_threads_s(pid: int) -> float:
+    """Return the seconds that all threads of a process have waited for a processor."""
+    if not KNOWN:
+        return 0.0
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[1]) for thread in threads) / 1e9
+
+
 class Lap:
     """Time since its beginning, without what other programs took from these processes and this one.
 

@@ -7,6 +7,8 @@ import logging
 import re
 import signal
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -77,14 +79,21 @@ async def test_a_command_under_way_is_answered_before_the_client_is_sent_away() 
         await draining
 
 
+@asynccontextmanager
+async def waiting_for_a_reply(served: Served) -> AsyncIterator[WireClient]:
+    """Yield a client whose command does not end."""
+    await served.lobby()
+    alice = await served.joined("alice")
+    async with hold(served.node.store, "append") as held:
+        alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
+        await held.reached()
+        yield alice
+
+
 async def test_a_command_that_takes_too_long_does_not_keep_the_server(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with serving() as served:
-        await served.lobby()
-        alice = await served.joined("alice")
-        async with hold(served.node.store, "append") as held:
-            alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
-            await held.reached()
+        async with waiting_for_a_reply(served) as alice:
             draining = asyncio.get_running_loop().create_task(served.node.drain(1.0))
             await told(alice)
             await draining
@@ -95,11 +104,7 @@ async def test_a_command_that_takes_too_long_does_not_keep_the_server(caplog: py
 async def test_a_client_has_time_to_answer_although_the_loop_was_late(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with serving() as served:
-        await served.lobby()
-        alice = await served.joined("alice")
-        async with hold(served.node.store, "append") as held:
-            alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
-            await held.reached()
+        async with waiting_for_a_reply(served) as alice:
             draining = asyncio.get_running_loop().create_task(served.node.drain(0.5))
             await asyncio.sleep(0)
             time.sleep(1.0)  # noqa: ASYNC251  (the loop is late: the time to drain is over before the close is sent)

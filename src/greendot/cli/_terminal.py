@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, without a cursor
 LEAVE = "\x1b[?25h\x1b[?1049l"
 STYLES = {"head": "\x1b[1m", "dim": "\x1b[2m", "warn": "\x1b[33m", "alarm": "\x1b[1;31m"}
-SMALLEST, LARGEST = 10, 1_000  # plausible numbers of columns and lines
+LARGEST = 1_000  # columns or lines; a larger size is not plausible
 
 
 class ScreenLine(NamedTuple):

@@ -26,7 +26,7 @@ R = TypeVar("R")
 MOST_CALLS = 512  # in one batch
 MOST_ROWS = 10_000  # in one batch, unless a single call has more
 MOST_WAITING = 50_000  # rows; above it calls are refused at once
-MOST_EXAMINED = 2_000  # waiting calls skipped at most when a batch is put together
+MOST_SKIPPED = 2_000  # waiting calls skipped at most when a batch is put together
 
 
 class _Call(Struct, Generic[W, R], frozen=True):
@@ -102,7 +102,7 @@ class GroupCommit(Generic[W, R]):
         taken: list[_Call[W, R]] = []
         passed: list[_Call[W, R]] = []
         blocked, rows = set(self._busy), 0
-        while self._waiting and len(taken) < MOST_CALLS and len(passed) < MOST_EXAMINED:
+        while self._waiting and len(taken) < MOST_CALLS and len(passed) < MOST_SKIPPED:
             call = self._waiting[0]
             if taken and rows + call.rows > MOST_ROWS:
                 break

@@ -117,6 +117,12 @@ class PushSuite(StoreHarness):
             assert await store.drop_unused_devices(NOW + 4, 3) == 1
             assert [device.device for device in await store.devices(T, "ann")] == ["d4"]
 
+    async def test_the_time_of_use_of_a_device_never_goes_back(self) -> None:
+        async with self.pushing() as (store, _):
+            for used_at in (NOW + 5, NOW + 9, NOW + 1):
+                await store.put_device(PHONE._replace(used_at=used_at))
+            assert [device.used_at for device in await store.devices(T, "ann")] == [NOW + 9]
+
     async def test_what_a_user_chose_is_kept(self) -> None:
         async with self.pushing() as (store, _):
             assert await store.choices(T, "ann") == Choices()

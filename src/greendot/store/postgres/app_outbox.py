@@ -156,10 +156,11 @@ class PostgresOutbox:
 
     async def status(self, most: int) -> OutboxStatus:
         async def work(link: Link) -> OutboxStatus:
-            await self._table(link)
-            waiting, oldest_at = (await link.fetch(_WAITING_NOW))[0]
-            poison = [Poison(*row) for row in await link.fetch(_POISON, most)]
-            return OutboxStatus(waiting, oldest_at, await link.fetchval(_SET_ASIDE), poison)
+            async with link.transaction(isolation="repeatable_read", readonly=True):  # counts and rows of one moment
+                await self._table(link)
+                waiting, oldest_at = (await link.fetch(_WAITING_NOW))[0]
+                poison = [Poison(*row) for row in await link.fetch(_POISON, most)]
+                return OutboxStatus(waiting, oldest_at, await link.fetchval(_SET_ASIDE), poison)
 
         return await self._once(work)
 

@@ -85,6 +85,20 @@ async def test_installing_says_what_it_made_and_may_be_done_by_several_at_once(p
         assert await outbox.install() == [MADE[3], MADE[4]]
 
 
+async def test_rows_set_aside_are_listed_in_the_order_they_were_inserted(postgres: str) -> None:
+    async with fresh_schema(postgres) as place, linked(place) as app:
+        outbox = PostgresOutbox(place)
+        await outbox.install()
+        for _ in range(4):
+            await app.execute(f"{INSERT} VALUES ('message', 'lobby', 'ann', NULL, '1')")
+        ids = [row[0] for row in await app.fetch("SELECT id FROM greendot_outbox ORDER BY id")]
+        for number in (ids[2], ids[0], ids[1]):
+            await app.execute("UPDATE greendot_outbox SET failed_at = clock_timestamp() WHERE id = $1", number)
+        status = await outbox.status(2)
+        assert [row.id for row in status.poison] == ids[:2]
+        assert (status.waiting, status.set_aside) == (1, 3)
+
+
 async def test_an_app_that_may_only_insert_can_use_it(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         await PostgresOutbox(place).install()

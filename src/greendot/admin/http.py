@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,7 @@ from greendot.http.problem import Problem
 from greendot.http.request import json
 from greendot.node.time_slices import TimeSlices
 from greendot.protocol.codes import Close
+from greendot.protocol.fields import about
 from greendot.store.port import Store
 from greendot.telemetry.metrics_model import MetricSample
 
@@ -28,45 +29,50 @@ Expose = Callable[[Iterable[MetricSample], str], Iterator[bytes]]
 
 
 class Ready(Struct):
-    """New clients are welcome at this node."""
+    """State of a node that accepts new clients."""
 
-    node: str
-    ready: Literal[True] = True
+    node: Annotated[str, about("Incarnation of the node.")]
+    ready: Annotated[Literal[True], about("Always true.")] = True
 
 
 class NotReady(Struct):
-    """New clients are not welcome, and why."""
+    """State of a node that accepts no new clients, with the reason."""
 
-    reason: str
-    ready: Literal[False] = False
+    reason: Annotated[str, about("Reason why the node accepts no new clients. An operator's key gets more detail.")]
+    ready: Annotated[Literal[False], about("Always false.")] = False
 
 
 class NodeShown(Struct):
-    """A node's life as the engine knows it. Of a dead one `ends_at` says when its sessions stop counting."""
+    """Node in the engine's records."""
 
-    node: str
-    state: Literal["live", "dead"]
-    renewed_at: int | None
-    ends_at: int | None
-    level: Literal["normal", "shedding", "refusing"]
+    node: Annotated[str, about("Incarnation of the node.")]
+    state: Annotated[Literal["live", "dead"], about("Whether the node renews its lease.")]
+    renewed_at: Annotated[
+        int | None, about("Time when the node last renewed its lease, in milliseconds UTC; null if unknown.")
+    ]
+    ends_at: Annotated[
+        int | None,
+        about("Time when the sessions of a dead node stop counting, in milliseconds UTC; null for a live node."),
+    ]
+    level: Annotated[Literal["normal", "shedding", "refusing"], about("Overload level of the node.")]
 
 
 class Nodes(Struct):
-    """All nodes, and the one that was asked."""
+    """List of all nodes, and the node that answers."""
 
-    nodes: list[NodeShown]
-    asked: str
+    nodes: Annotated[list[NodeShown], about("All nodes that the engine knows, live and dead.")]
+    asked: Annotated[str, about("Incarnation of the node that answers.")]
 
 
 class TenantStats(Struct):
-    """Counts of the key's tenant on the node that answers."""
+    """Counters of the key's tenant on the node that answers."""
 
-    node: str
-    tenant: str
-    connections: int
-    users: int
-    sends: int  # messages, notifications and signals let through since the node started
-    refused: int  # commands, and what was too much
+    node: Annotated[str, about("Incarnation of the node that answers.")]
+    tenant: Annotated[str, about("Tenant of the key.")]
+    connections: Annotated[int, about("Open connections of the tenant.")]
+    users: Annotated[int, about("Users of the tenant with sessions on the node.")]
+    sends: Annotated[int, about("Messages, notifications and signals that were accepted since the node started.")]
+    refused: Annotated[int, about("Refused commands of clients, and sends of the app above its limits.")]
 
 
 NodeStats = dict[str, float | str]  # the node, its start time, and all its counters
@@ -92,12 +98,12 @@ class OperationRoutes:
 
     @operation("GET /livez", answers={200: "text/plain; charset=utf-8"})
     async def live(self, request: Request) -> Response:
-        """Whether the process runs."""
+        """Check that the process runs."""
         return PlainTextResponse("ok\n")
 
     @operation("GET /readyz", answers={200: (Ready,), 503: (NotReady,)})
     async def ready(self, request: Request) -> Response:
-        """200 while new clients are welcome; 503 with the reason otherwise."""
+        """Check that the node accepts new clients. The answer is 503 with the reason if it does not."""
         reason = await self._not_ready(request)
         return json(Ready(self._node.incarnation)) if reason is None else json(NotReady(reason), 503)
 
@@ -124,7 +130,7 @@ class OperationRoutes:
 
     @operation("GET /metrics", answers={200: METRICS_TYPE})
     async def metrics(self, request: Request) -> Response:
-        """What the node counts, for Prometheus."""
+        """Return the metrics of the node in the text format of Prometheus."""
         if self._expose is None:
             self._expose = await asyncio.to_thread(_load_exposition)
         page = []
@@ -135,7 +141,7 @@ class OperationRoutes:
 
     @operation("GET /v1/connect", answers={101: ()}, fails=(426,))
     async def connect(self, request: Request) -> Response:
-        """Connect as a client, by WebSocket. Without an upgrade: 426."""
+        """Open a WebSocket connection as a client. A request without an upgrade is answered with 426."""
         # Requests with an upgrade never reach this route.
         raise Problem(
             426,
@@ -145,14 +151,17 @@ class OperationRoutes:
 
     @operation("GET /v1/nodes")
     async def nodes(self, request: Request) -> Nodes:
-        """The nodes there are."""
+        """List all nodes."""
         nodes = await self._engine.nodes()
         shown = [msgspec.convert(node._asdict(), NodeShown) for node in nodes]
         return Nodes(shown, self._node.incarnation)
 
     @operation("GET /v1/stats", answers={200: (TenantStats, NodeStats)})
     async def stats(self, request: Request) -> Response:
-        """Counts of the node that answers: of the whole node for operators, else of the key's tenant."""
+        """Return counters of the node that answers.
+
+        A tenant's key gets the counters of its tenant, an operator's key those of the whole node.
+        """
         keys, node = self._keys, self._node
         if keys.caller(request).may("operator"):
             return json(node.stats())
@@ -160,7 +169,7 @@ class OperationRoutes:
 
     @operation("DELETE /v1/sessions/{session}", fails=(404,))
     async def disconnect(self, request: Request, session: str) -> None:
-        """End a session: closed with 4503, on whatever node it is."""
+        """Disconnect a session with close code 4503, on any node."""
         tenant = self._keys.tenant(request)
         if not await self._node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"session {session!r} is not connected")

@@ -54,12 +54,12 @@ class DocumentRoutes:
 
     @operation("GET /openapi.json", answers={200: (dict[str, Any],)})
     async def openapi(self, request: Request) -> Response:
-        """This document."""
+        """Return this document: the HTTP API as an OpenAPI 3.1 document."""
         return Response(await self._document(_text), media_type="application/json")
 
     @operation("GET /asyncapi.json", answers={200: (dict[str, Any],)})
     async def asyncapi(self, request: Request) -> Response:
-        """The WebSocket protocol, as an AsyncAPI 3 document."""
+        """Return the WebSocket protocol as an AsyncAPI 3 document."""
         return Response(await self._document(_wire_text), media_type="application/json")
 
     async def _document(self, build: Callable[[], bytes]) -> bytes:

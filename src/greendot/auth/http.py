@@ -16,15 +16,18 @@ from greendot.http.problem import Problem
 from greendot.http.schema import having, never
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import Id
+from greendot.protocol.fields import about
 
-AHEAD_MS = 60_000  # the app's clock may be ahead of the server's by so much
-LEEWAY_MS = 600_000  # a token may be valid for so much longer than its `exp` (auth.leeway_s)
+AHEAD_MS = 60_000  # most that the app's clock may be ahead of the server's
+LEEWAY_MS = 600_000  # longest time that a token may stay valid after its `exp` (auth.leeway_s)
 TokenId = Annotated[str, Meta(min_length=1, max_length=200, pattern=TEXT_PATTERN)]
 
 
 class PostRevoke(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/tokens/revoke: one of `jti`, `session`, `user` and `all`. Beside `jti`, `user` says whose it
-    is."""
+    """Tokens or session to revoke: exactly one of `jti`, `session`, `user` and `all`.
+
+    With `jti`, `user` may name the user of the token.
+    """
 
     RULE: ClassVar = {"anyOf": [having("jti"), having("session"), having("user"), having("all")]} | never(
         having("all", "jti"),
@@ -37,19 +40,34 @@ class PostRevoke(Struct, forbid_unknown_fields=True):
         having("expires_at") | never(having("jti")),
     )
 
-    jti: TokenId | None = None
-    session: Id | None = None
-    user: Id | None = None
-    all: Annotated[bool, Meta(extra_json_schema={"const": True})] | None = None  # every token of the tenant
-    before: int | None = None  # with `user` alone, or `all`: tokens issued before; now, unless it is given
-    expires_at: int | None = None  # with `jti`: when the token expires by itself
+    jti: Annotated[TokenId | None, about("Revoke the token with this claim `jti`.")] = None
+    session: Annotated[Id | None, about("Revoke this session, and its token if the token has a `jti`.")] = None
+    user: Annotated[Id | None, about("Revoke the tokens of this user. With `jti`: the user of that token.")] = None
+    all: Annotated[
+        Annotated[bool, Meta(extra_json_schema={"const": True})] | None,
+        about("Revoke the tokens of all users of the tenant. Must be true."),
+    ] = None
+    before: Annotated[
+        int | None,
+        about(
+            "Revoke tokens issued before this time, in milliseconds UTC; null: now. "
+            "Only with `user` alone or with `all`."
+        ),
+    ] = None
+    expires_at: Annotated[
+        int | None,
+        about(
+            "Time when the token expires by itself, in milliseconds UTC. The server keeps the revocation until then. "
+            "Only with `jti`."
+        ),
+    ] = None
 
 
 class Revoked(Struct):
-    """What came of it: sockets that were closed, on all nodes, and until when it is remembered."""
+    """Result of a revocation."""
 
-    closed: int
-    expires_at: int
+    closed: Annotated[int, about("Number of connections that were closed, on all nodes.")]
+    expires_at: Annotated[int, about("Time until which the server keeps the revocation, in milliseconds UTC.")]
 
 
 class TokenRoutes:
@@ -67,9 +85,10 @@ class TokenRoutes:
 
     @operation("POST /v1/tokens/revoke")
     async def revoke(self, request: Request, body: PostRevoke) -> Revoked:
-        """Take back a token, a session, all a user was given, or all tokens of the tenant.
+        """Revoke a token, a session, all tokens of a user, or all tokens of the tenant.
 
-        When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it again.
+        After the answer, the server writes nothing more to the revoked connections. A 503 means that a node has not
+        confirmed the revocation; send the request again.
         """
         revocation = self._revocation(self._keys.tenant(request), body)
         return Revoked(await self._revocation_service.revoke(revocation, body.user), revocation.expires_at)

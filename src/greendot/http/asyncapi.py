@@ -22,9 +22,10 @@ from greendot.protocol.events import EVENTS, Event, HeartbeatAck, NotificationUp
 from greendot.protocol.replies import REPLIES, Reply
 
 ABOUT = f"""\
-Text frames, one JSON object each, at most {MAX_FRAME // 1024} KiB from the client. The first one is `hello`.
-A command with an `id` is answered with a reply of the same `id`, in order; errors are always sent. Events come by
-themselves. Times are integer milliseconds UTC, null where unknown. Fields that are not known are ignored by both sides.
+Frames are text. Each frame is one JSON object. A client's frame has at most {MAX_FRAME // 1024} KiB. The first frame is
+`hello`. The server executes and answers commands in order. A command with an `id` gets a reply with the same `id`.
+Errors are always sent, with or without an `id`. The server sends events without a request. Times are integer
+milliseconds UTC; null means unknown. Both sides ignore unknown fields.
 """
 CHANNEL = "connect"
 # Constraints between fields, which types cannot express. The command handlers check them.
@@ -42,7 +43,6 @@ _ANSWERS: dict[type[commands.Command], list[str]] = {
 # Older versions of events in `EVENTS`, for clients that do not ask for newer ones.
 OLDER: tuple[type[Event], ...] = (NotificationUpdatedV1,)
 _ERROR = "error"
-_TIME: Json = {"type": "integer", "description": "Milliseconds UTC."}
 _NUMBER: Json = msgspec.json.schema(CommandId)
 
 
@@ -62,8 +62,9 @@ def document() -> Json:
         "channels": {
             CHANNEL: {
                 "address": "/v1/connect",
-                "title": "The connection of a client",
-                "description": "One WebSocket. It ends with a close code: 4000 to 4499 come back, 4500 to 4999 do not.",
+                "title": "Connection of a client",
+                "description": "One WebSocket. The client reconnects after close codes 4000 to 4499, and does not "
+                "after 4500 to 4999.",
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
                 "bindings": {"ws": {"method": "GET"}},
                 "x-close-codes": _close_codes(),
@@ -78,8 +79,8 @@ def document() -> Json:
                     "type": "http",
                     "scheme": "bearer",
                     "bearerFormat": "JWT",
-                    "description": "A user's token: in `hello`, as this header, or as the subprotocol `bearer.TOKEN` "
-                    "beside `greendot.v1`.",
+                    "description": "Token of a user. Send it in `hello`, in this header, or as the subprotocol "
+                    "`bearer.TOKEN` together with `greendot.v1`.",
                 }
             },
         },
@@ -95,8 +96,8 @@ def _server() -> Json:
     return {
         "host": "{host}",
         "protocol": "wss",
-        "description": "Where this server is reached; `ws` without TLS.",
-        "variables": {"host": {"default": "localhost:8000"}},
+        "description": "Address of the server. Use `ws` without TLS.",
+        "variables": {"host": {"default": "localhost:8000", "description": "Host and port of the server."}},
         "security": [{"$ref": "#/components/securitySchemes/token"}],
     }
 
@@ -115,7 +116,7 @@ def _messages() -> dict[str, Json]:
     found[_ERROR] = {  # errors have no struct
         "name": _ERROR,
         "title": _ERROR,
-        "summary": "A command was refused, or something that was no command.",
+        "summary": "Refusal of a command, or of a frame that is not a command.",
         "tags": [{"name": _ERROR}],
         "payload": {"$ref": "#/components/schemas/Error"},
     }
@@ -131,15 +132,24 @@ def _message(name: str, kind: type[Struct], payload: Json, tag: str) -> Json:
 
 
 def _event(kind: type[Event]) -> Json:
-    properties: Json = {"type": {"const": kind.type}, "v": {"const": kind.v}, "ts": _TIME, "data": _ref(kind)}
-    trace = {"type": "string", "description": "That of the command it comes from, if it had one."}
-    parent = {"type": "string", "description": "W3C Trace Context: in the course of what it is told, if that was said."}
-    told = {"trace": trace, "traceparent": parent}
-    return {"type": "object", "properties": properties | told, "required": [*properties]}
+    properties: Json = {
+        "type": {"const": kind.type, "description": "Type of the event."},
+        "v": {"const": kind.v, "description": "Version of the event."},
+        "ts": {"type": "integer", "description": "Time of the event, in milliseconds UTC."},
+        "data": _ref(kind),
+    }
+    trace = {"type": "string", "description": "Field `trace` of the command that caused the event, if it had one."}
+    parent = {"type": "string", "description": "W3C Trace Context of the event's cause, if it had one."}
+    optional = {"trace": trace, "traceparent": parent}
+    return {"type": "object", "properties": properties | optional, "required": [*properties]}
 
 
 def _reply(kind: type[Reply]) -> Json:
-    properties: Json = {"type": {"const": "reply"}, "id": _NUMBER, "data": _ref(kind)}
+    properties: Json = {
+        "type": {"const": "reply", "description": "Always `reply`."},
+        "id": _NUMBER | {"description": "The `id` of the command."},
+        "data": _ref(kind),
+    }
     return {"type": "object", "properties": properties, "required": [*properties]}
 
 
@@ -147,19 +157,23 @@ def _error() -> Json:
     """Return the schema of error frames, which the codec builds without a struct."""
     listed = "".join(f"\n- `{code}`: {meaning}" for code, meaning in REFUSED.items())
     properties: Json = {
-        "type": {"const": "error"},
-        "id": {"description": "Of the command; null if it had none.", "anyOf": [*_NUMBER["anyOf"], {"type": "null"}]},
-        "code": {"enum": [str(code) for code in REFUSED], "description": f"What is wrong:\n{listed}"},
-        "message": {"type": "string", "description": "For people: which field, which limit, what to do."},
+        "type": {"const": "error", "description": "Always `error`."},
+        "id": {
+            "description": "The `id` of the command; null if it had none.",
+            "anyOf": [*_NUMBER["anyOf"], {"type": "null"}],
+        },
+        "code": {"enum": [str(code) for code in REFUSED], "description": f"Cause of the error:\n{listed}"},
+        "message": {"type": "string", "description": "Explanation for people, with the field or limit and the remedy."},
         "retry": {
             "type": "boolean",
-            "description": f"Whether to try again later: with {', '.join(sorted(map(str, RETRYABLE)))}.",
+            "description": "Whether the client may retry the command later. "
+            f"True for {', '.join(f'`{code}`' for code in sorted(map(str, RETRYABLE)))}.",
         },
     }
-    wait = {"type": "integer", "description": "Not before so many milliseconds have passed."}
+    wait = {"type": "integer", "description": "Time to wait before the next try, in milliseconds."}
     return {
         "title": "Error",
-        "description": "What is wrong with a command, and whether to send it again.",
+        "description": "Error of a command: its cause, and whether to retry the command.",
         "type": "object",
         "properties": properties | {"retry_in_ms": wait},
         "required": [*properties],
@@ -231,6 +245,8 @@ def _schemas() -> dict[str, Json]:
     kinds = [*COMMANDS.values(), *_all_events(), *_all_replies()]
     _, found = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas: dict[str, Json] = ecma(found)
+    for kind in COMMANDS.values():
+        schemas[kind.__name__]["properties"]["type"]["description"] = "Type of the command."
     for kind, rule in RULES.items():
         schemas[kind.__name__] |= rule
     return schemas | {"Error": _error()}

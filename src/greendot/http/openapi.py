@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -19,29 +20,47 @@ from greendot.http.scopes import NEEDED, UNCOUNTED
 from greendot.protocol.commands import Id
 
 ABOUT = """\
-For app backends. A key belongs to a tenant and has scopes; each operation names the one it needs (`admin` has all but
-`operator`). Times are milliseconds UTC. Fields that are not known are ignored. What went wrong is said in a problem
-document (RFC 9457) whose `detail` says what to do; 500 is a fault of the server's own. What is refused before an
-operation is reached is answered in plain text.
+This API is for app backends. An API key belongs to a tenant and has scopes. Each operation names the scope that it
+requires; `admin` includes all scopes except `operator`. Times are milliseconds UTC. The server ignores unknown fields.
+An error is a problem document (RFC 9457), and its `detail` names the remedy. Status 500 is an internal error of the
+server. A request that is refused before it reaches an operation is answered in plain text.
 """
 AT_THE_DOOR = {400, 403, 408, 429, 431}  # statuses that any request may get, in plain text
 OF_KEYS = {401, 403, 503}  # statuses of key checks, which read the store
 MEANING = {
-    400: "The request is not understood, or something in it is wrong: do not send it again as it is.",
-    401: "No API key, or none that is known here.",
-    403: "The key lacks the scope; or the request came under a name that is not served here.",
-    404: "There is no such room or session.",
-    408: "The request did not arrive in time.",
-    413: "The body is larger than it may be.",
-    426: "This address speaks WebSocket.",
-    429: "Too much: nothing was done. Come back after the time that is given.",
-    431: "The headers are larger than they may be.",
-    503: "Not now, or not known to be done everywhere: send it again.",
+    400: "The request is malformed or a value in it is invalid. Correct the request before you send it again.",
+    401: "The request has no API key, or the key is unknown, expired or revoked.",
+    403: "The key lacks the required scope, or the server does not serve the request's host name.",
+    404: "The room, session or device in the path does not exist.",
+    408: "The request did not arrive within the time limit.",
+    413: "The request body is larger than the limit.",
+    426: "This route accepts WebSocket connections only.",
+    429: "A rate limit is exceeded and the request had no effect. Retry after the time in `Retry-After`.",
+    431: "The request headers are larger than the limit.",
+    503: "The server cannot execute the request now, or a node has not confirmed it. Send the request again.",
+}
+# Ids in the path.
+PATH_IDS = {
+    "device": "Name of the device.",
+    "other": "Id of the other user.",
+    "room": "Id of the room.",
+    "session": "Id of the session.",
+    "user": "Id of the user.",
 }
 _TEXT: Json = {"text/plain": {"schema": {"type": "string"}}}
-_RETRY: Json = {"description": "In so many seconds.", "schema": {"type": "integer", "minimum": 0}}
+_RETRY: Json = {
+    "description": "Time to wait before the next request, in seconds.",
+    "schema": {"type": "integer", "minimum": 0},
+}
 _HEADERS: dict[int, Json] = {
-    401: {"headers": {"WWW-Authenticate": {"schema": {"const": "Bearer"}}}},
+    401: {
+        "headers": {
+            "WWW-Authenticate": {
+                "description": "Authentication scheme that the server requires.",
+                "schema": {"const": "Bearer"},
+            }
+        }
+    },
     429: {"headers": {"Retry-After": _RETRY}},
     503: {"headers": {"Retry-After": _RETRY}},
 }
@@ -71,7 +90,8 @@ def document(operations: Iterable[Operation]) -> Json:
                 "key": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": f"An API key. Scopes: {', '.join(SCOPES)}; operator, for keys of no tenant.",
+                    "description": f"API key. A tenant's key has scopes: {', '.join(SCOPES)}. "
+                    "An operator's key belongs to no tenant and has the scope operator.",
                 }
             },
         },
@@ -146,22 +166,36 @@ def _asks_for_something(kind: type[Struct]) -> bool:
 
 
 def _parameters(it: Operation, schemas: _Schemas) -> list[Json]:
-    ids = [{"name": name, "in": "path", "required": True, "schema": _ID} for name in it.ids]
+    ids = [
+        {"name": name, "in": "path", "required": True, "description": PATH_IDS[name], "schema": _ID} for name in it.ids
+    ]
     asked = [] if it.query is None else schemas.fields(it.query)
-    queries = [{"name": name, "in": "query", "schema": _given(schema)} for name, schema in asked]
+    queries = [_query(name, schema) for name, schema in asked]
     key = {
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "Sent again with the same key, it is the one that was written first.",
+        "description": "Idempotency key. A repeated request with the same key writes nothing and returns the first "
+        "result.",
         "schema": _ID,
     }
     return [*ids, *queries, *([key] if it.keyed else [])]
+
+
+def _query(name: str, schema: Json) -> Json:
+    """Return a query parameter. The description moves from the schema to the parameter, where readers expect it."""
+    given = _given(schema)
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return {"name": name, "in": "query", **described, "schema": _without(given, "description")}
 
 
 def _given(schema: Json) -> Json:
     """Return the schema without null: a query string has no null, so None means an absent parameter."""
     some = [part for part in schema.get("anyOf", ()) if part != {"type": "null"}]
     return some[0] if len(some) == 1 else schema
+
+
+def _without(schema: Json, name: str) -> Json:
+    return {key: value for key, value in schema.items() if key != name}
 
 
 def _answers(it: Operation, schemas: _Schemas) -> dict[str, Json]:
@@ -176,12 +210,20 @@ def _answers(it: Operation, schemas: _Schemas) -> dict[str, Json]:
 
 
 def _answer(status: int, content: Content, schemas: _Schemas) -> Json:
-    answer: Json = {"description": HTTPStatus(status).phrase}
+    answer: Json = {"description": _about(status, content)}
     if isinstance(content, str):
         answer["content"] = {content: {"schema": {"type": "string"}}}
     elif content:
         answer["content"] = {"application/json": {"schema": schemas.one_of(content)}}
     return answer
+
+
+def _about(status: int, content: Content) -> str:
+    """Return the first sentences of the answer's types, or the phrase of the status if it has no struct."""
+    kinds = content if isinstance(content, tuple) else ()
+    summaries = [inspect.getdoc(kind) or "" for kind in kinds if isinstance(kind, type) and issubclass(kind, Struct)]
+    found = [" ".join(text.partition("\n\n")[0].split()) for text in summaries]
+    return " Or: ".join(found) or f"{HTTPStatus(status).phrase}."
 
 
 def _named(it: Operation) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -15,6 +15,7 @@ from starlette.routing import Match
 
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.protocol.codes import Err
+from greendot.protocol.fields import about
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
@@ -50,13 +51,15 @@ class Problem(Exception):
 
 
 class ProblemDocument(Struct):
-    """What went wrong (RFC 9457). `detail` says what to do; `code` is one of the wire's."""
+    """Error of a request, as a problem document (RFC 9457). `detail` explains the error and names the remedy."""
 
-    title: str
-    status: int
-    detail: str
-    code: Err | UnsetType = UNSET
-    type: Literal["about:blank"] = "about:blank"
+    title: Annotated[str, about("Standard phrase of the status.")]
+    status: Annotated[int, about("HTTP status of the response.")]
+    detail: Annotated[str, about("Explanation of the error and its remedy, for people.")]
+    code: Annotated[Err | UnsetType, about("Error code, as in error frames of the WebSocket protocol.")] = UNSET
+    type: Annotated[Literal["about:blank"], about("Always `about:blank`: `status` and `code` identify the error.")] = (
+        "about:blank"
+    )
 
 
 def response(problem: Problem) -> Response:

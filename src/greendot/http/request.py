@@ -17,6 +17,7 @@ from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.commands import Id, Limit
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.protocol.decoding import decode as decode_json
+from greendot.protocol.fields import about
 
 MAX_BODY = 2 * 1024 * 1024  # enough for 10,000 ids of maximum length
 
@@ -28,16 +29,18 @@ Position = Annotated[int, Meta(ge=0, le=2**31)]  # number in a stream; 0 is befo
 class Page(Struct, frozen=True):
     """Query of a list in order of ids: entries after an id."""
 
-    after: Id | None = None
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    after: Annotated[Id | None, about("Last id of the previous page; without it, the first page.")] = None
+    limit: Annotated[int, Meta(ge=1, le=1_000), about("Most entries in the page.")] = 100
 
 
 class Span(Struct, frozen=True):
     """Query of a list in order of numbers: entries after or before a number, or the newest without either."""
 
-    after: Position | None = None
-    before: Position | None = None
-    limit: Limit = 50
+    after: Annotated[Position | None, about("Return the oldest entries after this number.")] = None
+    before: Annotated[
+        Position | None, about("Return the newest entries before this number; without a bound, the newest of all.")
+    ] = None
+    limit: Annotated[Limit, about("Most entries in the page.")] = 50
 
     def __post_init__(self) -> None:
         if self.after is not None and self.before is not None:
@@ -113,6 +116,8 @@ def _numbers(kind: type) -> frozenset[str]:
 
 
 def _is_number(kind: msgspec.inspect.Type) -> bool:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        kind = kind.type
     of = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
     return any(isinstance(one, msgspec.inspect.IntType) for one in of)
 

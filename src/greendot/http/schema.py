@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import cleandoc
 from typing import Any
 
 Json = dict[str, Any]
 
 
 def ecma(schema: Any) -> Any:
-    """Return `schema` with ECMA regular expressions: `$` in place of Python's `\\Z`.
+    """Return `schema` with ECMA regular expressions, `$` in place of Python's `\\Z`, and descriptions without indents.
 
     Surrogate ranges are removed: JSON in UTF-8 cannot contain surrogates, and validators refuse patterns with them.
     """
     if isinstance(schema, Mapping):
         return {
-            key: _pattern(value) if key == "pattern" and isinstance(value, str) else ecma(value)
+            key: _TEXTS[key](value) if key in _TEXTS and isinstance(value, str) else ecma(value)
             for key, value in schema.items()
         }
     return [ecma(value) for value in schema] if isinstance(schema, list | tuple) else schema
@@ -23,6 +24,10 @@ def ecma(schema: Any) -> Any:
 
 def _pattern(python: str) -> str:
     return python.replace(r"\Z", "$").replace(r"\ud800-\udfff", "")
+
+
+# Docstrings of structs are indented like the code around them.
+_TEXTS: dict[str, Callable[[str], str]] = {"pattern": _pattern, "description": cleandoc}
 
 
 def having(*names: str) -> Json:

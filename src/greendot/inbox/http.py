@@ -21,6 +21,21 @@ from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Id, Seq
+from greendot.protocol.fields import (
+    AckedAtField,
+    AckField,
+    ArchivedAtField,
+    CreatedAtField,
+    InboxHeadField,
+    KindField,
+    NotificationIdField,
+    NotificationSeqField,
+    ReadAtField,
+    SeenAtField,
+    UnreadField,
+    UnseenField,
+    about,
+)
 from greendot.push.policy_model import Importance
 from greendot.store.inbox import Created, Filter, Notice, Notification
 from greendot.store.port import Store
@@ -31,79 +46,105 @@ MOST_BYTES = 16 * 1024 * 1024  # in one request
 
 
 class PostNotification(Struct):
-    """One notification; `expires_at` or `ttl_s` or neither."""
+    """Notification to create, with at most one of `expires_at` and `ttl_s`."""
 
     RULE: ClassVar = never(having("expires_at", "ttl_s"))
 
-    user: Id
-    kind: Id
-    body: Raw
-    key: Id | None = None
-    expires_at: Seq | None = None
-    ttl_s: Annotated[float, Meta(gt=0, le=36_500 * 86_400)] | None = None
-    importance: Importance = "normal"
-    room: Id | None = None  # room of the message that the notification is about; occupants see the message there
-    collapse: Id | None = None  # on a device, the push replaces the previous one with the same value
-    push: bool = True  # False: inbox only
+    user: Annotated[Id, about("Id of the user who gets the notification.")]
+    kind: Annotated[Id, about("Kind of the notification, chosen by the app. The settings decide how kinds are kept.")]
+    body: Annotated[Raw, about("Content of the notification: any JSON value.")]
+    key: Annotated[
+        Id | None,
+        about(
+            "Idempotency key. If the user already has a notification with this key, nothing is written; "
+            "the answer describes that notification."
+        ),
+    ] = None
+    expires_at: Annotated[
+        Seq | None, about("Time when the notification expires, in milliseconds UTC and in the future.")
+    ] = None
+    ttl_s: Annotated[
+        Annotated[float, Meta(gt=0, le=36_500 * 86_400)] | None,
+        about("Time until the notification expires, in seconds."),
+    ] = None
+    importance: Annotated[Importance, about("Importance of the push.")] = "normal"
+    room: Annotated[
+        Id | None,
+        about(
+            "Room of the message that the notification is about. The push waits while the user is active in the room."
+        ),
+    ] = None
+    collapse: Annotated[Id | None, about("On a device, the push replaces the previous push with the same value.")] = (
+        None
+    )
+    push: Annotated[bool, about("Whether the notification may be pushed; false: inbox only.")] = True
 
 
 class PostNotifications(Struct):
-    """Many at once."""
+    """Several notifications to create. All are written, or none."""
 
-    notifications: Annotated[list[PostNotification], Meta(min_length=1, max_length=MOST)]
+    notifications: Annotated[
+        list[PostNotification], Meta(min_length=1, max_length=MOST), about("Notifications to create.")
+    ]
 
 
 class _Opened(Struct):
-    """The body of POST /v1/notifications at first sight: many, not yet looked at, or (without `notifications`) one."""
+    """Body of POST /v1/notifications with the list undecoded; None if the body is one notification."""
 
     notifications: Annotated[list[Raw], Meta(min_length=1, max_length=MOST)] | None = None
 
 
 class NotificationMade(Struct, gc=False):
-    """What became of one. Without number and id: its kind is not kept."""
+    """Result for one notification."""
 
-    id: str | None
-    seq: int | None
-    new: bool
+    id: Annotated[str | None, about("Id of the notification; null if its kind is not kept.")]
+    seq: Annotated[int | None, about("Number of the notification in the inbox; null if its kind is not kept.")]
+    new: Annotated[bool, about("Whether the notification was created now; false: its key was used before.")]
 
 
 class NotificationsMade(Struct):
-    """What became of many, in order."""
+    """Results for several notifications."""
 
-    notifications: list[NotificationMade]
+    notifications: Annotated[list[NotificationMade], about("One result per notification, in the order of the request.")]
 
 
 class NotificationShown(Struct, gc=False):
-    """One notification and what is known of its delivery."""
+    """Notification with the times of its delivery and its marks."""
 
-    seq: int
-    id: str
-    kind: str
-    body: Raw
-    created_at: int
-    expires_at: int | None
-    live_at: int | None
-    push_at: int | None
-    seen_at: int | None
-    read_at: int | None
-    archived_at: int | None
-    acked_at: int | None
-    ack: bool
+    seq: NotificationSeqField
+    id: NotificationIdField
+    kind: KindField
+    body: Annotated[Raw, about("Content of the notification: any JSON value.")]
+    created_at: CreatedAtField
+    expires_at: Annotated[
+        int | None, about("Time when the notification expires, in milliseconds UTC; null if it does not expire.")
+    ]
+    live_at: Annotated[
+        int | None, about("Time of the first delivery to a connected device, in milliseconds UTC; null if none.")
+    ]
+    push_at: Annotated[
+        int | None, about("Time of the first delivery to a push provider, in milliseconds UTC; null if none.")
+    ]
+    seen_at: SeenAtField
+    read_at: ReadAtField
+    archived_at: ArchivedAtField
+    acked_at: AckedAtField
+    ack: AckField
 
 
 class InboxSpan(Span, frozen=True):
-    """The query of an inbox."""
+    """Query of a page of an inbox."""
 
-    filter: Filter = "all"  # "all" leaves out archived notifications
+    filter: Annotated[Filter, about("Notifications to return. The value all excludes archived notifications.")] = "all"
 
 
 class InboxShown(Struct):
-    """A page of an inbox in ascending order, and where the inbox stands."""
+    """Page of an inbox in ascending order, with the inbox's head and counters."""
 
-    notifications: list[NotificationShown]
-    head: int
-    unread: int
-    unseen: int
+    notifications: Annotated[list[NotificationShown], about("Notifications in ascending order.")]
+    head: InboxHeadField
+    unread: UnreadField
+    unseen: UnseenField
 
 
 class NotificationRoutes:
@@ -134,7 +175,10 @@ class NotificationRoutes:
         fails=(429,),
     )
     async def create(self, request: Request, idempotency_key: str | None) -> Response:
-        """Notify a user, or many: written whole or not at all. 200 if nothing was new."""
+        """Create one notification, or a list of notifications. The answer is 200 if none is new.
+
+        A list is written completely or not at all.
+        """
         tenant, key = self._keys.tenant(request), idempotency_key
         text = await read_text(request, MOST_BYTES)
         await self._slices.turn()
@@ -193,7 +237,7 @@ class NotificationRoutes:
 
     @operation("GET /v1/users/{user}/inbox")
     async def inbox(self, request: Request, user: str, query: InboxSpan) -> InboxShown:
-        """A user's notifications, and what became of each."""
+        """Return notifications of a user's inbox with their delivery times and marks, one page at a time."""
         tenant, after = self._keys.tenant(request), query.after
         found, inbox = await self._store.inbox_page(
             tenant, user, after=after, before=query.before, limit=query.limit, only=query.filter

@@ -23,45 +23,57 @@ from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Seq, Text, Users
 from greendot.protocol.events import Presence
+from greendot.protocol.fields import about
 from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
 
 MOST_TENANTS = 10_000  # most entries of `PresenceRoutes._work`
 
 
 class QueryPresence(Struct):
-    """The body of POST /v1/presence/query."""
+    """Users whose presence is requested."""
 
-    users: Users
+    users: Annotated[Users, about("Ids of the users.")]
 
 
 class SetStatus(Struct):
-    """The body of PUT /v1/users/{user}/status."""
+    """Status of a user, as the user could set it."""
 
-    status: Literal["auto", "busy", "invisible"] = "auto"
-    until: Seq | None = None
-    text: Text | None = None
+    status: Annotated[
+        Literal["auto", "busy", "invisible"],
+        about("Status of the user. `auto`: the sessions decide; `busy`: shown as busy; `invisible`: shown as offline."),
+    ] = "auto"
+    until: Annotated[
+        Seq | None,
+        about("Time when the status ends, in milliseconds UTC and in the future; null: the next change ends it."),
+    ] = None
+    text: Annotated[Text | None, about("Status text that other users see; null removes the text.")] = None
 
 
 class OnlinePage(Struct, frozen=True):
-    """The query of a page of who is online: after what the page before gave as `next`, or after a user."""
+    """Query of a page of the users online."""
 
-    after: Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z", max_length=134)] | None = None
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    after: Annotated[
+        Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z", max_length=134)] | None,
+        about("Field next of the previous page, or the id of a user; without it, the first page."),
+    ] = None
+    limit: Annotated[int, Meta(ge=1, le=1_000), about("Most users in the page.")] = 100
 
 
 class OnlineUsers(Struct):
-    """A page of who is online, where the next one begins (None: this is the last), and how many are online in all."""
+    """Page of the users online, and the number of all users online."""
 
-    users: list[str]
-    next: str | None
-    count: int
-    stale: bool | UnsetType = UNSET  # users may be missing: lost records are being restored
+    users: Annotated[list[str], about("Ids of the users, in ascending order within the page.")]
+    next: Annotated[str | None, about("Value of `after` for the next page; null: this page is the last one.")]
+    count: Annotated[int, about("Number of all users online. It may be 30 s old.")]
+    stale: Annotated[
+        bool | UnsetType, about("True: users may be missing, because lost records are being restored.")
+    ] = UNSET
 
 
 class Sessions(Struct):
-    """A user's sessions on all nodes."""
+    """Sessions of a user on all nodes."""
 
-    sessions: list[SessionInfo]
+    sessions: Annotated[list[SessionInfo], about("Sessions of the user, on all nodes.")]
 
 
 class PresenceRoutes:
@@ -88,7 +100,7 @@ class PresenceRoutes:
 
     @operation("POST /v1/presence/query", answers={200: (PresenceReply,)})
     async def query(self, request: Request, body: QueryPresence) -> Response:
-        """How others see up to 10,000 users: one entry each, in order."""
+        """Return the presence of up to 10,000 users, as other users see them."""
         tenant = self._keys.tenant(request)
         self._rate_limits.app_query(tenant, len(body.users))
         entries: list[bytes] = []
@@ -100,7 +112,10 @@ class PresenceRoutes:
 
     @operation("GET /v1/presence/online", fails=(429,))
     async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:
-        """Who is online. Pages are in no order that means something; each is by id."""
+        """List the users online, one page at a time.
+
+        Users are in the order of their ids within a page. In a large tenant the pages themselves are in no order.
+        """
         tenant, rate_limits, engine = self._keys.tenant(request), self._rate_limits, self._engine
         # The work is known only afterwards: charge the work of the last such page now, and the rest then.
         kind = tenant, query.after is None
@@ -117,18 +132,18 @@ class PresenceRoutes:
 
     @operation("GET /v1/users/{user}/presence")
     async def one(self, request: Request, user: str) -> Presence:
-        """How others see a user."""
+        """Return the presence of a user, as other users see it."""
         (snapshot,) = await self._snapshots.read(self._keys.tenant(request), [user])
         return project(user, snapshot)
 
     @operation("GET /v1/users/{user}/sessions")
     async def sessions(self, request: Request, user: str) -> Sessions:
-        """A user's sessions, on all nodes."""
+        """List the sessions of a user on all nodes."""
         return Sessions(await self._sessions_of(self._keys.tenant(request), user))
 
     @operation("PUT /v1/users/{user}/status")
     async def set_status(self, request: Request, user: str, body: SetStatus) -> StatusReply:
-        """Set what the user could set: busy or invisible, until when, and a text."""
+        """Set the status and the status text of a user."""
         manual = ManualStatus(body.status, body.until, body.text)
         snapshot = await self._statuses.set((self._keys.tenant(request), user), manual)
         return StatusReply(project(user, snapshot, own=True))

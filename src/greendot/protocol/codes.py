@@ -35,7 +35,7 @@ class Close(IntEnum):
 
 
 class Err(StrEnum):
-    """The `code` of an error frame."""
+    """Code of an error frame."""
 
     BAD_FRAME = "bad_frame"
     UNKNOWN_TYPE = "unknown_type"
@@ -49,37 +49,40 @@ class Err(StrEnum):
 
 
 CLOSED: dict[Close, str] = {
-    Close.NORMAL: "After `bye`, or closed by the client.",
-    Close.GOING_AWAY: "The client is going away.",
-    Close.PROTOCOL_VIOLATION: "RFC 6455 was broken.",
-    Close.BINARY: "A binary frame: frames are text.",
-    Close.BAD_UTF8: "Text that is not UTF-8.",
-    Close.TOO_BIG: "A message larger than it may be.",
-    Close.INTERNAL: "It failed on the server, where it was logged.",
-    Close.DRAINING: "The server is stopping: another one takes the session.",
-    Close.TOO_SLOW: "More waited for the client than is kept: come back and recover.",
-    Close.HEARTBEAT_LOST: "Nothing was heard of the client for too long.",
-    Close.OVERLOADED: "Too much to do, far too many commands, or more connections than may be.",
-    Close.RESYNC: "Come back and read everything again.",
-    Close.TOKEN_EXPIRED: "The token has ended: come back with a new one.",
+    Close.NORMAL: "The client sent `bye` or closed the connection.",
+    Close.GOING_AWAY: "The client is going away, for example because its page was closed.",
+    Close.PROTOCOL_VIOLATION: "The client violated RFC 6455.",
+    Close.BINARY: "The client sent a binary frame. Send text frames.",
+    Close.BAD_UTF8: "The client sent a text frame that is not valid UTF-8.",
+    Close.TOO_BIG: "The client sent a message above the size limit.",
+    Close.INTERNAL: "An internal error occurred; see the server log.",
+    Close.DRAINING: "The server is stopping. Reconnect: another server takes the session.",
+    Close.TOO_SLOW: "The client reads too slowly and its send buffer is full. Reconnect and recover.",
+    Close.HEARTBEAT_LOST: "The server received no frame from the client for too long. Reconnect.",
+    Close.OVERLOADED: "The server is overloaded, or the client exceeds the limit of frames or connections. "
+    "Reconnect later.",
+    Close.RESYNC: "The client may have missed events. Reconnect and read all data again.",
+    Close.TOKEN_EXPIRED: "The token has expired. Reconnect with a new token.",
     Close.BAD_TOKEN: "The token is not valid.",
     Close.REVOKED: "The token, the session or the user was revoked.",
-    Close.PROTOCOL_ERROR: "No hello in time, something before it, a second one, or too many bad frames.",
-    Close.DISCONNECTED: "Disconnected by the operator.",
-    Close.VERSION: "The client does not read an event it cannot do without; the reason names it.",
+    Close.PROTOCOL_ERROR: "The first frame was not `hello` or came too late, `hello` was sent twice, "
+    "or too many frames were invalid.",
+    Close.DISCONNECTED: "An operator disconnected the session.",
+    Close.VERSION: "The client reads no version of a required event; the close reason names the event. "
+    "Update the client.",
     Close.REPLACED: "The session was resumed on another connection.",
 }
 
 REFUSED: dict[Err, str] = {
-    Err.BAD_FRAME: "Not JSON, not an object, or no `type`.",
-    Err.UNKNOWN_TYPE: "There is no such command.",
-    Err.BAD_FIELD: "A field is missing or wrong; the message names it.",
-    Err.NOT_A_MEMBER: "The user may not be in this room, or it does not exist.",
-    Err.FORBIDDEN: "The token, or the role in the room, does not allow this.",
-    Err.RATE_LIMITED: "Too much for this connection, user, room or tenant; the message says for which.",
-    Err.TOO_MANY: "More watches or rooms than a connection may have.",
-    Err.UNAVAILABLE: "The server cannot do it now.",
-    Err.INTERNAL: "It failed on the server, where it was logged.",
+    Err.BAD_FRAME: "The frame is not JSON, not an object, or has no `type`.",
+    Err.UNKNOWN_TYPE: "The server has no command of this type.",
+    Err.BAD_FIELD: "A field is missing or invalid; the message names the field.",
+    Err.NOT_A_MEMBER: "The user may not join this room, or the room does not exist.",
+    Err.FORBIDDEN: "The token, or the role in the room, does not allow the command.",
+    Err.RATE_LIMITED: "A rate limit is exceeded; the message names the connection, user, room or tenant. Retry later.",
+    Err.TOO_MANY: "A connection has reached its limit of watches or rooms, or a user the limit of contacts.",
+    Err.UNAVAILABLE: "The server cannot execute the command now. Retry later.",
+    Err.INTERNAL: "An internal error occurred; see the server log.",
 }
 
 # Errors after which a client may retry the same command later.

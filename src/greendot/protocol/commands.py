@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from greendot.ids import ID_PATTERN, TEXT_PATTERN
+from greendot.protocol.fields import about
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN, max_length=128)]
 Seq = Annotated[int, Meta(ge=0, le=2**53)]  # exact in every client and every store
@@ -24,221 +25,302 @@ Version = Annotated[int, Meta(ge=1, le=1_000_000)]
 Supports = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[list[Version], Meta(max_length=32)]], Meta(max_length=200)
 ]
+RoomId = Annotated[Id, about("Id of the room.")]
+SendKey = Annotated[
+    Id | None,
+    about(
+        "Idempotency key. A command with a key that the user has used in this room writes nothing; "
+        "its reply has the `id` and `seq` of the first message."
+    ),
+]
 
 
 class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=True):
-    """The fields of every command."""
+    """Fields of every command."""
 
-    id: CommandId | None = None
-    trace: Annotated[str, Meta(max_length=128)] | None = None  # copied into events caused by the command
-    traceparent: Any = None  # W3C Trace Context; an invalid value is ignored
+    id: Annotated[
+        CommandId | None,
+        about("Id that the client chooses. The reply or error repeats it. A command without an id gets no reply."),
+    ] = None
+    trace: Annotated[
+        Annotated[str, Meta(max_length=128)] | None,
+        about("Text that the server copies into the messages and signals that the command causes."),
+    ] = None
+    traceparent: Annotated[
+        Any, about("W3C Trace Context of the command. The server ignores a value that is malformed.")
+    ] = None
 
 
 class ClientInfo(Struct, frozen=True, gc=False):
-    """The program that connects, for operators to read."""
+    """Name and version of the client program. Operators see both."""
 
-    name: Text = ""
-    version: Text = ""
+    name: Annotated[Text, about("Name of the client program.")] = ""
+    version: Annotated[Text, about("Version of the client program.")] = ""
 
 
 class Resume(Struct, frozen=True):
-    """What a returning client still has."""
+    """Session, rooms and inbox that a returning client had before."""
 
-    session: Id | None = None
-    rooms: dict[Id, Seq] = {}
-    inbox: Seq | None = None
+    session: Annotated[Id | None, about("Id of the session to resume; null opens a new session.")] = None
+    rooms: Annotated[
+        dict[Id, Seq],
+        about(
+            "Rooms to join again, each with the number of the last message that the client has. "
+            "The later messages follow the welcome."
+        ),
+    ] = {}
+    inbox: Annotated[
+        Seq | None,
+        about(
+            "Number of the last notification that the client has. The later notifications follow the welcome; "
+            "null: none do."
+        ),
+    ] = None
 
 
 class Hello(Command, frozen=True, tag="hello", gc=True):
-    """The first frame: who comes, and what they still have of an earlier session."""
+    """Authenticate the connection and open or resume a session.
 
-    token: str = ""
-    device: Id = "default"
+    `hello` is the first frame of a connection. The server answers with the event `welcome`.
+    """
+
+    token: Annotated[
+        str, about("Token of the user. It takes precedence over a token in the WebSocket request; empty: use that one.")
+    ] = ""
+    device: Annotated[Id, about("Name of the device. It distinguishes the devices of one user.")] = "default"
     client: ClientInfo = ClientInfo()
-    supports: Supports = {}
-    resume: Resume | None = None
+    supports: Annotated[
+        Supports,
+        about(
+            "Versions that the client reads: event type → versions. "
+            "The client gets version 1 of an event type that is not listed."
+        ),
+    ] = {}
+    resume: Annotated[
+        Resume | None, about("Session, rooms and inbox to resume; null opens a new session without rooms.")
+    ] = None
 
 
 class Heartbeat(Command, frozen=True, tag="heartbeat"):
-    """I live. Any other frame says so too."""
+    """Show that the client is alive, as every frame does. The server answers with `heartbeat.ack`."""
 
 
 class Activity(Command, frozen=True, tag="activity"):
-    """The person did something: the session is not idle."""
+    """Report activity of the person, so that the session does not become idle."""
 
 
 class StatusSet(Command, frozen=True, tag="status.set"):
-    """Set one's own status, until a time if there is one, and the text beside it."""
+    """Set the user's own status and status text."""
 
-    status: Literal["auto", "busy", "invisible"] = "auto"
-    until: Seq | None = None
-    text: Text | None = None
+    status: Annotated[
+        Literal["auto", "busy", "invisible"],
+        about("Status of the user. `auto`: the sessions decide; `busy`: shown as busy; `invisible`: shown as offline."),
+    ] = "auto"
+    until: Annotated[
+        Seq | None,
+        about("Time when the status ends, in milliseconds UTC and in the future; null: the next change ends it."),
+    ] = None
+    text: Annotated[Text | None, about("Status text that other users see; null removes the text.")] = None
 
 
 class PrivacySet(Command, frozen=True, tag="privacy.set", gc=True):
-    """Say who may not see what of oneself. What is left out stays as it is."""
+    """Change what the user hides from other users. A command without fields only reads the settings."""
 
-    last_seen: LastSeen | None = None  # None keeps the current value
-    hide_from: Annotated[list[Id], Meta(max_length=1_000)] | None = None
+    last_seen: Annotated[
+        LastSeen | None,
+        about("Whether other users see when this user was last online; null keeps the current value."),
+    ] = None
+    hide_from: Annotated[
+        Annotated[list[Id], Meta(max_length=1_000)] | None,
+        about("Users who cannot see this user. The list replaces the current one; null keeps the current one."),
+    ] = None
 
 
 class Watch(Command, frozen=True, tag="watch", gc=True, kw_only=True):
-    """See how these users are, and hear of every change."""
+    """Return the presence of users and subscribe to its changes."""
 
-    users: Users
+    users: Annotated[Users, about("Ids of the users to watch.")]
 
 
 class Unwatch(Command, frozen=True, tag="unwatch", gc=True, kw_only=True):
-    """Hear no more of these users."""
+    """Unsubscribe from the presence of users."""
 
-    users: Users
+    users: Annotated[Users, about("Ids of the users to stop watching.")]
 
 
 class PresenceGet(Command, frozen=True, tag="presence.get", gc=True, kw_only=True):
-    """See how these users are, once."""
+    """Return the presence of users once, without a subscription."""
 
-    users: Users
+    users: Annotated[Users, about("Ids of the users to read.")]
 
 
 class TypingStart(Command, frozen=True, tag="typing.start", kw_only=True):
-    """The person types in a room. To be said again every 3 s while it lasts."""
+    """Report that the user types in a room. Repeat the command while the user types.
 
-    room: Id
+    The interval is `typing.repeat_ms` of the welcome, 3 s by default.
+    """
+
+    room: RoomId
 
 
 class TypingStop(Command, frozen=True, tag="typing.stop", kw_only=True):
-    """The person has stopped typing."""
+    """Report that the user has stopped typing in a room."""
 
-    room: Id
+    room: RoomId
 
 
 class RoomList(Command, frozen=True, tag="room.list"):
-    """The rooms one is a member of, and the open ones."""
+    """List the rooms that the user is a member of, and all open rooms."""
 
 
 class RoomJoin(Command, frozen=True, tag="room.join", kw_only=True):
-    """Enter a room and hear what is said there; with `after` also what was missed."""
+    """Join a room and subscribe to its messages and events."""
 
-    room: Id
-    after: Seq | None = None
+    room: RoomId
+    after: Annotated[
+        Seq | None,
+        about("Number of the last message that the client has. The reply has the later messages; null: no messages."),
+    ] = None
 
 
 class RoomLeave(Command, frozen=True, tag="room.leave", kw_only=True):
-    """Leave a room."""
+    """Leave a room and unsubscribe from its messages and events."""
 
-    room: Id
+    room: RoomId
 
 
 class RoomPresent(Command, frozen=True, tag="room.present", kw_only=True):
-    """Who is in a room, a page at a time."""
+    """List the occupants of a room, one page at a time."""
 
-    room: Id
-    after: Id | None = None
-    limit: Limit = 100
+    room: RoomId
+    after: Annotated[Id | None, about("Last user id of the previous page; null: the first page.")] = None
+    limit: Annotated[Limit, about("Most users in the page.")] = 100
 
 
 class RoomSend(Command, frozen=True, tag="room.send", kw_only=True):
-    """Say something in a room. With `key` it is said once, however often it is sent."""
+    """Send a message to a room. With `key`, a repeated command does not write the message again."""
 
-    room: Id
-    body: Raw
-    key: Id | None = None
+    room: RoomId
+    body: Annotated[Raw, about("Content of the message: any JSON value.")]
+    key: SendKey = None
 
 
 class RoomEdit(Command, frozen=True, tag="room.edit", kw_only=True):
-    """Say a message again, otherwise: it stays, and a new record refers to it."""
+    """Edit a message. The server writes a new record that refers to the message.
 
-    room: Id
-    ref: Seq
-    body: Raw
-    key: Id | None = None
+    Only the author of the message and admins of the room may edit it.
+    """
+
+    room: RoomId
+    ref: Annotated[Seq, about("Number of the message to edit.")]
+    body: Annotated[Raw, about("New content of the message: any JSON value.")]
+    key: SendKey = None
 
 
 class RoomDelete(Command, frozen=True, tag="room.delete", kw_only=True):
-    """Take a message back: a new record says so."""
+    """Delete a message. The server writes a new record that refers to the message.
 
-    room: Id
-    ref: Seq
-    key: Id | None = None
+    Only the author of the message and admins of the room may delete it.
+    """
+
+    room: RoomId
+    ref: Annotated[Seq, about("Number of the message to delete.")]
+    key: SendKey = None
 
 
 class RoomRead(Command, frozen=True, tag="room.read", kw_only=True):
-    """Everything up to this number is read."""
+    """Move the user's read marker of a room forward. The marker never moves back."""
 
-    room: Id
-    seq: Seq
+    room: RoomId
+    seq: Annotated[Seq, about("Number of the last message that the user has read.")]
 
 
 class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
-    """What was said in a room, a page at a time."""
+    """Return messages of a room, one page at a time."""
 
-    room: Id
-    before: Seq | None = None
-    after: Seq | None = None
-    limit: Limit = 50
+    room: RoomId
+    before: Annotated[Seq | None, about("Return the newest messages before this number.")] = None
+    after: Annotated[Seq | None, about("Return the oldest messages after this number.")] = None
+    limit: Annotated[Limit, about("Most messages in the page.")] = 50
 
 
 class InboxList(Command, frozen=True, tag="inbox.list", kw_only=True):
-    """One's notifications, a page at a time."""
+    """Return notifications of the user's inbox, one page at a time."""
 
-    after: Seq | None = None
-    before: Seq | None = None
-    limit: Limit = 50
-    filter: Literal["all", "unread", "unseen", "archived"] = "all"  # all: all except archived
+    after: Annotated[Seq | None, about("Return the oldest notifications after this number.")] = None
+    before: Annotated[Seq | None, about("Return the newest notifications before this number.")] = None
+    limit: Annotated[Limit, about("Most notifications in the page.")] = 50
+    filter: Annotated[
+        Literal["all", "unread", "unseen", "archived"],
+        about("Notifications to return. `all` excludes archived notifications."),
+    ] = "all"
 
 
 class InboxMark(Command, frozen=True, kw_only=True, gc=True):
-    """Either some by id, or all up to and including a number."""
+    """Fields of the commands that mark notifications: some by id, or all up to and including a number."""
 
-    ids: Annotated[list[Id], Meta(min_length=1, max_length=1_000)] | None = None
-    through: Seq | None = None
+    ids: Annotated[
+        Annotated[list[Id], Meta(min_length=1, max_length=1_000)] | None,
+        about("Ids of the notifications to mark."),
+    ] = None
+    through: Annotated[
+        Seq | None, about("Number of a notification. All notifications up to and including this number are marked.")
+    ] = None
 
 
 class InboxSeen(InboxMark, frozen=True, tag="inbox.seen", kw_only=True, gc=True):
-    """Notifications were shown."""
+    """Mark notifications as seen: a device has shown them."""
 
 
 class InboxRead(InboxMark, frozen=True, tag="inbox.read", kw_only=True, gc=True):
-    """Notifications were read."""
+    """Mark notifications as read. Read implies seen."""
 
 
 class InboxArchive(InboxMark, frozen=True, tag="inbox.archive", kw_only=True, gc=True):
-    """Notifications are put away."""
+    """Archive notifications. Archived implies read."""
 
 
 class InboxAck(InboxMark, frozen=True, tag="inbox.ack", kw_only=True, gc=True):
-    """Notifications that ask for it are acknowledged: they are not sent again."""
+    """Acknowledge notifications, so that the server stops redelivering them. Acknowledged implies read."""
 
 
 class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
-    """Something for this moment, to a room or to a user's devices; it is not kept."""
+    """Send a signal to a room or to the devices of a user. Signals are not stored."""
 
-    kind: Id
-    room: Id | None = None
-    user: Id | None = None
-    body: Raw | UnsetType = UNSET
-    key: Id | None = None
+    kind: Annotated[Id, about("Type of the signal, chosen by the app.")]
+    room: Annotated[Id | None, about("Id of the room that gets the signal.")] = None
+    user: Annotated[Id | None, about("Id of the user whose devices get the signal.")] = None
+    body: Annotated[Raw | UnsetType, about("Content of the signal: any JSON value.")] = UNSET
+    key: Annotated[
+        Id | None,
+        about(
+            "While a reader is slow, a newer signal replaces a waiting one with the same sender, kind and key. "
+            "Signals without a key are never replaced."
+        ),
+    ] = None
 
 
 class DeviceRegister(Command, frozen=True, tag="device.register", kw_only=True):
-    """Pushes go to this device from now on."""
+    """Register this connection's device for pushes. A registration replaces the device's previous one."""
 
-    provider: PushProvider
-    token: str
+    provider: Annotated[PushProvider, about("Service that delivers pushes to the device.")]
+    token: Annotated[
+        str, about("Token of the device from the provider. For `webpush`, the subscription as a JSON string.")
+    ]
 
 
 class DeviceRemove(Command, frozen=True, tag="device.remove"):
-    """Pushes go to this device no longer."""
+    """Remove this connection's device, so that it gets no more pushes."""
 
 
 class TokenRefresh(Command, frozen=True, tag="token.refresh", kw_only=True):
-    """A new token for this connection, before the old one ends."""
+    """Replace the token of this connection before the old one expires."""
 
-    token: str
+    token: Annotated[str, about("New token, for the same user and tenant.")]
 
 
 class Bye(Command, frozen=True, tag="bye"):
-    """Close, and count as gone at once."""
+    """End the session at once and close the connection."""
 
 
 AnyCommand = (

@@ -7,9 +7,26 @@ Times are integer milliseconds UTC, `None` where unknown.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
+
+from greendot.protocol.fields import (
+    AckField,
+    CreatedAtField,
+    ExpiresInField,
+    KindField,
+    MessageIdField,
+    MessageSeqField,
+    NameField,
+    NotificationIdField,
+    NotificationSeqField,
+    RoomField,
+    UnreadField,
+    UnseenField,
+    UserField,
+    about,
+)
 
 State = Literal["online", "idle", "busy", "offline"]
 Status = Literal["auto", "busy", "invisible"]
@@ -18,262 +35,342 @@ MarkedAs = Literal["seen", "read", "archived", "acked"]
 
 
 class Event(Struct, frozen=True, gc=False):
-    """The data of an event. `type` and `v` stand in the envelope."""
+    """Data of an event. The frame around the data has `type` and `v`."""
 
     type: ClassVar[str]
     v: ClassVar[int] = 1
 
 
 class Presence(Event, frozen=True):
-    """One user as one reader sees them. `status` is there only for the user's own devices."""
+    """Presence of a user, as one reader sees it. `status` and `until` are sent to the user's own devices only."""
 
     type = "presence.changed"
 
-    user: str
-    name: str | None
-    state: State
-    since: int | None
-    last_seen: int | None  # None unless offline
-    version: int
-    status_text: str | None = None
-    mode: Mode = "live"  # poll: changes are not sent; the client requests them
-    devices: list[str] | UnsetType = UNSET  # in snapshots only
-    status: Status | UnsetType = UNSET
-    until: int | UnsetType | None = UNSET
-    stale: bool | UnsetType = UNSET
-    recently_active: bool | UnsetType = UNSET  # present if the mode is poll
+    user: UserField
+    name: NameField
+    state: Annotated[State, about("State of the user. A user who is unknown, hidden or invisible is `offline`.")]
+    since: Annotated[
+        int | None, about("Time when the state began, in milliseconds UTC; null if it is unknown or hidden.")
+    ]
+    last_seen: Annotated[
+        int | None,
+        about(
+            "Time when an offline user was last online, in milliseconds UTC; null if not offline, unknown or hidden."
+        ),
+    ]
+    version: Annotated[
+        int,
+        about(
+            "Version of the state. Ignore an entry with a lower version than the one shown. "
+            "Version 0 means that nothing is known, and may replace any version."
+        ),
+    ]
+    status_text: Annotated[str | None, about("Text that the user has set; null if there is none.")] = None
+    mode: Annotated[
+        Mode, about("`live`: the server sends changes. `poll`: it does not; read the user with `presence.get`.")
+    ] = "live"
+    devices: Annotated[
+        list[str] | UnsetType,
+        about("Names of the user's devices. Replies and HTTP answers have this field, events do not."),
+    ] = UNSET
+    status: Annotated[Status | UnsetType, about("Status that the user has set. Only for the user's own devices.")] = (
+        UNSET
+    )
+    until: Annotated[
+        int | UnsetType | None,
+        about(
+            "Time when the status ends, in milliseconds UTC; null if it has no end. Only for the user's own devices."
+        ),
+    ] = UNSET
+    stale: Annotated[
+        bool | UnsetType,
+        about("True: the state may be out of date, because the engine is away or restores lost records."),
+    ] = UNSET
+    recently_active: Annotated[
+        bool | UnsetType,
+        about(
+            "Whether the user is online or busy, or became idle or offline within the last five minutes. "
+            "Only if the mode is `poll`."
+        ),
+    ] = UNSET
 
 
 class RoomState(Struct, frozen=True, gc=False):
-    """Where a resumed room stands."""
+    """State of a room that a resuming client has joined again."""
 
-    head: int
-    recovered: bool
-    truncated: bool
+    head: Annotated[int, about("Number of the newest message of the room; 0 if there is none.")]
+    recovered: Annotated[bool, about("Whether all missed messages follow the welcome.")]
+    truncated: Annotated[
+        bool,
+        about(
+            "Whether missed messages are left out, or the client's number is beyond `head`. "
+            "If true, read the messages with `room.history`."
+        ),
+    ]
 
 
 class Limits(Struct, frozen=True, gc=False):
-    """What this server lets one client do, so that it can stay within it. Rates are a second; 0 is no limit."""
+    """Limits of the server for this client. For rates, 0 means no limit."""
 
-    frame_bytes: int
-    commands_per_s: int
-    watches: int
-    rooms: int
-    commands_burst: int = 0
-    typing_per_s: int = 0
-    signals_per_s: int = 0
-    sends_per_s: int = 0
-    watches_per_s: int = 0
-    room_signals_per_s: int = 0
-    room_sends_per_s: int = 0
+    frame_bytes: Annotated[int, about("Largest frame that the client may send, in bytes.")]
+    commands_per_s: Annotated[int, about("Commands of the connection per second.")]
+    watches: Annotated[int, about("Users that the connection may watch.")]
+    rooms: Annotated[int, about("Rooms that the connection may join.")]
+    commands_burst: Annotated[int, about("Commands that the connection may send at once.")] = 0
+    typing_per_s: Annotated[
+        int, about("Typing starts and stops per second, of the user or the connection, whichever is less.")
+    ] = 0
+    signals_per_s: Annotated[int, about("Signals per second, of the user or the connection, whichever is less.")] = 0
+    sends_per_s: Annotated[int, about("Messages per second, of the user or the connection, whichever is less.")] = 0
+    watches_per_s: Annotated[
+        int, about("Users watched or read per second, of the user or the connection, whichever is less.")
+    ] = 0
+    room_signals_per_s: Annotated[int, about("Signals in one room per second, from all senders together.")] = 0
+    room_sends_per_s: Annotated[int, about("Messages in one room per second, from all senders together.")] = 0
 
 
 class TypingTimes(Struct, frozen=True, gc=False):
-    """How a client announces typing. The defaults are those of servers that do not send it."""
+    """Intervals for `typing.start`. A server that does not send them uses the defaults."""
 
-    repeat_ms: int = 3_000  # interval of repeated starts while the person types
-    hold_ms: int = 5_000  # lifetime of a start
-    throttle_ms: int = 2_000  # a start that follows another sooner is dropped, also after a stop
+    repeat_ms: Annotated[int, about("Interval between two `typing.start` while the user types, in milliseconds.")] = (
+        3_000
+    )
+    hold_ms: Annotated[int, about("Time until typing ends without another `typing.start`, in milliseconds.")] = 5_000
+    throttle_ms: Annotated[
+        int,
+        about(
+            "Shortest time between two `typing.start` of a user in a room, in milliseconds. "
+            "The server drops an earlier one, also after a `typing.stop`."
+        ),
+    ] = 2_000
 
 
 class Welcome(Event, frozen=True, gc=True):
-    """The answer to `hello`: the session, its limits, and where the rooms stand."""
+    """Answer to `hello`: the session, its limits, and the rooms that were joined again."""
 
     type = "welcome"
 
-    session: str
-    user: str
-    tenant: str
-    node: str
-    resumed: bool
-    heartbeat_s: float
-    server_time: int
-    unread: int
+    session: Annotated[str, about("Id of the session. A resumed session may have a new id.")]
+    user: Annotated[str, about("Id of the user, from the token.")]
+    tenant: Annotated[str, about("Tenant of the user.")]
+    node: Annotated[str, about("Incarnation of the node that the client is connected to.")]
+    resumed: Annotated[bool, about("Whether the session existed before; false: the session is new.")]
+    heartbeat_s: Annotated[float, about("Longest time between two frames of the client, in seconds.")]
+    server_time: Annotated[int, about("Current time of the server, in milliseconds UTC.")]
+    unread: UnreadField
     limits: Limits
-    rooms: dict[str, RoomState]
+    rooms: Annotated[dict[str, RoomState], about("Rooms that were joined again: room id → state.")]
     typing: TypingTimes = TypingTimes()
 
 
 class HeartbeatAck(Event, frozen=True):
-    """The answer to `heartbeat`."""
+    """Answer to `heartbeat`."""
 
     type = "heartbeat.ack"
 
 
 class TypingStarted(Event, frozen=True):
-    """Somebody types in a room, and is taken to until `expires_in_ms` and a second have passed."""
+    """A user types in a room. The event is repeated while the user types.
+
+    If it is not repeated, treat the typing as over one second after `expires_in_ms`.
+    """
 
     type = "typing.started"
 
-    room: str
-    user: str
-    name: str | None
-    expires_in_ms: int
+    room: RoomField
+    user: Annotated[str, about("Id of the user who types.")]
+    name: NameField
+    expires_in_ms: ExpiresInField
 
 
 class TypingStopped(Event, frozen=True):
-    """Somebody has stopped typing."""
+    """A user has stopped typing in a room."""
 
     type = "typing.stopped"
 
-    room: str
-    user: str
+    room: RoomField
+    user: Annotated[str, about("Id of the user who has stopped typing.")]
 
 
 class TypingCount(Event, frozen=True):
-    """Sent instead of names in large rooms."""
+    """Number of users who type in a large room, sent instead of `typing.started` and `typing.stopped`."""
 
     type = "typing.count"
 
-    room: str
-    count: int
-    expires_in_ms: int
+    room: RoomField
+    count: Annotated[int, about("Number of users who type, without the reader.")]
+    expires_in_ms: Annotated[int, about("Time until the count is over unless it is repeated, in milliseconds.")]
 
 
 class RoomMessage(Event, frozen=True):
-    """A record of a room, in the order of its numbers."""
+    """Record of a room: a message, or a change of an earlier message. Records arrive in the order of their numbers."""
 
     type = "room.message"
 
-    room: str
-    seq: int
-    id: str
-    user: str
-    name: str | None
-    body: Raw
-    at: int
-    ref: int | None = None
-    op: str | None = None
+    room: RoomField
+    seq: MessageSeqField
+    id: MessageIdField
+    user: Annotated[str, about("Id of the author; empty if the author was erased.")]
+    name: Annotated[str | None, about("Display name of the author when the message was sent; null if there is none.")]
+    body: Annotated[Raw, about("Content of the message: any JSON value.")]
+    at: Annotated[int, about("Time when the message was written, in milliseconds UTC.")]
+    ref: Annotated[
+        int | None, about("Number of the message that this record edits or deletes; null for a new message.")
+    ] = None
+    op: Annotated[
+        str | None,
+        about(
+            "`edit` or `delete`: the record changes the message `ref`. `erased`: the author was erased. "
+            "Null: a new message."
+        ),
+    ] = None
 
 
 class RoomEntered(Event, frozen=True):
-    """Somebody is in the room now."""
+    """A user has entered a room: the user's first session has joined."""
 
     type = "room.entered"
 
-    room: str
-    user: str
+    room: RoomField
+    user: Annotated[str, about("Id of the user who has entered.")]
 
 
 class RoomLeft(Event, frozen=True):
-    """Somebody is in the room no longer."""
+    """A user has left a room: the user's last session in the room has left or ended."""
 
     type = "room.left"
 
-    room: str
-    user: str
+    room: RoomField
+    user: Annotated[str, about("Id of the user who has left.")]
 
 
 class RoomCount(Event, frozen=True):
-    """Sent instead of names in large rooms."""
+    """Number of occupants of a large room, sent instead of `room.entered` and `room.left`."""
 
     type = "room.count"
 
-    room: str
-    count: int
+    room: RoomField
+    count: Annotated[int, about("Number of occupants that the reader may see.")]
 
 
 class RoomChanged(Event, frozen=True):
-    """The reader lost access (`removed`), or read up to `read` on another device."""
+    """Change of the user's own access or read marker. `removed`: the user is no longer in the room."""
 
     type = "room.changed"
 
-    room: str
-    removed: bool = False
-    reason: str | None = None
-    read: int | UnsetType = UNSET
-    unread: int | UnsetType = UNSET
+    room: RoomField
+    removed: Annotated[
+        bool, about("True: the connection was removed from the room and gets no more of its events.")
+    ] = False
+    reason: Annotated[str | None, about("Reason for the removal; null if `removed` is false.")] = None
+    read: Annotated[int | UnsetType, about("Number of the last message that the user has read, on another device.")] = (
+        UNSET
+    )
+    unread: Annotated[int | UnsetType, about("Number of messages after `read`.")] = UNSET
 
 
 class Signal(Event, frozen=True, rename={"sender": "from"}):
-    """Something for this moment, from a user or from the app."""
+    """Signal from a user or from the app. Signals are not stored."""
 
     type = "signal"
 
-    sender: str
-    name: str | None
-    kind: str
-    room: str | UnsetType = UNSET
-    body: Raw | UnsetType = UNSET
-    key: str | UnsetType = UNSET
+    sender: Annotated[str, about("Id of the sender: a user, or a name that the app has chosen.")]
+    name: Annotated[str | None, about("Display name of the sender; null if there is none.")]
+    kind: Annotated[str, about("Type of the signal, chosen by the app.")]
+    room: Annotated[str | UnsetType, about("Id of the room. Absent if the signal was sent to the user.")] = UNSET
+    body: Annotated[Raw | UnsetType, about("Content of the signal: any JSON value.")] = UNSET
+    key: Annotated[
+        str | UnsetType,
+        about("Key of the signal. A newer signal with the same sender, kind and key replaces this one."),
+    ] = UNSET
 
 
 class NotificationCreated(Event, frozen=True):
-    """A new entry of the reader's inbox; sent again until it is acknowledged if its kind wants that."""
+    """New notification in the user's inbox. One with `ack` is sent again until a device acknowledges it."""
 
     type = "notification.created"
 
-    seq: int
-    id: str
-    kind: str
-    body: Raw
-    created_at: int
-    ack: bool = False  # whether the server expects `inbox.ack`
+    seq: NotificationSeqField
+    id: NotificationIdField
+    kind: KindField
+    body: Annotated[Raw, about("Content of the notification: any JSON value.")]
+    created_at: CreatedAtField
+    ack: AckField = False
 
 
 class NotificationUpdated(Event, frozen=True, gc=True):
-    """Entries were marked, on whichever device: either some, or all up to and including a number.
+    """Notifications were marked: either the listed ones, or all up to and including a number.
 
-    It is made of version 1, which `greendot.protocol.versions` does. Servers that have only that say both.
+    The server derives this version from version 1. A server that has only version 1 sends both fields.
     """
 
     type = "notification.updated"
     v = 2
 
-    state: MarkedAs
-    ids: list[str] | UnsetType = UNSET
-    through: int | UnsetType = UNSET
+    state: Annotated[MarkedAs, about("State that the notifications have now.")]
+    ids: Annotated[list[str] | UnsetType, about("Ids of the changed notifications.")] = UNSET
+    through: Annotated[int | UnsetType, about("All notifications up to and including this number were changed.")] = (
+        UNSET
+    )
 
 
 class NotificationUpdatedV1(Event, frozen=True, gc=True):
-    """The same as clients read it that do not ask for version 2."""
+    """Notifications were marked. Clients that do not declare version 2 get this version."""
 
     type = "notification.updated"
 
-    state: MarkedAs
-    ids: list[str]  # changed notifications, the newest 1,000; if there are more, `refresh` follows
-    through: int | UnsetType = UNSET  # all notifications up to and including this number
+    state: Annotated[MarkedAs, about("State that the notifications have now.")]
+    ids: Annotated[
+        list[str],
+        about("Ids of the changed notifications, at most the newest 1,000. If there are more, `refresh` follows."),
+    ]
+    through: Annotated[
+        int | UnsetType,
+        about("All notifications up to and including this number were changed. Absent if they were marked by id."),
+    ] = UNSET
 
 
 class InboxBadge(Event, frozen=True):
-    """How many notifications are unread and unseen."""
+    """Counters of the user's inbox."""
 
     type = "inbox.badge"
 
-    unread: int
-    unseen: int
+    unread: UnreadField
+    unseen: UnseenField
 
 
 class Refresh(Event, frozen=True):
-    """There was something of this type that no version the client reads can show: fetch it again."""
+    """An event was not sent, because no version that the client reads can express it. Fetch the data again."""
 
     type = "refresh"
 
-    of: str
+    of: Annotated[str, about("Type of the event that was not sent.")]
 
 
 class Resync(Event, frozen=True):
-    """More was missed than is sent again: fetch it. `scope` is `inbox` or `room:NAME`."""
+    """The client has missed more records than the server sends again. Fetch the records of `scope`."""
 
     type = "resync"
 
-    scope: str
+    scope: Annotated[
+        str, about("`inbox`: read the inbox with `inbox.list`. `room:NAME`: read the room with `room.history`.")
+    ]
 
 
 class Drain(Event, frozen=True):
-    """The server is stopping: come back after this time, which is another for each client."""
+    """The server is stopping. Reconnect after `retry_in_ms`, which differs between clients."""
 
     type = "drain"
 
-    retry_in_ms: int
+    retry_in_ms: Annotated[int, about("Time to wait before reconnecting, in milliseconds.")]
 
 
 class Overloaded(Event, frozen=True):
-    """The server has too much to do: come back after this time."""
+    """The server cannot serve this connection now and closes it. Reconnect after `retry_in_ms`."""
 
     type = "overloaded"
 
-    retry_in_ms: int
+    retry_in_ms: Annotated[int, about("Time to wait before reconnecting, in milliseconds.")]
 
 
 EVENTS: dict[str, type[Event]] = {

@@ -2,135 +2,169 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from greendot.protocol import commands
 from greendot.protocol.commands import LastSeen
 from greendot.protocol.events import Presence, RoomMessage
+from greendot.protocol.fields import (
+    AckedAtField,
+    AckField,
+    ArchivedAtField,
+    CreatedAtField,
+    ExpiresInField,
+    InboxHeadField,
+    KindField,
+    MessageIdField,
+    MessageSeqField,
+    NameField,
+    NotificationIdField,
+    NotificationSeqField,
+    ReadAtField,
+    RoomField,
+    RoomHeadField,
+    RoomUnreadField,
+    SeenAtField,
+    UnreadField,
+    UnseenField,
+    about,
+)
 
 
 class Reply(Struct, frozen=True, gc=False):
-    """The data of a reply with nothing to say."""
+    """Empty data: the command was executed and has nothing to return."""
 
 
 class PresenceReply(Reply, frozen=True, gc=True):
-    """To `watch` and `presence.get`: one entry per user asked for, in that order."""
+    """Presence of the requested users, one entry per user, in the order of the request."""
 
-    presence: list[Presence]
+    presence: Annotated[list[Presence], about("One entry per requested user, in the order of the request.")]
 
 
 class StatusReply(Reply, frozen=True):
-    """To `status.set`: the user as their own devices see them."""
+    """Presence of the user after a change of the status, as the user's own devices see it."""
 
     presence: Presence
 
 
 class PrivacyReply(Reply, frozen=True, gc=True):
-    """To `privacy.set`: what is hidden now."""
+    """Privacy settings of the user after the command."""
 
-    last_seen: LastSeen
-    hide_from: list[str]
+    last_seen: Annotated[LastSeen, about("Whether other users see when this user was last online.")]
+    hide_from: Annotated[list[str], about("Ids of the users who cannot see this user.")]
 
 
 class Typer(Struct, frozen=True, gc=False):
-    """One who is typing in the room."""
+    """User who types in a room."""
 
-    user: str
-    name: str | None
-    expires_in_ms: int
+    user: Annotated[str, about("Id of the user who types.")]
+    name: NameField
+    expires_in_ms: ExpiresInField
 
 
 class JoinReply(Reply, frozen=True, gc=True):
-    """To `room.join`: where the room stands, and what was missed since `after`."""
+    """State of a joined room, and the messages that the client has missed since `after`."""
 
-    room: str
-    head: int
-    messages: list[RoomMessage]
-    recovered: bool
-    truncated: bool
-    typing: list[Typer]
-    typing_count: int
-    present: int
-    unread: int
+    room: RoomField
+    head: RoomHeadField
+    messages: Annotated[
+        list[RoomMessage], about("Messages after `after`, in ascending order; empty without `after` or if truncated.")
+    ]
+    recovered: Annotated[bool, about("Whether `messages` has every message after `after`; false without `after`.")]
+    truncated: Annotated[
+        bool,
+        about(
+            "Whether missed messages are left out because they are too many, or `after` is beyond `head`. "
+            "If true, read the messages with `room.history`."
+        ),
+    ]
+    typing: Annotated[list[Typer], about("Users who type, without the reader; empty in a large room.")]
+    typing_count: Annotated[int, about("Number of users who type, without the reader.")]
+    present: Annotated[int, about("Number of occupants that the reader may see.")]
+    unread: RoomUnreadField
 
 
 class RoomEntry(Struct, frozen=True, gc=False):
-    """One room of the list."""
+    """Room in the list of a user's rooms."""
 
-    room: str
-    head: int
-    unread: int
-    open: bool
+    room: RoomField
+    head: RoomHeadField
+    unread: RoomUnreadField
+    open: Annotated[bool, about("Whether users can join the room without being members.")]
 
 
 class RoomsReply(Reply, frozen=True, gc=True):
-    """To `room.list`: the rooms the user is a member of and the open ones, by name."""
+    """Rooms that the user is a member of and all open rooms, in the order of their ids."""
 
-    rooms: list[RoomEntry]
+    rooms: Annotated[list[RoomEntry], about("Rooms, in the order of their ids.")]
 
 
 class PresentReply(Reply, frozen=True, gc=True):
-    """To `room.present`: a page of who is in the room now, and how many there are in all."""
+    """Page of a room's occupants, and the number of all occupants."""
 
-    users: list[str]
-    count: int
-    stale: bool | UnsetType = UNSET  # True: occupants may be missing while lost records are restored
+    users: Annotated[list[str], about("Ids of the occupants, in ascending order.")]
+    count: Annotated[int, about("Number of all occupants, not only those in this page.")]
+    stale: Annotated[
+        bool | UnsetType, about("True: occupants may be missing, because lost records are being restored.")
+    ] = UNSET
 
 
 class SendReply(Reply, frozen=True):
-    """To `room.send`, `room.edit` and `room.delete`: under which number it was written."""
+    """Id and number of the record that was written."""
 
-    id: str
-    seq: int
+    id: MessageIdField
+    seq: MessageSeqField
 
 
 class ReadReply(Reply, frozen=True):
-    """To `room.read`: how many messages are left to read."""
+    """Number of messages that the user has not read."""
 
-    unread: int
+    unread: RoomUnreadField
 
 
 class HistoryReply(Reply, frozen=True, gc=True):
-    """To `room.history`: messages in ascending order."""
+    """Page of a room's messages, in ascending order."""
 
-    messages: list[RoomMessage]
+    messages: Annotated[list[RoomMessage], about("Messages in ascending order; empty if there are no more.")]
 
 
 class InboxEntry(Struct, frozen=True, gc=False):
-    """One notification as its reader sees it."""
+    """Notification in a page of the user's inbox."""
 
-    seq: int
-    id: str
-    kind: str
-    body: Raw
-    created_at: int
-    seen_at: int | None
-    read_at: int | None
-    archived_at: int | None
-    acked_at: int | None
-    ack: bool = False  # whether the server expects `inbox.ack`
+    seq: NotificationSeqField
+    id: NotificationIdField
+    kind: KindField
+    body: Annotated[Raw, about("Content of the notification: any JSON value.")]
+    created_at: CreatedAtField
+    seen_at: SeenAtField
+    read_at: ReadAtField
+    archived_at: ArchivedAtField
+    acked_at: AckedAtField
+    ack: AckField = False
 
 
 class InboxReply(Reply, frozen=True, gc=True):
-    """To `inbox.list`: a page in ascending order, and where the inbox stands."""
+    """Page of the user's inbox in ascending order, with the inbox's head and counters."""
 
-    notifications: list[InboxEntry]
-    head: int
-    unread: int
-    unseen: int
+    notifications: Annotated[list[InboxEntry], about("Notifications in ascending order.")]
+    head: InboxHeadField
+    unread: UnreadField
+    unseen: UnseenField
 
 
 class BadgeReply(Reply, frozen=True):
-    """To `inbox.seen`, `inbox.read`, `inbox.archive` and `inbox.ack`."""
+    """Counters of the inbox after notifications were marked."""
 
-    unread: int
-    unseen: int
+    unread: UnreadField
+    unseen: UnseenField
 
 
 class RefreshReply(Reply, frozen=True):
-    """To `token.refresh`: until when the new token holds."""
+    """Expiry of the connection's new token."""
 
-    expires_at: int
+    expires_at: Annotated[int, about("Time when the new token expires, in milliseconds UTC.")]
 
 
 # Reply type of each command with an `id`. A command that is not listed gets an empty `Reply`.
@@ -154,15 +188,27 @@ REPLIES: dict[type[commands.Command], type[Reply]] = {
 
 
 class SessionInfo(Struct, frozen=True):
-    """One session as operators see it. What only its own node knows is None when another one is asked."""
+    """Session of a user, for operators. Some fields are null if another node than the session's own answers."""
 
-    session: str
-    user: str
-    device: str
-    client: dict[str, str] | None
-    node: str
-    connected_at: int | None
-    last_heard: int | None
-    state: str  # online, idle or lingering
-    ip_hash: str | None
-    agent_hash: str | None
+    session: Annotated[str, about("Id of the session.")]
+    user: Annotated[str, about("Id of the user.")]
+    device: Annotated[str, about("Name of the device.")]
+    client: Annotated[
+        dict[str, str] | None,
+        about("Name and version of the client program; null for a session on another node."),
+    ]
+    node: Annotated[str, about("Incarnation of the node that holds the session.")]
+    connected_at: Annotated[
+        int | None,
+        about("Time of the last connect or resume, in milliseconds UTC; null for a session on another node."),
+    ]
+    last_heard: Annotated[
+        int | None,
+        about("Time of the client's last frame, in milliseconds UTC; null for a session on another node."),
+    ]
+    state: Annotated[str, about("`online`, `idle`, or `lingering`: the session has no connection and still counts.")]
+    ip_hash: Annotated[str | None, about("Hash of the client's address; null for a session on another node.")]
+    agent_hash: Annotated[
+        str | None,
+        about("Hash of the client's User-Agent; null for a session without a connection or on another node."),
+    ]

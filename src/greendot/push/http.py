@@ -15,6 +15,7 @@ from greendot.http.problem import Problem
 from greendot.http.request import json, read_body
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import PushProvider
+from greendot.protocol.fields import about
 from greendot.push.devices import DeviceService
 from greendot.store.port import Store
 from greendot.store.push import MOST_TOKEN, Choices, Device
@@ -25,48 +26,56 @@ Minute = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
 
 class PutDevice(Struct):
-    """The body of PUT /v1/users/{user}/devices/{device}."""
+    """Registration of a device for pushes."""
 
-    provider: PushProvider
-    token: Annotated[str, Meta(min_length=1, max_length=MOST_TOKEN, pattern=TEXT_PATTERN)]
+    provider: Annotated[PushProvider, about("Service that delivers pushes to the device.")]
+    token: Annotated[
+        str,
+        Meta(min_length=1, max_length=MOST_TOKEN, pattern=TEXT_PATTERN),
+        about("Token of the device from the provider. For `webpush`, the subscription as a JSON string."),
+    ]
 
 
 class ShownDevice(Struct):
-    """A device, with as much of its token as tells it from others."""
+    """Device that is registered for pushes, with the end of its token."""
 
-    device: str
-    provider: PushProvider
-    token: str
-    created_at: int
-    used_at: int
+    device: Annotated[str, about("Name of the device.")]
+    provider: Annotated[PushProvider, about("Service that delivers pushes to the device.")]
+    token: Annotated[str, about("Last characters of the device's token, to distinguish tokens.")]
+    created_at: Annotated[int, about("Time when the device was registered, in milliseconds UTC.")]
+    used_at: Annotated[int, about("Time of the last registration of the device or push to it, in milliseconds UTC.")]
 
 
 class Devices(Struct):
-    """All of a user, by their names."""
+    """Devices of a user, in the order of their names."""
 
-    devices: list[ShownDevice]
+    devices: Annotated[list[ShownDevice], about("Devices, in the order of their names.")]
 
 
 class Registered(Struct):
-    """A device that is pushed to."""
+    """Device that was registered for pushes."""
 
-    user: str
-    device: str
-    provider: PushProvider
+    user: Annotated[str, about("Id of the user.")]
+    device: Annotated[str, about("Name of the device.")]
+    provider: Annotated[PushProvider, about("Service that delivers pushes to the device.")]
 
 
 class QuietHours(Struct):
-    """Over midnight if `ends` is before `begins`."""
+    """Daily time in which pushes wait, except critical ones. If `ends` is before `begins`, the time spans midnight."""
 
-    begins: Minute
-    ends: Minute
+    begins: Annotated[Minute, about("Beginning, as hours and minutes such as 22:00.")]
+    ends: Annotated[Minute, about("End, as hours and minutes such as 07:00.")]
 
 
 class PushChoices(Struct):
-    """The body of PUT /v1/users/{user}/push, and what GET answers: what is left out is as for everybody."""
+    """Push settings of a user. An omitted field gets its default."""
 
-    time_zone: Annotated[str, Meta(max_length=64)] = "UTC"
-    quiet_hours: QuietHours | None = None
+    time_zone: Annotated[str, Meta(max_length=64), about("Time zone of the quiet hours, such as Europe/Berlin.")] = (
+        "UTC"
+    )
+    quiet_hours: Annotated[
+        QuietHours | None, about("Daily time in which pushes wait, except critical ones; null: none.")
+    ] = None
 
 
 class DeviceRoutes:
@@ -86,7 +95,7 @@ class DeviceRoutes:
 
     @operation("GET /v1/users/{user}/devices")
     async def devices(self, request: Request, user: str) -> Devices:
-        """Where a user is pushed to."""
+        """List the devices of a user that are registered for pushes."""
         found = await self._devices.of(self._key(request, user))
         return Devices([_shown(device) for device in found])
 
@@ -94,25 +103,25 @@ class DeviceRoutes:
         "PUT /v1/users/{user}/devices/{device}", body=(PutDevice,), answers={201: (Registered,), 200: (Registered,)}
     )
     async def put(self, request: Request, user: str, device: str) -> Response:
-        """Push to this device from now on. 200 if it was so already."""
+        """Register a device for pushes. The answer is 200 if the same registration existed before."""
         given = await read_body(request, PutDevice)
         is_new = await self._devices.register(self._key(request, user), device, given.provider, given.token)
         return json(Registered(user, device, given.provider), 201 if is_new else 200)
 
     @operation("DELETE /v1/users/{user}/devices/{device}", fails=(404,))
     async def remove(self, request: Request, user: str, device: str) -> None:
-        """Push to this device no more."""
+        """Remove a device, so that it gets no more pushes."""
         if not await self._devices.remove(self._key(request, user), device):
             raise Problem(404, f"user {user!r} has no registered device {device!r}")
 
     @operation("GET /v1/users/{user}/push")
     async def choices(self, request: Request, user: str) -> PushChoices:
-        """When a user is not to be disturbed."""
+        """Return the push settings of a user."""
         return _choices_body(await self._store.choices(*self._key(request, user)))
 
     @operation("PUT /v1/users/{user}/push")
     async def choose(self, request: Request, user: str, body: PushChoices) -> PushChoices:
-        """Say when a user is not to be disturbed."""
+        """Set the push settings of a user."""
         if not self._is_zone(body.time_zone):
             raise Problem(
                 400, f"unknown time zone {body.time_zone!r}; use a name such as Europe/Berlin", code="bad_field"

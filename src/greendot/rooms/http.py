@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 from starlette.requests import Request
@@ -21,6 +21,7 @@ from greendot.limits.rate_limits import RateLimits
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import Id, Text
 from greendot.protocol.events import RoomMessage, Signal
+from greendot.protocol.fields import RoomField, RoomHeadField, about
 from greendot.protocol.replies import PresentReply, SendReply, Typer
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
@@ -31,83 +32,118 @@ from greendot.telemetry.spans import parent
 
 
 class PutRoom(Struct):
-    """The body of PUT /v1/rooms/{room}."""
+    """Settings of a room. The body may be empty."""
 
-    open: bool | None = None  # None: unchanged; a new room is closed
-    bus: BusMode | None = None  # None: unchanged; a new room is `full`
+    open: Annotated[
+        bool | None,
+        about("Whether users can join the room without being members; null: unchanged. A new room is closed."),
+    ] = None
+    bus: Annotated[
+        BusMode | None,
+        about(
+            "`full`: the bus between nodes carries messages. `hint`: it carries hints without the content. "
+            "Null: unchanged. A new room is `full`."
+        ),
+    ] = None
 
 
 class PutMember(Struct):
-    """The body of PUT /v1/rooms/{room}/members/{user}; it may be left out."""
+    """Role of a member. The body may be empty."""
 
-    role: Role = "member"
+    role: Annotated[
+        Role,
+        about(
+            "`reader`: only receives messages. `member`: also sends messages. "
+            "`admin`: also changes messages of other users."
+        ),
+    ] = "member"
 
 
 class PostMessage(Struct):
-    """The body of POST /v1/rooms/{room}/messages."""
+    """Message to send to a room."""
 
-    user: Id
-    body: Raw
-    name: Text | None = None
-    key: Id | None = None
+    user: Annotated[Id, about("Id of the user who is the author of the message.")]
+    body: Annotated[Raw, about("Content of the message: any JSON value.")]
+    name: Annotated[Text | None, about("Display name of the author; null: none.")] = None
+    key: Annotated[
+        Id | None,
+        about(
+            "Idempotency key. If the author already has a message with this key in the room, nothing is written; "
+            "the answer describes that message. Without it, the header `Idempotency-Key` counts."
+        ),
+    ] = None
 
 
 class PostSignal(Struct, rename={"sender": "from"}):
-    """The body of POST /v1/signals."""
+    """Signal to send to a room or to the devices of a user: exactly one of `room` and `user`."""
 
     RULE: ClassVar = one_of("room", "user")
 
-    kind: Id
-    room: Id | None = None
-    user: Id | None = None
-    body: Raw | UnsetType = UNSET
-    key: Id | None = None
-    sender: Id = "system"
-    name: Text | None = None
+    kind: Annotated[Id, about("Type of the signal, chosen by the app.")]
+    room: Annotated[Id | None, about("Id of the room that gets the signal.")] = None
+    user: Annotated[Id | None, about("Id of the user whose devices get the signal.")] = None
+    body: Annotated[Raw | UnsetType, about("Content of the signal: any JSON value.")] = UNSET
+    key: Annotated[
+        Id | None,
+        about(
+            "While a reader is slow, a newer signal replaces a waiting one with the same sender, kind and key. "
+            "Signals without a key are never replaced."
+        ),
+    ] = None
+    sender: Annotated[Id, about("Id that recipients see as the sender.")] = "system"
+    name: Annotated[Text | None, about("Display name of the sender; null: none.")] = None
 
 
 class RoomShown(Struct):
-    """A room and the number of its newest message, 0 if there is none."""
+    """Room with its settings and the number of its newest message."""
 
-    room: str
-    open: bool
-    head: int
-    bus: BusMode
+    room: RoomField
+    open: Annotated[bool, about("Whether users can join the room without being members.")]
+    head: RoomHeadField
+    bus: Annotated[
+        BusMode, about("`full`: the bus between nodes carries messages. `hint`: it carries hints without the content.")
+    ]
 
 
 class RoomList(Struct):
-    """A page of rooms."""
+    """Page of rooms, in the order of their ids."""
 
-    rooms: list[RoomShown]
+    rooms: Annotated[list[RoomShown], about("Rooms, in the order of their ids.")]
 
 
 class Members(Struct):
-    """A page of members, what each is, and where the next page begins (None: this is the last)."""
+    """Page of a room's members with their roles."""
 
-    members: list[str]
-    roles: dict[str, Role]
-    next: str | None
+    members: Annotated[list[str], about("Ids of the members, in ascending order.")]
+    roles: Annotated[dict[str, Role], about("Roles of these members: user id → role.")]
+    next: Annotated[str | None, about("Value of `after` for the next page; null: this page is the last one.")]
 
 
 class Membership(Struct):
-    """One member of a room."""
+    """Member of a room."""
 
-    room: str
-    user: str
-    role: Role
+    room: RoomField
+    user: Annotated[str, about("Id of the member.")]
+    role: Annotated[Role, about("Role of the member.")]
 
 
 class TypingNow(Struct):
-    """Who is typing."""
+    """Users who type in a room."""
 
-    typing: list[Typer]
+    typing: Annotated[list[Typer], about("Users who type.")]
 
 
 class Messages(Struct, frozen=True):
-    """A page of messages in ascending order."""
+    """Page of a room's messages, in ascending order."""
 
-    messages: list[RoomMessage]
-    next: int | None  # `after` or `before` of the next page; None: this is the last
+    messages: Annotated[list[RoomMessage], about("Messages in ascending order.")]
+    next: Annotated[
+        int | None,
+        about(
+            "Number for the next page: the value of `after` if the request has `after`, else of `before`. "
+            "Null: this page is the last one."
+        ),
+    ]
 
 
 class RoomRoutes:
@@ -137,26 +173,26 @@ class RoomRoutes:
 
     @operation("GET /v1/rooms")
     async def all(self, request: Request, query: Page) -> RoomList:
-        """The rooms there are, by id."""
+        """List the rooms of the tenant in the order of their ids, one page at a time."""
         rooms = await self._store.rooms(self._keys.tenant(request), query.after, query.limit)
         return RoomList([_shown(room) for room in rooms])
 
     @operation("PUT /v1/rooms/{room}")
     async def put(self, request: Request, room: str, body: PutRoom) -> RoomShown:
-        """Make a room, or change it."""
+        """Create a room, or change its settings."""
         tenant = self._keys.tenant(request)
         return _shown(await self._room_messages.put_room(tenant, room, body.open, body.bus))
 
     @operation("GET /v1/rooms/{room}", fails=(404,))
     async def get(self, request: Request, room: str) -> RoomShown:
-        """A room."""
+        """Return a room."""
         return _shown(await self._room(request, room))
 
     # --- members ---
 
     @operation("GET /v1/rooms/{room}/members", fails=(404,))
     async def members(self, request: Request, room: str, query: Page) -> Members:
-        """The members of a room, by id."""
+        """List the members of a room in the order of their ids, one page at a time."""
         of, limit = await self._room(request, room), query.limit
         members = await self._store.members(of.tenant, room, query.after, limit)
         users = [member.user for member in members]
@@ -165,26 +201,30 @@ class RoomRoutes:
 
     @operation("PUT /v1/rooms/{room}/members/{user}", fails=(404,))
     async def add_member(self, request: Request, room: str, user: str, body: PutMember) -> Membership:
-        """Make a user a member of a room, or give a member another role."""
+        """Add a member to a room, or change the role of a member."""
         of = await self._room(request, room)
         await self._room_messages.put_member(of.tenant, room, user, body.role)
         return Membership(room, user, body.role)
 
     @operation("DELETE /v1/rooms/{room}/members/{user}", fails=(404,))
     async def remove_member(self, request: Request, room: str, user: str) -> None:
-        """Remove a member: the user hears nothing more of the room. 503: not every node has said so; do it again."""
+        """Remove a member from a room.
+
+        Unless the room is open, no node delivers frames of the room to the user after the answer. A 503 means that a
+        node has not confirmed the removal; send the request again.
+        """
         of = await self._room(request, room)
         await self._room_messages.remove_member(of.tenant, of, user)
 
     @operation("GET /v1/rooms/{room}/present", fails=(404,))
     async def present(self, request: Request, room: str, query: Page) -> PresentReply:
-        """Who is in the room now, on all nodes, by id."""
+        """List the occupants of a room on all nodes in the order of their ids, one page at a time."""
         topic = Topic("room", (await self._room(request, room)).tenant, room)
         return await self._rooms.present(topic, None, query.after, query.limit)
 
     @operation("GET /v1/rooms/{room}/typing", fails=(404,))
     async def typing(self, request: Request, room: str) -> TypingNow:
-        """Who is typing in the room."""
+        """List the users who type in a room."""
         of = await self._room(request, room)
         return TypingNow([Typer(*typist) for typist in await self._engine.typers(of.tenant, room)])
 
@@ -192,7 +232,10 @@ class RoomRoutes:
 
     @operation("GET /v1/rooms/{room}/messages", fails=(404,))
     async def messages(self, request: Request, room: str, query: Span) -> Messages:
-        """Messages of a room, in ascending order, of no more than 1 MiB of bodies."""
+        """Return messages of a room in ascending order, one page at a time.
+
+        A page has at most 1 MiB of bodies.
+        """
         tenant, newest = self._keys.tenant(request), query.after is None
         found = await self._store.room_page(tenant, room, after=query.after, before=query.before, limit=query.limit)
         if found is None:
@@ -202,7 +245,7 @@ class RoomRoutes:
 
     @operation("POST /v1/rooms/{room}/messages", status=201, fails=(404, 429))
     async def send(self, request: Request, room: str, body: PostMessage, idempotency_key: str | None) -> SendReply:
-        """Send a message as a user, who need not be connected or a member."""
+        """Send a message to a room as a user. The user need not be connected or a member."""
         of = await self._room(request, room)
         key = body.key or idempotency_key or new_message_id()
         check_size(body.body)
@@ -215,7 +258,10 @@ class RoomRoutes:
 
     @operation("POST /v1/signals", status=202, fails=(429,))
     async def signal(self, request: Request, body: PostSignal) -> None:
-        """Send a signal to a room or to a user's devices. It is not kept: who is not there misses it."""
+        """Send a signal to a room or to the devices of a user.
+
+        Signals are not stored: a client that is not connected does not get them.
+        """
         tenant = self._keys.tenant(request)
         if (body.room is None) == (body.user is None):
             raise Problem(400, "give exactly one of `room` and `user`", code="bad_field")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 from starlette.requests import Request
 
@@ -10,21 +12,28 @@ from greendot.clock import Clock
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.protocol.commands import Seq
+from greendot.protocol.fields import about
 from greendot.visibility.updates import VisibilityUpdates
 
 
 class PutContact(Struct):
-    """The body of PUT /v1/users/{user}/contacts/{other}; it may be left out."""
+    """Time of the last contact between two users. The body may be empty."""
 
-    last_contact_at: Seq | None = None  # None: now
+    last_contact_at: Annotated[
+        Seq | None,
+        about(
+            "Time of the last contact, in milliseconds UTC; null or a time in the future: now. "
+            "An earlier time than the stored one changes nothing."
+        ),
+    ] = None
 
 
 class Contact(Struct):
-    """Whom a user has as a contact, and since when they were in contact last."""
+    """Contact of a user. The contact is one-way: `contact` does not get `user` as a contact."""
 
-    user: str
-    contact: str
-    last_contact_at: int
+    user: Annotated[str, about("Id of the user who has the contact.")]
+    contact: Annotated[str, about("Id of the user who is the contact.")]
+    last_contact_at: Annotated[int, about("Time of the last contact, in milliseconds UTC.")]
 
 
 class ContactRoutes:
@@ -42,7 +51,7 @@ class ContactRoutes:
 
     @operation("PUT /v1/users/{user}/contacts/{other}")
     async def put(self, request: Request, user: str, other: str, body: PutContact) -> Contact:
-        """Make one user a contact of another, or say that they were in contact. One way."""
+        """Add a contact to a user, or record the time of the last contact. Contacts are one-way."""
         key, now, at = self._key(request, user, other), self._clock.now_ms(), body.last_contact_at
         # A time in the future would be recent for longer than the settings allow.
         at = now if at is None else min(at, now)
@@ -51,7 +60,10 @@ class ContactRoutes:
 
     @operation("DELETE /v1/users/{user}/contacts/{other}")
     async def remove(self, request: Request, user: str, other: str) -> None:
-        """Take a contact back: in force on every node. 503: not known to be; do it again."""
+        """Remove a contact. The removal is in force on every node when the request is answered.
+
+        A 503 means that a node has not confirmed the removal; send the request again.
+        """
         await self._visibility_updates.remove_contact(self._key(request, user, other), other)
 
     def _key(self, request: Request, user: str, other: str) -> tuple[str, str]:

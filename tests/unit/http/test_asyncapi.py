@@ -17,6 +17,7 @@ from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
 from greendot.protocol.replies import REPLIES
 from greendot.protocol.versions import VERSIONS
+from undescribed import undescribed
 from wire_described import DOCUMENT, heard, is_command
 
 CHANNEL = DOCUMENT["channels"]["connect"]
@@ -55,6 +56,18 @@ def test_every_message_says_in_a_sentence_what_it_is() -> None:
     for name, one in DOCUMENT["components"]["messages"].items():
         assert 5 < len(one["summary"]) < 140, name
         assert re.search(r"[.`]$", one["summary"]), name
+
+
+def test_every_message_schema_and_field_has_a_description() -> None:
+    assert undescribed(DOCUMENT) == []
+
+
+def test_a_field_without_a_description_is_found() -> None:
+    silent = document()
+    del silent["components"]["schemas"]["Watch"]["properties"]["users"]["description"]
+    del silent["components"]["schemas"]["Limits"]["description"]
+    del silent["components"]["messages"]["watch"]["summary"]
+    assert undescribed(silent) == ["Limits", "Watch.users", "Welcome.limits", "message watch"]
 
 
 @pytest.mark.parametrize("code", Err)

@@ -19,6 +19,7 @@ from greendot.http.request import decode
 from greendot.http.scopes import NEEDED, OPEN
 from greendot.testing.clock import ManualClock
 from http_routes import uncalled_app
+from undescribed import undescribed
 
 DOCUMENT = document()
 OPERATIONS = {operation.name: operation for kind in KINDS for operation in operations_of(kind)}
@@ -55,6 +56,18 @@ def test_an_operation_needs_the_scope_that_is_asked_for(operation: Operation) ->
 def test_an_operation_says_in_a_sentence_what_it_does(operation: Operation) -> None:
     assert 5 < len(described(operation)["summary"]) < 120
     assert described(operation)["summary"].endswith(".")
+
+
+def test_every_operation_parameter_schema_and_field_has_a_description() -> None:
+    assert undescribed(DOCUMENT) == []
+
+
+def test_a_parameter_or_field_without_a_description_is_found() -> None:
+    silent = document()
+    del silent["components"]["schemas"]["PutRoom"]["properties"]["open"]["description"]
+    (parameter,) = silent["paths"]["/v1/rooms/{room}"]["get"]["parameters"]
+    del parameter["description"]
+    assert undescribed(silent) == ["GET /v1/rooms/{room} room", "PutRoom.open"]
 
 
 def test_no_two_operations_have_the_same_name() -> None:

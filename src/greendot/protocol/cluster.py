@@ -19,9 +19,9 @@ WatchMode = Literal["live", "slices", "asked"]  # delivery of changes to watcher
 
 
 class SampleQuery(Struct, frozen=True, tag="sample"):
-    """How is it there? And what has happened, if the tail is wanted."""
+    """Query for the counters of a node or a tenant, and for recent events if `tail` is set."""
 
-    asker: str
+    asker: str  # reader of the tail: its node and view
     nodes: bool  # True: counts of the node; False: counts of the tenant
     tenant: str = ""
     tail: str | None = None  # tenant whose events to return; "": all tenants; None: no events
@@ -32,27 +32,27 @@ class SampleQuery(Struct, frozen=True, tag="sample"):
 
 
 class UserQuery(Struct, frozen=True, tag="user"):
-    """What is there of a user?"""
+    """Query for a user's sessions and watchers on a node."""
 
     tenant: str
     user: str
 
 
 class RoomQuery(Struct, frozen=True, tag="room"):
-    """What is there of a room?"""
+    """Query for a room's listeners on a node."""
 
     tenant: str
     room: str
 
 
 class NodeQuery(Struct, frozen=True, tag="node"):
-    """What does the node hold?"""
+    """Query for the state of a node."""
 
     tenant: str | None = None  # also count this tenant's connections
 
 
 class TopicQuery(Struct, frozen=True, tag="topic"):
-    """Who listens to a topic there?"""
+    """Query for the listeners of a topic on a node."""
 
     kind: TopicKind
     tenant: str
@@ -60,7 +60,7 @@ class TopicQuery(Struct, frozen=True, tag="topic"):
 
 
 class DisconnectAll(Struct, frozen=True, tag="end"):
-    """Close all sessions there, or all of a tenant. The one question that changes something."""
+    """Request to close all sessions of a node, or those of one tenant. All other queries only read."""
 
     code: int
     reason: str
@@ -68,7 +68,7 @@ class DisconnectAll(Struct, frozen=True, tag="end"):
 
 
 class HotTopic(Struct, frozen=True):
-    """A topic that much is written to."""
+    """Topic with many socket writes."""
 
     kind: str
     tenant: str
@@ -78,7 +78,7 @@ class HotTopic(Struct, frozen=True):
 
 
 class SlowClient(Struct, frozen=True):
-    """A client for which frames wait."""
+    """Client whose send buffer has waiting frames."""
 
     session: str
     tenant: str
@@ -88,7 +88,7 @@ class SlowClient(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """A node, or a tenant's part of it."""
+    """Counters of a node, or of one tenant on the node."""
 
     at_ms: int  # monotonic, for rates
     gauges: dict[str, float]
@@ -103,7 +103,7 @@ class Sample(Struct, frozen=True):
 
 
 class SessionReport(Struct, frozen=True):
-    """A session as its own node knows it."""
+    """Session on its own node."""
 
     session: str
     device: str
@@ -122,7 +122,7 @@ class SessionReport(Struct, frozen=True):
 
 
 class UserReport(Struct, frozen=True):
-    """A user's sessions on one node."""
+    """Sessions and watchers of a user on one node."""
 
     sessions: list[SessionReport]
     watchers: int = 0
@@ -130,13 +130,13 @@ class UserReport(Struct, frozen=True):
 
 
 class RoomReport(Struct, frozen=True):
-    """A room's listeners on one node."""
+    """Listeners of a room on one node."""
 
     listeners: int
 
 
 class NodeReport(Struct, frozen=True):
-    """What a node holds."""
+    """State of a node."""
 
     version: str
     started_at: int
@@ -156,7 +156,7 @@ class NodeReport(Struct, frozen=True):
 
 
 class TopicReport(Struct, frozen=True):
-    """A topic on one node."""
+    """Listeners and waiting frames of a topic on one node."""
 
     listeners: int
     frames: int = 0  # frames that wait to be written
@@ -168,7 +168,7 @@ class TopicReport(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How many are being closed."""
+    """Number of sessions that the node closes."""
 
     sessions: int
 

@@ -27,7 +27,7 @@ PING = "ping"  # type of the event that `greendot webhooks test` sends
 
 
 class HookEvent(Struct, frozen=True, gc=False):
-    """One thing that happened. Sent again, it has the same id."""
+    """Event of a webhook. A retry has the same id."""
 
     id: str
     type: str
@@ -37,7 +37,7 @@ class HookEvent(Struct, frozen=True, gc=False):
 
 
 class HookDelivery(Struct, frozen=True):
-    """The body of one request."""
+    """Body of one webhook request."""
 
     id: str
     sent_at: int

@@ -1,4 +1,7 @@
-"""Responses of the HTTP API, typed. Times are milliseconds UTC; fields that a newer server adds are ignored."""
+"""Typed responses of the HTTP API.
+
+Times are milliseconds UTC. Fields that a newer server adds are ignored.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +17,28 @@ Bus = Literal["full", "hint"]
 
 
 class Sent(Struct, frozen=True):
-    """A message is written, under this number."""
+    """Id and number of a message that was written."""
 
     id: str
     seq: int
 
 
 class Notified(Struct, frozen=True):
-    """What became of a notification. Not `new`: its key was known, and this is the one that was written then.
+    """Result of a notification."""
 
-    Without number and id: its kind is not kept.
-    """
-
-    id: str | None
+    id: str | None  # None: the kind of the notification is not kept
     seq: int | None
-    new: bool
+    new: bool  # False: the key was used before, and this is the earlier notification
 
 
 class NotifiedList(Struct, frozen=True):
-    """The answer to many."""
+    """Results of several notifications, in order."""
 
     notifications: list[Notified]
 
 
 class InboxEntry(Struct, frozen=True):
-    """One notification, and when what became of it."""
+    """Notification of an inbox, with the times of its delivery and its marks."""
 
     seq: int
     id: str
@@ -46,17 +46,17 @@ class InboxEntry(Struct, frozen=True):
     body: Any
     created_at: int
     expires_at: int | None = None
-    live_at: int | None = None  # first given to a connected device
-    push_at: int | None = None  # first given to a push provider
+    live_at: int | None = None  # first delivery to a connected device
+    push_at: int | None = None  # first delivery to a push provider
     seen_at: int | None = None
     read_at: int | None = None
     archived_at: int | None = None
     acked_at: int | None = None
-    ack: bool = False
+    ack: bool = False  # whether a device must acknowledge the notification
 
 
 class Inbox(Struct, frozen=True):
-    """A page of a user's inbox in ascending order, and where the inbox stands."""
+    """Page of a user's inbox in ascending order, with the inbox's head and counters."""
 
     notifications: list[InboxEntry]
     head: int
@@ -65,7 +65,7 @@ class Inbox(Struct, frozen=True):
 
 
 class Room(Struct, frozen=True):
-    """A room; `head` is the number of its newest message."""
+    """Room of a tenant. `head` is the number of its newest message."""
 
     room: str
     open: bool
@@ -74,13 +74,13 @@ class Room(Struct, frozen=True):
 
 
 class Rooms(Struct, frozen=True):
-    """A page of rooms."""
+    """Page of rooms."""
 
     rooms: list[Room]
 
 
 class Member(Struct, frozen=True):
-    """One who may be in a room."""
+    """Member of a room."""
 
     room: str
     user: str
@@ -88,7 +88,7 @@ class Member(Struct, frozen=True):
 
 
 class Members(Struct, frozen=True):
-    """A page of members, with their roles; the next one is after `next`."""
+    """Page of a room's members with their roles. `next` is the `after` of the next page, None at the end."""
 
     members: list[str]
     roles: dict[str, Role]
@@ -96,20 +96,20 @@ class Members(Struct, frozen=True):
 
 
 class Present(Struct, frozen=True):
-    """A page of who is in the room now, and how many there are in all."""
+    """Page of a room's occupants, and the number of all occupants."""
 
     users: list[str]
     count: int
 
 
 class Typers(Struct, frozen=True):
-    """Who types in a room now."""
+    """Users who type in a room."""
 
     typing: list[Typer]
 
 
 class Message(Struct, frozen=True):
-    """A message of a room. `op` and `ref`: it edits or deletes the one with that number."""
+    """Message of a room. With `op` and `ref` it edits or deletes the message with the number `ref`."""
 
     room: str
     seq: int
@@ -123,25 +123,25 @@ class Message(Struct, frozen=True):
 
 
 class Messages(Struct, frozen=True):
-    """A page of messages in ascending order."""
+    """Page of a room's messages, in ascending order."""
 
     messages: list[Message]
 
 
 class PresenceList(Struct, frozen=True):
-    """One entry per user asked for."""
+    """Presence of users, one entry per requested user."""
 
     presence: list[Presence]
 
 
 class OnePresence(Struct, frozen=True):
-    """A user, after a change."""
+    """Presence of a user after a change."""
 
     presence: Presence
 
 
 class Online(Struct, frozen=True):
-    """A page of those who are online, and how many there are in all; the next one is after `next`."""
+    """Page of the users online, and the number of all. `next` is the `after` of the next page, None at the end."""
 
     users: list[str]
     next: str | None
@@ -149,13 +149,13 @@ class Online(Struct, frozen=True):
 
 
 class Sessions(Struct, frozen=True):
-    """A user's sessions on all nodes."""
+    """Sessions of a user on all nodes."""
 
     sessions: list[SessionInfo]
 
 
 class Contact(Struct, frozen=True):
-    """`user` has `contact` as a contact: one way."""
+    """Contact of a user. The contact is one-way: `contact` does not get `user` as a contact."""
 
     user: str
     contact: str
@@ -163,7 +163,7 @@ class Contact(Struct, frozen=True):
 
 
 class Revoked(Struct, frozen=True):
-    """How many sockets were closed, and until when the entry is kept."""
+    """Result of a revocation: the number of closed connections, and the time until which the revocation is kept."""
 
     closed: int
     expires_at: int

@@ -57,14 +57,14 @@ T = TypeVar("T")
 Frame = dict[str, Any]
 TENANT = "default"
 HOUR_MS = 3_600_000
-MOMENT_S = 0.001  # everything that is ready is done by then, and no timer of a service is so short
+MOMENT_S = 0.001  # all ready work is done by then, and no service has a timer as short as this
 
 
 # --- time ---
 
 
 def in_virtual_time(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test of a coroutine function that takes the parts of a node first, then fixtures."""
+    """Make a test from a coroutine function that takes the parts of a node first, then fixtures."""
 
     def run(**fixtures: Any) -> None:
         failures = _Failures()
@@ -75,7 +75,7 @@ def in_virtual_time(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable
                 runner.run(_with_parts(story, fixtures, failures))
         finally:
             logger.removeHandler(failures)
-        assert failures.found == [], "work of the node failed"
+        assert failures.found == [], "a task of the node failed"
 
     signature = inspect.signature(story)
     run.__name__, run.__doc__, run.__module__ = story.__name__, story.__doc__, story.__module__
@@ -96,18 +96,18 @@ async def _with_parts(
 
 
 async def settle() -> None:
-    """Let everything be done that is ready to be done."""
+    """Let all ready work be done."""
     await asyncio.sleep(MOMENT_S)
 
 
 async def pass_time(seconds: float) -> None:
-    """Let so much time pass, and what is due by then be done."""
+    """Let time pass and due work be done."""
     await asyncio.sleep(seconds)
     await settle()
 
 
 class _Failures(logging.Handler):
-    """Remembers the work of a node that ended with an exception."""
+    """Log handler that records tasks of a node that ended with an exception."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -122,12 +122,12 @@ class _Failures(logging.Handler):
 
 
 class _Calls:
-    """What tests see of the calls of an engine or a store, and decide about them."""
+    """Record of the calls of an engine or a store, and their planned failures."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []  # names and arguments
-        self.away: set[str] = set()  # names of calls that fail, with nothing done
-        self.unanswered: set[str] = set()  # names of calls that are carried out, and whose answer is lost
+        self.away: set[str] = set()  # names of calls that fail without effect
+        self.unanswered: set[str] = set()  # names of calls that take effect, but whose answer is lost
 
     def made(self, name: str) -> list[tuple[Any, ...]]:
         """Return the arguments of all calls of this name."""
@@ -137,10 +137,10 @@ class _Calls:
         return len(self.made(name))
 
     async def begins(self, name: str) -> None:
-        """Pass before a call is carried out: see `held`."""
+        """Run before a call takes effect. See `held`."""
 
     async def ends(self, name: str) -> None:
-        """Pass after a call was carried out."""
+        """Run after a call has taken effect."""
 
 
 def held(target: _Calls, name: str, at: Point = "before") -> AbstractAsyncContextManager[Held]:
@@ -149,7 +149,7 @@ def held(target: _Calls, name: str, at: Point = "before") -> AbstractAsyncContex
 
 
 def _switched(kind: type[Any], names: Iterable[str], error: type[Exception]) -> None:
-    """Let all these calls of a class be seen, fail and wait."""
+    """Wrap these methods of a class, so that calls are recorded and can fail and wait."""
 
     def switch(name: str) -> None:
         carry_out = getattr(kind, name)
@@ -177,17 +177,17 @@ def _coroutines(kind: type[Any], *, but: Iterable[str]) -> list[str]:
 
 
 class SwitchedEngine(MemoryEngine, _Calls):
-    """The memory engine, whose calls can fail or wait, and which can lose its records."""
+    """Memory engine whose calls can fail or wait, and which can lose its records."""
 
     def __init__(self, clock: LoopClock) -> None:
         MemoryEngine.__init__(self, clock)
         _Calls.__init__(self)
-        self.restoring = False  # records were lost, and other nodes have not restored theirs: all is stale
+        self.restoring = False  # records were lost, and other nodes have not restored theirs: all states are stale
         self.published: list[tuple[Topic, Message]] = []
         self.refused_by: frozenset[str] = frozenset()  # other nodes that take no new work
 
     def lose(self) -> None:
-        """Forget every user and occupant, as an engine does that comes back empty."""
+        """Remove every user and occupant, as after a restart of an empty engine."""
         self._users.clear()
         self._tenants.clear()
         self._seen.clear()
@@ -199,7 +199,7 @@ class SwitchedEngine(MemoryEngine, _Calls):
         return incarnation
 
     def end_node(self, incarnation: str) -> None:
-        """Let the sessions of a node count no longer."""
+        """End a node, so that its sessions no longer count."""
         self._nodes[incarnation] = NodeLife(self.now_ms(), self.now_ms())
 
     def is_restoring(self, tenant: str, name: str) -> bool:
@@ -225,9 +225,9 @@ _switched(SwitchedEngine, _coroutines(MemoryEngine, but=("start", "close")), Eng
 
 
 class _LoopDatabase:
-    """In place of the database thread: every call is a transaction of its own, answered in the next turn of the loop.
+    """Stand-in for the database thread: every call is a transaction, answered in the next turn of the loop.
 
-    A thread would take real time, while virtual time passes at its own pace.
+    A thread would take real time, while virtual time passes independently.
     """
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ _switched(SwitchedStore, _coroutines(SqliteStore, but=("start", "close", "migrat
 
 
 class RecordingSocket:
-    """The socket below a connection: keeps what the kernel takes, and what it does not take while it is `full`."""
+    """Socket below a connection. It keeps data that the kernel takes, and data that waits while it is `full`."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -277,7 +277,7 @@ class RecordingSocket:
             (self.waiting if self.full or self.waiting else self.taken).extend(data)
 
     def drain(self) -> None:
-        """Let the kernel take what waits, and more from now on."""
+        """Let the kernel take waiting data, and more from now on."""
         self.full = False
         self.taken += self.waiting
         self.waiting.clear()
@@ -325,13 +325,13 @@ class RecordingSocket:
 
 
 class Client:
-    """The other end of a connection."""
+    """The client's end of a connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.socket = RecordingSocket()
         self.socket.connection = connection
-        self._read = 0  # bytes that were looked at
+        self._read = 0  # bytes that were already returned
         outlet = SimpleNamespace(socket=self.socket, listener=None)
         transport: Any = SimpleNamespace(underlying_transport=outlet, is_secure=True, request=SimpleNamespace())
         connection.on_ws_connected(transport)
@@ -346,7 +346,7 @@ class Client:
         self.send(msgspec.json.encode(command).decode())
 
     def send(self, text: str) -> None:
-        """Send a text frame; one that comes after a close is not looked at."""
+        """Send a text frame. A frame after a close is ignored."""
         if not self.connection.deaf:
             self.connection.on_received()
             self.connection.on_text(text)
@@ -358,31 +358,31 @@ class Client:
         return reply
 
     async def frames(self, kind: str | None = None) -> list[Frame]:
-        """Return what came since the last look; a close as `{"type": "close", "code": …, "reason": …}`."""
+        """Return the frames since the last call; a close as `{"type": "close", "code": …, "reason": …}`."""
         await settle()
         found = decoded(self.socket.taken[self._read :])
         self._read = len(self.socket.taken)
         return [frame for frame in found if kind in (None, frame["type"])]
 
     async def events(self, kind: str | None = None) -> list[Frame]:
-        """Return the data of the events that came since the last look."""
+        """Return the data of the events since the last call."""
         return [frame["data"] for frame in await self.frames(kind) if "data" in frame and frame["type"] != "reply"]
 
     async def closed(self) -> int | None:
-        """Return the code of the close frame that came since the last look; None if there was none."""
+        """Return the code of the close frame since the last call; None if there was none."""
         return next((frame["code"] for frame in await self.frames("close")), None)
 
     def answer_close(self) -> None:
-        """Close the TCP connection, as a peer does that has got a close frame."""
+        """Close the TCP connection, as a peer does after a close frame."""
         self.socket.close()
 
     def cut(self) -> None:
-        """Lose the TCP connection."""
+        """Cut the TCP connection."""
         self.socket.abort()
 
 
 def decoded(data: bytes | bytearray) -> list[Frame]:
-    """Read the frames of a server."""
+    """Decode the frames of a server."""
     frames: list[Frame] = []
     at = 0
     while at < len(data):
@@ -404,7 +404,7 @@ def decoded(data: bytes | bytearray) -> list[Frame]:
 
 
 class RecordingOwner:
-    """The owner of connections that belong to no service: notes what it is told of them."""
+    """Owner of connections without a service. It records the callbacks of connections."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
@@ -465,7 +465,7 @@ _: type[Owner] = RecordingOwner
 
 
 class NodeParts:
-    """What services are made of. Also the host of the engine: a message of the bus goes to its handler in `bus`."""
+    """Dependencies of services, and host of the engine: a message of the bus goes to its handler in `bus`."""
 
     def __init__(self, failures: _Failures) -> None:
         self.clock = LoopClock(asyncio.get_running_loop())
@@ -489,12 +489,12 @@ class NodeParts:
         await self.store.close()
 
     def failed(self) -> list[str]:
-        """Take out the failures of work so far, which would fail the test."""
+        """Return and clear the failures of tasks so far, which would fail the test."""
         found, self._failures.found = self._failures.found, []
         return found
 
     async def whole(self, **sections: Any) -> Node:
-        """Make all services of a node on this engine and store; clients are those of the node from now on."""
+        """Make all services of a node on this engine and store. Later clients belong to the node."""
         settings = msgspec.convert({"auth": {"secret": SECRET}} | sections, Settings)
         node = self.node = Node(settings, self.engine, self.store, self.clock)
         self.context = node._context
@@ -511,7 +511,7 @@ class NodeParts:
         return self.context.registry
 
     def grants(self, user: str, **claims: Any) -> Grants:
-        """Return the grants of a token that holds for an hour."""
+        """Return the grants of a token that is valid for an hour."""
         now = self.clock.now_ms()
         given = {"tenant": TENANT, "expires_at": now + HOUR_MS, "issued_at": now} | claims
         return Grants(user=user, **given)
@@ -552,7 +552,7 @@ class NodeParts:
         return client
 
     async def shown(self, user: str, tenant: str = TENANT) -> Snapshot:
-        """Read a user as the engine has it, uncounted."""
+        """Read a user from the engine without recording the call."""
         (snapshot,) = await MemoryEngine.read(self.engine, tenant, [user])
         return snapshot
 
@@ -561,7 +561,7 @@ class NodeParts:
         return [(await self.shown(user)).visible.state for user in users]
 
     async def greeted(self, user: str, claims: Mapping[str, Any] | None = None, **hello: Any) -> Client:
-        """Open a socket of the whole node and say hello; the welcome is left to be read."""
+        """Open a socket of the whole node and send hello. The welcome is not read."""
         client = self.client()
         client.say(type="hello", token=self.token(user, **(claims or {})), **hello)
         await settle()
@@ -596,7 +596,7 @@ def _context(clock: LoopClock, metrics: Metrics) -> NodeContext:
 
 @asynccontextmanager
 async def under_way(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-    """Run something beside the test as far as it gets, and await its end with the block's."""
+    """Run a coroutine next to the test until it waits. Await its end when the block ends."""
     task = asyncio.ensure_future(work)
     await settle()
     try:

@@ -1,7 +1,7 @@
 """Parts of one node for unit tests of its services, in virtual time.
 
 The services, the engine (in memory) and the store (SQLite in memory) are the real ones. Connections have no socket:
-they keep the frames that would have been written. Time passes only while nothing is left to do.
+they keep the frames that would have been written. Time passes only while all tasks wait.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ from model.simulated import LoopClock, VirtualLoop, empty_database, take_frame
 
 T = TypeVar("T")
 Frame = dict[str, Any]
-TENANT = "acme"  # nobody hides there, and nothing is limited
+TENANT = "acme"  # a tenant without hidden users and limits
 LIMITED = "limited"  # a tenant with one signal, message and typing command per second
-TICK_S = 0.02  # in it all work at hand is done, and timers that were due at once have fired
-LARGE = 3  # above so many listeners a room is large
-ANSWER_S = 60.0  # how long an answer of an app counts
+TICK_S = 0.02  # all ready work is done by then, and timers that were due at once have fired
+LARGE = 3  # listeners; above this number a room is large
+ANSWER_S = 60.0  # lifetime of an answer of an app
 DAY_MS = 86_400_000
 
 
@@ -96,12 +96,12 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 
 
 class LoopThread:
-    """Stand-in for the thread of the database: each call is carried out in the loop, one turn later."""
+    """Stand-in for the database thread: each call runs in the loop, one turn later."""
 
     def __init__(self) -> None:
         self.db = empty_database()
         self.calls: list[str] = []  # methods of the store, in the order of their calls
-        self.failing: dict[str, Exception] = {}  # by method, instead of being carried out
+        self.failing: dict[str, Exception] = {}  # errors by method, raised instead of the call
         self.is_away = False
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -125,7 +125,7 @@ def method_of(work: Callable[..., Any]) -> str:
 
 
 class LoopStore(SqliteStore):
-    """The SQLite store with its database in the loop, so that no call takes time."""
+    """SQLite store with its database in the loop, so that no call takes time."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -137,25 +137,25 @@ class LoopStore(SqliteStore):
         return self.thread.calls
 
     def take_calls(self) -> list[str]:
-        """The calls since the last time."""
+        """Return the calls since the last time."""
         calls, self.thread.calls = self.thread.calls, []
         return calls
 
     def holding(self, method: str, at: Point = "before") -> AbstractAsyncContextManager[Held]:
-        """Hold the calls of a method, also of services that have bound the method when they were made."""
+        """Hold the calls of a method, also of services that keep the bound method."""
         return hold(self.thread, "do", at=at, when=lambda work: method_of(work) == method)
 
 
 class RecordedEngine(MemoryEngine):
-    """Memory engine that records published messages, and loses messages or is away where a test says so."""
+    """Memory engine that records published messages, and loses messages or is away on request."""
 
     def __init__(self, clock: LoopClock) -> None:
         super().__init__(clock)
         self.published: list[tuple[Topic, Message]] = []
         self.verbs: list[tuple[str, str, str]] = []  # enter and exit, with room and user
-        self.is_deaf = False  # what is published is lost
+        self.is_deaf = False  # published messages are lost
         self.is_away = False
-        self.others: list[NodeInfo] = []  # nodes beside this one
+        self.others: list[NodeInfo] = []  # other nodes
 
     def publish(self, topic: Topic, message: Message) -> None:
         self.published.append((topic, message))
@@ -164,7 +164,7 @@ class RecordedEngine(MemoryEngine):
             super().publish(topic, message)
 
     def sent(self, kind: type[T]) -> list[T]:
-        """The messages of one type that were published."""
+        """Return the published messages of one type."""
         return [message for _, message in self.published if isinstance(message, kind)]
 
     async def nodes(self) -> list[NodeInfo]:
@@ -231,27 +231,27 @@ class RecordedConnection(Connection):
             self._write(b"".join(item.frame for item in collected))
 
     def become_slow(self) -> None:
-        """The socket takes nothing more."""
+        """Make the socket accept no more data."""
         self.flush()
         self._outbox = SendBuffer()
 
     def keep_up(self) -> None:
-        """The socket takes all that waits."""
+        """Make the socket accept all waiting frames."""
         while self._outbox is not None and (items := self._outbox.take()):
             self._write(b"".join(item.frame for item in items))
         self._outbox = None
 
     def take(self, *types: str) -> list[Frame]:
-        """The frames since the last time, of these types or all. Frames of other types are dropped."""
+        """Return and clear the frames of these types, or of all. Frames of other types are dropped."""
         frames, self._written = self._written, []
         return [frame for frame in frames if not types or frame["type"] in types]
 
     def data(self, *types: str) -> list[Any]:
-        """The data of these frames."""
+        """Return the data of these frames."""
         return [frame["data"] for frame in self.take(*types)]
 
     def seqs(self, kind: str = "room.message") -> list[int]:
-        """The numbers of the records among these frames."""
+        """Return the numbers of the records among these frames."""
         return [data["seq"] for data in self.data(kind)]
 
     def _write(self, data: bytes) -> None:
@@ -262,7 +262,7 @@ class RecordedConnection(Connection):
 
 
 def quota(per_s: int = 0) -> Quota:
-    """Signals, messages and typing commands of a connection, a second; 0: no limits."""
+    """Make a quota of signals, messages and typing commands per connection and second; 0: no limits."""
     rates: Any = {("connection", activity): per_s for activity in ("signals", "sends", "typing")}
     return Quota(bool(per_s), (1_000, 1_000), 1.0, rates, watches=100, rooms=5)
 
@@ -283,10 +283,10 @@ class Parts:
         self.store = LoopStore()
         self.engine = RecordedEngine(clock)
         self.incarnation = ""
-        self.apps: dict[str, VisibilityClient] = {}  # that are asked who may see whom, by tenant
+        self.apps: dict[str, VisibilityClient] = {}  # visibility webhooks by tenant
         self.kinds: dict[str, NotificationKind] = {"alarm": NotificationKind("acknowledged")}
         self.queue_policies = {"": QueuePolicy()}
-        self.pushes = 0  # how often the push worker was called
+        self.pushes = 0  # calls of the push worker
         self.rpc = ClusterRpc(self.engine, lambda: self.incarnation)
         limits = {LIMITED: quota(per_s=1)}
         self.rate_limits = RateLimits(quota(), limits, clock, self.metrics, self.registry.usage)
@@ -305,7 +305,7 @@ class Parts:
     # --- time ---
 
     async def settle(self) -> None:
-        """Let all work at hand be done, and timers fire that are due at once."""
+        """Let all ready work be done, and timers fire that are due at once."""
         await self.pass_s(TICK_S)
 
     async def pass_s(self, seconds: float) -> None:
@@ -484,7 +484,7 @@ class Parts:
         return connection
 
     def disconnect(self, connection: RecordedConnection) -> None:
-        """End the connection; its session lingers."""
+        """End the connection. Its session lingers."""
         connection.closing = True
         connection.session.connection = None
         del self.registry.connections[connection.id]
@@ -498,7 +498,7 @@ class Parts:
             await self.store.put_member(tenant, room, user, role)
 
     async def join(self, connection: RecordedConnection, room: str, after: int | None = None) -> LocalRoom:
-        """Join a room, and take the frames away that say so."""
+        """Join a room and discard the resulting frames."""
         session = connection.session
         await self.rooms.join(connection, session, room, after)
         await self.settle()
@@ -510,7 +510,7 @@ class Parts:
         return local
 
     async def joined(self, room: str, *users: str) -> tuple[LocalRoom, list[RecordedConnection]]:
-        """Make a room that these users have joined; the list of the store's calls begins anew."""
+        """Make a room that these users have joined, then clear the list of the store's calls."""
         await self.room(room, *users)
         connections = [await self.connect(user) for user in users]
         for connection in connections:

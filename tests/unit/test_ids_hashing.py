@@ -1,4 +1,4 @@
-"""Hashes in place of what is known of people."""
+"""Hashes in place of personal data."""
 
 from __future__ import annotations
 

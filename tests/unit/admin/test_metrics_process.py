@@ -1,4 +1,4 @@
-"""Metrics of the process, as the system has them."""
+"""Metrics of the process, read from the operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission of dashboard sockets: places of viewers, and which waiting socket is displaced."""
+"""Admission of dashboard sockets: slots for viewers, and the waiting socket that is displaced."""
 
 from __future__ import annotations
 

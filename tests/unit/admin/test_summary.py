@@ -1,4 +1,4 @@
-"""What is shown of several nodes together."""
+"""Dashboard summary of several nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From settings to keys."""
+"""Token keys made from the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app with an outbox, and relays that send what is in it to a real store."""
+"""An app database with an outbox, and relays that send its rows to a real store."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ TELL = "INSERT INTO greendot_outbox (target, user_id, kind, body, key) VALUES ('
 
 
 class Straight:
-    """Into the store; what is new is remembered, as if it were told to devices."""
+    """Publisher that writes to the store and records each new message and notification."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.told: list[tuple[str, str]] = []  # stream, body
+        self.told: list[tuple[str, str]] = []  # stream and body of each new record
 
     async def append(self, tenant: str, room: str, draft: Draft) -> None:
         written = await self.store.append(tenant, room, draft)
@@ -73,7 +73,7 @@ class Site:
         await self.app.execute(TELL, user, body, key)
 
     async def left(self) -> int:
-        """How many rows still wait."""
+        """Return the number of rows that still wait."""
         return (await self.outbox.status(0)).waiting
 
     async def sent(self) -> None:
@@ -83,7 +83,7 @@ class Site:
         await until(none_left)
 
     async def said(self, room: str) -> list[str]:
-        """What was said in a room; it must be numbered without gaps."""
+        """Return the bodies of a room's messages. The messages must be numbered without gaps."""
         found = await self.store.messages(T, room, after=0, limit=100_000)
         assert [record.seq for record in found] == [*range(1, len(found) + 1)]
         return [record.body.decode() for record in found]
@@ -94,7 +94,7 @@ class Site:
         return [entry.body.decode() for entry in found]
 
     async def cut(self, most: int = 100) -> None:
-        """End the sessions of all relays, or so many of them, as a network does."""
+        """Terminate the database sessions of all relays, or of at most `most` relays, as a network failure does."""
         sessions = await self.app.fetch(
             "SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
             " AND (objid::bigint >> 5) = ('greendot_outbox'::regclass::oid::bigint & 67108863)"
@@ -126,7 +126,7 @@ async def at(place: str) -> AsyncIterator[Site]:
 
 
 async def until(condition: Callable[[], Coroutine[Any, Any, bool]] | Callable[[], bool]) -> None:
-    """Wait for something that nothing tells of; TimeoutError if it does not become true."""
+    """Poll until a condition without an event is true. Raise TimeoutError if it stays false."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             answer = condition()

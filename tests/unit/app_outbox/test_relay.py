@@ -1,4 +1,5 @@
-"""What an app commits is sent once, in order, whoever dies; what it cannot send stands in nobody's way."""
+"""Relays of the app outbox: each committed row is sent once and in order, and rows that cannot be sent block no
+others."""
 
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ async def test_the_outbox_may_be_in_another_database_than_the_records(postgres: 
 async def test_order_is_kept_by_two_relays_that_lose_their_sessions_while_commits_come_in_any_order(
     postgres: str,
 ) -> None:
-    """Each stream has one writer, whose transactions commit long after others that took later ids."""
+    """Each stream has one writer. Its transactions commit long after others that took later ids."""
     async with site(postgres) as app, AsyncExitStack() as stack:
         random.seed(4)
         streams = [*(("message", f"r{n}") for n in (1, 2, 3)), *(("notification", f"u{n}") for n in range(9))]
@@ -129,7 +130,7 @@ async def test_order_is_kept_by_two_relays_that_lose_their_sessions_while_commit
             await app.cut(1)
         await asyncio.gather(*writing)
         await app.sent()
-        # By chance one of them may have had all of it, and again while the other finds out that its session was cut.
+        # By chance one relay may have sent all rows. That can recur while the other detects that its session was cut.
         while not all(relay.counts.relayed for relay in relays):
             await shared()
             await asyncio.gather(*(write(app.url, target, name, expected[name]) for target, name in streams))
@@ -142,7 +143,7 @@ async def test_order_is_kept_by_two_relays_that_lose_their_sessions_while_commit
 
 
 async def write(url: str, target: str, name: str, committed: list[str]) -> None:
-    """Transactions of several rows, held open for a while, some of them rolled back."""
+    """Commit transactions of several rows that stay open for a while. Roll some of them back."""
     link, number = await asyncpg.connect(url), 0
     try:
         for _ in range(25):
@@ -182,7 +183,7 @@ NEVER_COUNTED = "SELECT $2::bigint FROM pg_sleep(600) WHERE cardinality($1::int[
 
 
 async def test_a_backlog_is_sent_before_anything_is_counted(postgres: str) -> None:
-    """Else one that takes too long to count ends every session before its first row."""
+    """Otherwise a backlog that takes too long to count ends every session before its first row is sent."""
     async with site(postgres) as app:
         await app.tell("ann", "1")
         with patch.object(outbox, "COUNT", NEVER_COUNTED), patch.object(outbox, "COUNT_LIMIT_S", 600):
@@ -198,7 +199,7 @@ async def test_a_count_that_takes_too_long_leaves_the_session_as_it_was(postgres
         with patch.object(outbox, "COUNT", NEVER_COUNTED), patch.object(outbox, "COUNT_LIMIT_S", 0.05):
             waiting, oldest_s = await session.depth(mine, 9)
         assert waiting is None
-        assert 0 < oldest_s < 60, "that is known all the same"
+        assert 0 < oldest_s < 60, "the age of the oldest row is known although the count timed out"
         assert await session.claim(()) == mine
         assert (await session.depth(mine, 9))[0] == 1
 
@@ -236,7 +237,7 @@ async def test_what_waits_is_shown_and_counted_up_to_a_limit(postgres: str) -> N
 
 
 class CutOff(Straight):
-    """Everything is written, and then the session is gone before it can say so."""
+    """Publisher that loses the relay's session after the write and before the rows are removed."""
 
     def __init__(self, app: Site) -> None:
         super().__init__(app.store)
@@ -280,7 +281,7 @@ async def test_a_relay_heals_when_postgres_is_restarted() -> None:
             await until(lambda: relay.counts.up)
 
 
-# --- what cannot be sent ---
+# --- rows that cannot be sent ---
 
 
 async def test_a_row_that_can_never_be_sent_is_set_aside_and_the_rest_of_its_stream_goes_on(
@@ -322,7 +323,7 @@ async def test_a_row_that_can_never_be_sent_is_set_aside_and_the_rest_of_its_str
 
 
 class Picky(Straight):
-    """Some cannot be written, for reasons of their own."""
+    """Publisher that fails for some notifications."""
 
     async def notify(self, notices: Sequence[Notice]) -> None:
         if any(notice.body == b'"bug"' for notice in notices):
@@ -342,7 +343,7 @@ async def test_one_among_many_that_fails_is_found_and_set_aside_alone(postgres: 
 
 
 class Locked(Straight):
-    """Some streams cannot be written to for a while."""
+    """Publisher that cannot write to one room for a while."""
 
     locked = True
 
@@ -370,7 +371,7 @@ async def test_what_cannot_be_sent_now_waits_in_order_and_stands_in_nobodys_way(
 
 
 class Shaky(Straight):
-    """Now and then nothing can be written."""
+    """Publisher whose writes fail at random."""
 
     def __init__(self, store: PostgresStore) -> None:
         super().__init__(store)
@@ -417,7 +418,8 @@ async def test_a_commit_wakes_the_relay_at_once(postgres: str) -> None:
 
 
 class LateOutbox(PostgresOutbox):
-    """A row is written just when a lane has found that there are no more, and the word of it comes while it ends."""
+    """Outbox that gets a row just after a lane has found none. The notification of the row arrives while the lane
+    ends."""
 
     def __init__(self, app: Site) -> None:
         super().__init__(app.url, 60)
@@ -507,7 +509,7 @@ async def test_two_outboxes_in_one_database_do_not_share(postgres: str) -> None:
 
 
 async def test_a_relay_that_stands_still_loses_its_shards(postgres: str) -> None:
-    """Its process is stopped, or its machine cut off, and its connection seems to live."""
+    """The relay's process is stopped, or its machine is cut off, while its connection seems to be open."""
     async with site(postgres) as app:
         with patch.object(outbox, "SILENT_S", 0.5):
             still: Outbox = PostgresOutbox(app.url, 0.1)
@@ -519,7 +521,7 @@ async def test_a_relay_that_stands_still_loses_its_shards(postgres: str) -> None
                 with pytest.raises(StoreUnavailable):
                     await session.claim(())
         except StoreUnavailable:
-            pytest.fail("closing what is closed already is no trouble")
+            pytest.fail("closing a session that is already closed must not fail")
 
 
 async def test_a_relay_that_is_closed_leaves_nothing_behind(postgres: str) -> None:

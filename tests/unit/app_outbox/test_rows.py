@@ -1,4 +1,4 @@
-"""What a row of the outbox is made into, and which rows can never be sent."""
+"""Conversion of outbox rows to messages and notifications, and rows that can never be sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API keys of requests: that of the settings and those of the store, their scopes, ends and use."""
+"""API keys of requests: the key of the settings, the keys of the store, their scopes, expiry and use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def request(authorization: str | None) -> Request:
 async def make(
     parts: NodeParts, *scopes: str, tenant: str = "acme", name: str = "backend", expires_at: int | None = None
 ) -> str:
-    """Make a key in the store; return its text."""
+    """Create a key in the store and return its text."""
     key_id, secret = new_key_id(), new_key_secret()
     now = parts.clock.now_ms()
     kept = Secret(key_id, hash_of(secret), now, expires_at)

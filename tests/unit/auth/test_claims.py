@@ -1,4 +1,4 @@
-"""Time, audience and issuer, as the rules ask for them."""
+"""Time, audience and issuer of a token, checked by the token rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refused(rules: TokenRules, now: int = NOW, **claims: Any) -> TokenError:
 def test_the_leeway_is_given_at_both_ends() -> None:
     rules = TokenRules(leeway_ms=5_000)
     end = NOW + 60_000
-    assert granted(rules, end + 4_999).expires_at == end  # what it says stays what it says
+    assert granted(rules, end + 4_999).expires_at == end  # the leeway does not change the token's own expiry
     assert refused(rules, end + 5_000).expired
     assert granted(rules, NOW, nbf=NOW // 1000 + 5).user == "ann"
     assert not refused(rules, NOW, nbf=NOW // 1000 + 6).expired

@@ -1,4 +1,4 @@
-"""Keys of another server, in virtual time: when they are fetched, and what is known meanwhile."""
+"""Keys of a remote server in virtual time: fetches, and decisions while a fetch is pending."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLD, NEW = signer("RS256"), signer("EdDSA")
 
 
 class Provider:
-    """Where the keys come from."""
+    """Server that publishes the keys."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -59,10 +59,10 @@ async def test_a_new_key_is_looked_for_at_once_and_the_old_one_ends_when_it_is_w
     old = OLD.sign("old", **CLAIMS)
     assert await provider.read(old) == "ann"
     provider.keys = [NEW.jwk("new")]
-    assert await provider.read(old) == "ann"  # nobody has said anything yet
+    assert await provider.read(old) == "ann"  # the cached keys still hold the old key
     provider.clock.advance(AGAIN_S)
     assert await provider.read(NEW.sign("new", **CLAIMS)) == "ann"
-    with pytest.raises(TokenError):  # it was on the fast path
+    with pytest.raises(TokenError):  # the old key is withdrawn, although its token was cached
         await provider.read(old)
     assert provider.fetches == 2
 
@@ -74,9 +74,9 @@ async def test_names_nobody_has_cause_one_fetch_in_some_seconds_and_are_refused_
     with pytest.raises(TokenError, match="not known"):
         await provider.read(OLD.sign("nobody", **CLAIMS))
     for number in range(50):
-        with pytest.raises(TokenError, match="not known"):  # it was looked for, and is not there
+        with pytest.raises(TokenError, match="not known"):  # a fetch has shown that the key does not exist
             await provider.read(OLD.sign("nobody", **CLAIMS))
-        with pytest.raises(KeysUnavailable) as caught:  # it cannot be known yet
+        with pytest.raises(KeysUnavailable) as caught:  # no fetch has looked for this key yet
             await provider.read(OLD.sign(f"nobody-{number}", **CLAIMS))
         assert 0 < caught.value.retry_in_ms <= AGAIN_S * 1000
     assert provider.fetches == 2
@@ -106,7 +106,7 @@ async def test_many_who_wait_share_one_fetch_and_very_many_are_told_to_come_back
     token = OLD.sign("old", **CLAIMS)
     waiting = [asyncio.create_task(provider.read(token)) for _ in range(100)]
     await asyncio.sleep(0.01)
-    waiting[0].cancel()  # one that gives up takes nobody with it
+    waiting[0].cancel()  # a waiter that is cancelled does not cancel the others
     provider.gate.set()
     done = await asyncio.gather(*waiting, return_exceptions=True)
     assert done[1:64] == ["ann"] * 63
@@ -142,10 +142,10 @@ async def test_during_an_outage_nobody_is_told_that_a_token_is_bad_which_may_be_
     provider.down = FetchFailed("it cannot be reached")
     with pytest.raises(KeysUnavailable):
         await provider.read(OLD.sign("old", **CLAIMS))
-    with pytest.raises(KeysUnavailable):  # and it is not tried again at once
+    with pytest.raises(KeysUnavailable):  # the fetch is not repeated at once
         await provider.read(OLD.sign("old", **CLAIMS))
     assert provider.fetches == 1
-    with pytest.raises(TokenError, match="algorithm"):  # that no key could make good
+    with pytest.raises(TokenError, match="algorithm"):  # no key could make this token valid
         await provider.read(signer("HS256").sign("old", **CLAIMS))
     provider.down = None
     provider.clock.advance(AGAIN_S)

@@ -1,4 +1,4 @@
-"""Documents of keys: what is usable in them is used, the rest is left alone."""
+"""Key documents: usable keys are read, and all other keys are ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOOD = signer("EdDSA").jwk("good")
 
 
 def names(*keys: Any) -> list[str | None]:
-    """Of the usable ones, beside one that always is."""
+    """Return the names of the usable keys. The document also contains a key that is always usable."""
     found = [key.kid for key in read_keys(document(*keys, GOOD))]
     assert found.pop() == "good"
     return found

@@ -1,4 +1,4 @@
-"""Fetching keys from real servers that answer badly."""
+"""Fetches of keys from real servers that answer badly."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_slow_server_is_given_up_on_and_the_loop_goes_on(how: str) -> No
 
         beating = asyncio.create_task(beat())
         try:
-            assert "within 0.3 s" in await why_not(server.url, 0.3)  # neither server would ever end
+            assert "within 0.3 s" in await why_not(server.url, 0.3)  # neither server would ever end its response
             assert turns >= 2
         finally:
             beating.cancel()
@@ -75,7 +75,7 @@ async def test_any_other_answer_is_none(status: str) -> None:
         if status.startswith("204"):
             server.body = b""
         assert status[:3] in await why_not(server.url)
-        assert other.requests == 0  # nobody is followed elsewhere
+        assert other.requests == 0  # redirects are not followed
 
 
 async def test_a_compressed_answer_is_not_unpacked() -> None:
@@ -159,7 +159,7 @@ async def test_certificates_are_loaded_beside_the_loop_and_again_after_a_failure
         fetch = JwksFetch(server.url, 5)
         with pytest.raises(FetchFailed):
             await fetch()
-        monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))  # mended while the server runs
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))  # the certificates are corrected while the server runs
         for _ in range(2):
             assert await fetch() == server.document()
     assert len(loaded_in) == 2

@@ -1,4 +1,4 @@
-"""All algorithms with real keys: who may sign, and that no key can be taken for another."""
+"""Verification of tokens with real keys of all algorithms, and keys that are not accepted for another algorithm."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def test_a_known_key_with_another_algorithm_is_refused(alg: str, other: str) -> 
 @pytest.mark.parametrize("hmac_alg", ["HS256", "HS384", "HS512"])
 @pytest.mark.parametrize("kid", [None, "k1"])
 def test_a_public_key_is_never_a_secret(alg: str, hmac_alg: str, kid: str | None) -> None:
-    """What everybody knows would otherwise let everybody sign."""
+    """A public key is known to attackers. As an HMAC secret it would let them sign."""
     public = signer(alg).public
     written = [public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)]
     written += [written[0].strip(), public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)]
     head = encoded(json.dumps({"alg": hmac_alg} | ({"kid": kid} if kid else {})).encode())
     signed = head + b"." + encoded(json.dumps(CLAIMS).encode())
-    # Also beside a real secret: then HMAC is an algorithm that is taken.
+    # Repeat with a real secret configured, because HMAC is an accepted algorithm then.
     for tokens in (Tokens(keys=[key(signer(alg))]), Tokens("a secret, long enough to be taken", [key(signer(alg))])):
         tokens.read(signer(alg).sign("k1", **CLAIMS), NOW)
         for secret in written:
@@ -119,7 +119,7 @@ def encoded(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
-# --- which key ---
+# --- choice of the key ---
 
 
 def test_each_token_names_its_key() -> None:
@@ -158,7 +158,7 @@ def test_a_key_that_ends_ends_its_tokens() -> None:
     assert tokens.read(token, NOW).expires_at == NOW + 5_000
     with pytest.raises(TokenError) as caught:
         tokens.read(token, NOW + 5_000)
-    assert caught.value.expired  # its bearer is to come back with another
+    assert caught.value.expired  # the client must return with another token
     assert tokens.read(signer("HS256", "new").sign("k2", **CLAIMS), NOW).expires_at == NOW + 3_600_000
 
 
@@ -195,7 +195,7 @@ def test_no_key_is_ever_chosen_for_another_algorithm(
         assert kid is None or found.kid in (kid, None)
 
 
-# --- what can be a key ---
+# --- valid and invalid keys ---
 
 
 @every_public_one

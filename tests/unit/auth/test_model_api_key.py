@@ -1,4 +1,4 @@
-"""The text of a key, and what its bearer may do."""
+"""Text of an API key, and the scopes of its bearer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revocations: written first, told to all nodes, read where they were not heard of, and confirmed by a lone server."""
+"""Revocations: stored first, published to all nodes, read again after a lost message, confirmed by a lone server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = "OTHR"
 
 
 class Service(RevocationService):
-    """Revocations of the parts of a node, and its sessions in place of the session service."""
+    """Revocation service on the parts of a node. It ends the registered sessions itself, without a session service."""
 
     def __init__(self, parts: NodeParts, *, alone: bool = False) -> None:
         self.parts = parts
@@ -40,13 +40,13 @@ class Service(RevocationService):
         self.parts.registry.remove(session)
 
     def revocation(self, value: str, kind: RevocationKind = "user", tenant: str = "default") -> Revocation:
-        """Make a revocation of everything that was given before now."""
+        """Make a revocation of all tokens that were issued before now."""
         now = self.parts.clock.now_ms() + 1
         before = now if kind in ("user", "tenant") else 0
         return Revocation(tenant, kind, value, self.expires_at(now), before)
 
     async def is_admitted(self, user: str, session: str | None = None, *, age_s: int = 0, **claims: Any) -> bool:
-        """Return whether a token that was issued so long ago is admitted."""
+        """Return whether a token that was issued `age_s` seconds ago is admitted."""
         given = {"issued_at": self.parts.clock.now_ms() - age_s * 1000} | claims
         try:
             await self.admit(self.parts.grants(user, **given), session)
@@ -56,7 +56,7 @@ class Service(RevocationService):
 
 
 async def elsewhere(parts: NodeParts, user: str) -> None:
-    """Let a user have a session on another node."""
+    """Give a user a session on another node."""
     node = parts.engine.other_node(OTHER)
     ref = SessionEpoch(f"{OTHER}-{user}", node, 1)
     await MemoryEngine.touch(parts.engine, "default", user, ref, "tablet", False, None)
@@ -167,7 +167,7 @@ async def test_a_node_that_does_not_answer_makes_the_revocation_unsure(parts: No
     assert not await service.is_admitted("ann", age_s=60)
 
 
-# --- what other nodes revoke ---
+# --- revocations by other nodes ---
 
 
 @in_virtual_time
@@ -240,7 +240,7 @@ async def test_a_token_without_a_date_is_refused_by_a_revocation_that_has_ended(
     assert await service.is_admitted("bob", issued_at=None)
 
 
-# --- what was not heard ---
+# --- lost messages ---
 
 
 @in_virtual_time

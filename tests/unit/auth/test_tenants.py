@@ -1,4 +1,4 @@
-"""Tenants that may come: any, or those of the settings and the registered ones."""
+"""Tenants that are admitted: all, or those of the settings and the registered ones."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ tokens = Tokens(SECRET)
 
 
 def sign(secret: str = SECRET, algorithm: str = "HS256", **claims: Any) -> str:
-    """A token as an app's own JWT library would make it."""
+    """Sign a token as an app's own JWT library does."""
     return jwt.encode(claims, secret, algorithm=algorithm)
 
 
@@ -38,7 +38,7 @@ def refused(token: str, now: int = NOW) -> TokenError:
     return caught.value
 
 
-# --- what is granted ---
+# --- grants ---
 
 
 def test_a_token_needs_a_user_and_an_end_and_no_more() -> None:
@@ -96,7 +96,7 @@ def test_times_may_have_fractions() -> None:
     assert read(exp=NOW / 1000 + 0.5).expires_at == NOW + 500
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 def test_no_token_is_refused() -> None:
@@ -122,7 +122,7 @@ def test_a_token_without_a_signature_is_refused() -> None:
 
 @pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
 def test_a_token_of_another_algorithm_is_refused_even_with_our_secret(algorithm: str) -> None:
-    long = SECRET * 2  # these algorithms want more
+    long = SECRET * 2  # these algorithms require a longer secret
     token = sign(long, algorithm, sub="ann", **HOUR)
     with pytest.raises(TokenError, match="not a valid token"):
         Tokens(long).read(token, NOW)
@@ -217,11 +217,11 @@ def test_any_signed_claims_are_refused_or_grant_what_can_be_sent(claims: dict[st
     encode_event(Presence(grants.user, grants.name, "online", NOW, None, 1), grants.expires_at)
 
 
-# --- tokens like those before, which PyJWT is not asked about ---
+# --- tokens with a known header, which are read without PyJWT ---
 
 
 def raw_token(head: bytes, body: bytes, secret: str = SECRET) -> str:
-    """A signed token of any two parts, encoded or not."""
+    """Sign a token of any two parts, encoded or not."""
     signed = head + b"." + body
     signature = hmac.digest(secret.encode(), signed, "sha256")
     return (signed + b"." + encoded(signature)).decode("latin-1")

@@ -1,4 +1,4 @@
-"""Calling the command line in this process."""
+"""Calls of the command line in this process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SECRET = "a secret of at least thirty-two characters"
 
 
 def call(*arguments: str, secret: str = SECRET, **environment: str) -> Result:
-    # Nothing can be kept there, so that a server which should have been refused does not run either.
+    # No server can keep data in this folder. So a server that should have been refused does not run either.
     given = {"GREENDOT_AUTH_SECRET": secret, "GREENDOT_SERVER_DATA_DIR": "/dev/null/greendot"} | environment
     inherited = dict.fromkeys(name for name in os.environ if name.startswith("GREENDOT_"))
     return CliRunner(env=inherited | given).invoke(cli, arguments)
 
 
 def complaint(*arguments: str, secret: str = SECRET, **environment: str) -> str:
-    """The sentence with which a call was refused. `main` prints it and exits with 2; a traceback is shown to nobody."""
+    """Return the error text of a refused call. `main` prints it and exits with 2, without a traceback."""
     result = call(*arguments, secret=secret, **environment)
     if isinstance(result.exception, GreendotError):
         return str(result.exception)

@@ -1,4 +1,4 @@
-"""Stores with something in them, for commands to look into."""
+"""Stores with data, for tests of commands that read them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ both_stores = pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def opened(
     kind: str, folder: Path, postgres: str, hooked: Hooked | None = None
 ) -> AsyncIterator[tuple[str, Store]]:
-    """A store of this kind, beside which commands are called, and its URL."""
+    """Open a store of this kind and yield its URL and the store."""
     async with fresh_schema(postgres) as place:
         url = place if kind == "postgres" else f"sqlite:///{folder / 'greendot.db'}"
         store: Store = SqliteStore(url[10:], hooked=hooked)
@@ -37,7 +37,7 @@ async def opened(
 
 
 async def said(*arguments: str, code: int = 0, **environment: str) -> str:
-    """What a call prints. It has a loop of its own, so it runs in a thread."""
+    """Return the output of a call. The call has an event loop of its own, so it runs in a thread."""
     result = await asyncio.to_thread(lambda: call(*arguments, **environment))
     assert result.exit_code == code, (result.output, result.exception)
     return result.output

@@ -1,4 +1,4 @@
-"""Where the command line gets its settings, what it shows of them and what it keeps."""
+"""Sources of the command line's settings, and the settings it shows and keeps."""
 
 from __future__ import annotations
 

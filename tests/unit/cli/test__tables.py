@@ -1,4 +1,4 @@
-"""Columns, and times as people say them."""
+"""Columns of tables, and times in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a whole."""
+"""The `greendot` command as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shell completes commands and options."""
+"""Completion of commands and options in a shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli.calls import call, complaint
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With the command in it, as an installation has it."""
+    """Make a folder with the `greendot` command, as an installation does."""
     program = tmp_path / "greendot"
     program.write_text(f"#!{sys.executable}\nfrom greendot.cli import main\nmain()\n")
     program.chmod(0o755)
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def completed(folder: Path, *lines: str) -> list[set[str]]:
-    """What a bash with the completion finds when TAB is pressed behind each of these lines."""
+    """Return the completions that bash offers at the end of each line."""
     script = """
         eval "$(greendot completion bash)" || exit
         for line in "$@"; do
@@ -34,7 +34,7 @@ def completed(folder: Path, *lines: str) -> list[set[str]]:
     """
     bash = shutil.which("bash")
     if bash is None:
-        pytest.skip("there is no bash on this machine")
+        pytest.skip("bash is not installed on this machine")
     environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
     command = [bash, "--norc", "-c", script, "bash", *lines]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)

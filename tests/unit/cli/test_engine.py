@@ -1,4 +1,4 @@
-"""What the operators' commands refuse, and with which words. What they show is in tests/e2e/test_inspect.py."""
+"""Errors of the operators' commands. tests/e2e/test_inspect.py covers their output."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_engine_and_a_dev_servers_secret_are_found_where_the_server_finds_th
     environment = {"secret": "", "GREENDOT_SERVER_DATA_DIR": str(tmp_path)}
     assert "Redis at 127.0.0.1:1 " in complaint("nodes", "--config", str(file), **environment)
     assert "Redis at 127.0.0.1:1 " in complaint("nodes", GREENDOT_ENGINE_URL=NOWHERE, **environment)
-    # A flag counts more than either.
+    # A flag takes precedence over the file and the environment.
     assert "Redis at 127.0.0.1:2 " in complaint("nodes", "--engine", "redis://127.0.0.1:2", "--config", str(file))
 
 

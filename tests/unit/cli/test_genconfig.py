@@ -1,4 +1,4 @@
-"""A file of settings for production: with fresh secrets, over no other, and nothing to be done about it."""
+"""`greendot genconfig`: fresh secrets, no overwritten file, and settings in which the doctor finds no problem."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_in_a_terminal_it_asks_for_what_was_not_given(tmp_path: Path) -> None:
     )
     os.close(theirs)
     try:
-        # Pages, names, proxy, Redis, store, folder: an empty line takes what is offered.
+        # Answers in order: pages, names, proxy, Redis, store, folder. An empty line accepts the default.
         os.write(ours, b"https://a.example, https://b.example\n\n-\nredis://10.0.0.5\n\n\ncert.pem\n\n")
         said, _ = process.communicate(timeout=30)
     finally:

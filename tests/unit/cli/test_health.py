@@ -1,4 +1,4 @@
-"""`greendot health`: what a container's health check asks."""
+"""`greendot health`: the request of a container's health check."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_over_tls_it_is_asked_too_under_whatever_name_its_certificate_is(t
     files = {"cert": str(made.certificate), "key": str(made.key)}
     async with serving(tls=files) as served:
         assert (await asked(served, GREENDOT_TLS_CERT=files["cert"], GREENDOT_TLS_KEY=files["key"])).exit_code == 0
-        assert (await asked(served)).exit_code == 1  # TLS, asked without
+        assert (await asked(served)).exit_code == 1  # a plain HTTP request to a TLS server
 
 
 async def test_one_that_takes_nobody_is_alive_and_not_ready_and_why_is_said() -> None:

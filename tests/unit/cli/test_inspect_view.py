@@ -1,4 +1,4 @@
-"""What `greendot inspect` says of what was found."""
+"""Output of `greendot inspect`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greendot jobs`, beside a store that is in use."""
+"""`greendot jobs`, on a store that is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greendot keys`, beside a store that is in use."""
+"""`greendot keys`, on a store that is in use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 
 
 async def kept(store: Store, key: str, tenant: str = "default") -> tuple[str, tuple[str, ...], int | None]:
-    """What the store has of the key whose text this is: name, scopes, and for how long it was made."""
+    """Return the stored name, scopes and lifetime of the key with this text."""
     shown = parse(key)
     assert shown is not None
     found = await store.key_of_secret(shown.id)
@@ -31,7 +31,7 @@ async def kept(store: Store, key: str, tenant: str = "default") -> tuple[str, tu
 
 
 async def made(*arguments: str) -> str:
-    """The key that a call prints, for a program to take."""
+    """Return the key that a call prints on standard output."""
     result = await asyncio.to_thread(lambda: call("keys", *arguments))
     assert result.exit_code == 0, (result.output, result.exception)
     assert "shown only now" in result.stderr

@@ -1,4 +1,4 @@
-"""`greendot migrate`. Servers that wait for it are in tests/e2e/test_postgres.py."""
+"""`greendot migrate`. tests/e2e/test_postgres.py covers servers that wait for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UP_TO_DATE = "The tables are up to date.\n"
 
 
 async def in_postgres(url: str, *arguments: str, **environment: str) -> str:
-    """What a call says. It has a loop of its own, so it runs in a thread."""
+    """Return the output of a call. The call has an event loop of its own, so it runs in a thread."""
     result = await asyncio.to_thread(lambda: call(*arguments, GREENDOT_STORE_URL=url, **environment))
     assert result.exit_code == 0, result.output
     return result.output

@@ -1,4 +1,4 @@
-"""`greendot notify`: what it refuses, and writing past the servers. By a server is in tests/e2e/test_notify.py."""
+"""`greendot notify`: refusals, and writes to the store. tests/e2e/test_notify.py covers calls through a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greendot outbox`: installing it, looking into it, trying again. Servers that relay it are in tests/e2e."""
+"""`greendot outbox`: installation, status and retry. tests/e2e covers servers that relay the outbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greendot plan`, as it is called."""
+"""`greendot plan` on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greendot rooms` and `greendot inbox`, beside a store that is in use."""
+"""`greendot rooms` and `greendot inbox`, on a store that is in use."""
 
 from __future__ import annotations
 

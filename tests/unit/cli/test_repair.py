@@ -1,4 +1,4 @@
-"""`greendot repair counters`: drift that somebody planted is found and set right; by itself there is none."""
+"""`greendot repair counters`: planted drift is found and corrected, and none occurs without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`greendot revoke`: what it refuses, and writing past the servers. By a server: tests/e2e/test_revoke_command.py."""
+"""`greendot revoke`: refusals, and writes to the store. tests/e2e/test_revoke_command.py covers calls through a
+server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `greendot serve` refuses before it listens. How it runs is in tests/e2e/test_process.py."""
+"""Refusals of `greendot serve` before it listens. tests/e2e/test_process.py covers the running server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_wrong_flag_is_named(flags: list[str], word: str) -> None:
 
 
 def test_all_that_keeps_a_server_from_starting_is_said_in_three_rounds(tmp_path: Path) -> None:
-    """Values, then relations, then what is missing and files that cannot be used."""
+    """The rounds are: values, then relations, then missing settings and unusable files."""
     file = tmp_path / "greendot.toml"
     values, relation = "[server]\nport = 70000\n", "[typing]\nttl_s = 1\n"
     files = (

@@ -1,4 +1,4 @@
-"""`greendot tenants`, beside a store that is in use."""
+"""`greendot tenants`, on a store that is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greendot token`: who gets one, for how long, and with which secret."""
+"""`greendot token`: user, lifetime and secret of the token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `greendot top` shows in how much room."""
+"""Output of `greendot top` in terminals of different sizes."""
 
 from __future__ import annotations
 

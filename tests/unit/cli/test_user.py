@@ -1,4 +1,4 @@
-"""`greendot user`, beside a store that is in use."""
+"""`greendot user`, on a store that is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greendot webhooks`, beside a store that is in use."""
+"""`greendot webhooks`, on a store that is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetching what was left out, told by playing the server."""
+"""Fetches of missed records, with a server that the test controls."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ async def test_signals_and_activity_are_said_without_waiting() -> None:
         assert (cursor.id, cursor.kind, cursor.room, cursor.key) == (None, "cursor", "lobby", "me")
         assert bytes(cursor.body) == b'{"x":1}'  # type: ignore[arg-type]
         assert await peer.next(c.SignalSend) == c.SignalSend(kind="wave", user="bob")
-        await me.activity()  # at every move: one is enough for a while
+        await me.activity()  # called at every move, but sent once per interval
         await peer.next(c.Activity)
         await me.signal("wave", user="bob")
         await peer.next(c.SignalSend)
@@ -125,7 +125,7 @@ async def test_typing_is_announced_once_and_taken_back_once() -> None:
             await me.typing("lobby")
         await me.stop_typing("lobby")
         await me.stop_typing("lobby")
-        await me.typing("lobby")  # too soon for the server to take it
+        await me.typing("lobby")  # too soon: the server would throttle it
         await me.typing("elsewhere")
         assert (await peer.next(c.TypingStart)).room == "lobby"
         assert (await peer.next(c.TypingStop)).room == "lobby"
@@ -183,7 +183,8 @@ async def test_older_presence_is_not_delivered() -> None:
 
         async def answer() -> None:
             command = await peer.next(c.Watch)
-            # The change overtakes nothing: it is read in the same turn as the snapshot, and before the caller wakes.
+            # The change comes after the snapshot. The client reads both in one turn, before the caller of `watch`
+            # wakes.
             peer.reply(command, PresenceReply([a_presence(version=5)]), a_presence(version=6, state="idle"))
             peer.event(a_presence(version=5), a_presence(version=7, state="offline"))
 

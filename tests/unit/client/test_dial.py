@@ -28,7 +28,7 @@ async def test_a_link_is_opened_and_closed() -> None:
 
 
 def _certificate(directory: Path) -> ssl.SSLContext:
-    """A server's context for 127.0.0.1; `directory/cert.pem` is what a client must trust."""
+    """Return a server's TLS context for 127.0.0.1. Clients must trust `directory/cert.pem`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "greendot test")])
     now = datetime.datetime.now(datetime.UTC)
@@ -132,11 +132,11 @@ async def test_a_server_that_is_not_ready_may_say_when_it_will_be(header: str, w
 
 
 async def test_giving_up_at_any_turn_takes_no_events_from_the_next_socket() -> None:
-    """A reader that stays on a closed socket takes the events of the next one of its number, on uvloop."""
+    """On uvloop, a reader left on a closed socket takes the events of the next socket with that descriptor."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host, port = silent.getsockname()
-        for turns in range(12):  # then it waits for the answer to its handshake
+        for turns in range(12):  # after 12 turns the dial waits for the response to its handshake
             dialling = loop.create_task(dial(f"ws://{host}:{port}/", None, lambda event: None))
             for _ in range(turns):
                 await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""When a token ends, and when to have another."""
+"""Expiry of a token, and the time to refresh it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_does_not_say_when_it_ends_is_not_guessed_at(odd: str) -> None:
         (100, 0.0, 80),  # a fifth early
         (100, 1.0, 70),
         (5, 0.0, 4),
-        (0.5, 0.0, 1),  # never in a loop
+        (0.5, 0.0, 1),  # at least one second, so that refreshes do not loop
     ],
 )
 def test_a_token_is_replaced_before_it_ends_and_not_by_all_at_once(left: float, jitter: float, wait: float) -> None:

@@ -16,7 +16,7 @@ async def test_it_beats_and_gives_up_once_nothing_is_heard() -> None:
     pulse = HeartbeatTimer(BEAT, lambda: beats.append(1), silent.set)
     await silent.wait()
     count = len(beats)
-    assert 1 <= count <= 2  # two and a half heartbeats
+    assert 1 <= count <= 2  # the client gives up after two and a half heartbeat intervals
     assert pulse._beating.cancelled()
 
 

@@ -1,4 +1,4 @@
-"""What a program does with the inbox, told by playing the server."""
+"""Inbox calls of the client, with a server that the test controls."""
 
 from __future__ import annotations
 

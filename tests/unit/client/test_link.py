@@ -21,7 +21,7 @@ from .wire import Peer, a_presence, a_welcome, run, serving
 
 @asynccontextmanager
 async def linked(heartbeat_s: float = 30.0) -> AsyncIterator[tuple[Link, Peer, asyncio.Queue[Event]]]:
-    """A welcome link, the server's end, and the events it has received after the welcome."""
+    """Open a link after the welcome. Yield it with the server's end and the events received since."""
     events: asyncio.Queue[Event] = asyncio.Queue()
     async with serving() as server:
         link = await dial(server.url, None, events.put_nowait)

@@ -21,7 +21,7 @@ def following(last: int = 0) -> Records:
 
 
 def fetch(records: Records, upto: int, head: int) -> list[int]:
-    """What fetching does, at once: the numbers told."""
+    """Fetch records up to `upto` at once and return the numbers that were delivered."""
     line = records.line(LOBBY)
     assert line is not None
     told = [seq for seq in range(line.last + 1, upto + 1) if line.fetched(a_message(seq))]
@@ -103,7 +103,7 @@ def test_however_records_come_they_are_told_once_in_order_and_none_is_left_out(s
         (10, None),
         (10 + MOST_FETCHED, None),
         (11 + MOST_FETCHED, Truncated(LOBBY, 10, 11 + MOST_FETCHED)),
-        (4, Truncated(LOBBY, 10, 4)),  # the server lost records and numbers anew
+        (4, Truncated(LOBBY, 10, 4)),  # the server lost records and restarted its numbers
     ],
 )
 def test_a_head_too_far_away_is_where_the_room_goes_on(head: int, skipped: Truncated | None) -> None:

@@ -1,4 +1,4 @@
-"""What a new connection finds again of the one before, told by playing the server."""
+"""State that a new connection restores from the previous one, with a server that the test controls."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_missed_messages_arrive_once_and_in_order_however_they_come() -> N
         await state(me, "connected")
         peer.event(a_message(4), a_message(5))
         peer.drop()
-        peer, hello = await server.greet()  # a node that did not take the room over from the resume
+        peer, hello = await server.greet()  # a node that did not restore the room on resume
         assert hello.resume is not None
         assert hello.resume.rooms == {"lobby": 5}
         again = await peer.next(RoomJoin)
@@ -164,7 +164,7 @@ async def test_notifications_are_told_once_and_those_of_a_lost_connection_are_fe
     async with serving() as server, connected(server) as (me, peer):
         told: list[int] = []
         me.on("notification.created", lambda event: told.append(event.seq))
-        # The second is sent again until it is acknowledged: once it was told, it is not told again.
+        # Number 2 is sent again until it is acknowledged, but the client delivers it once.
         peer.event(a_notification(1), a_notification(2, ack=True), a_notification(2, ack=True))
         await take(me.events(), 2, NotificationCreated)
         peer.drop()

@@ -1,4 +1,4 @@
-"""Messages and lost connections, told by playing the server."""
+"""Messages across lost connections, with a server that the test controls."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_what_has_waited_is_given_one_at_a_time_and_again_where_it_is_too_
         await asyncio.sleep(0)
         peer, _ = await server.greet()
         first = await peer.next(RoomSend)
-        sending.append(asyncio.create_task(me.send("lobby", 2)))  # now, and behind those that have waited
+        sending.append(asyncio.create_task(me.send("lobby", 2)))  # queued after the two that already wait
         peer.error(first, "rate_limited", 5)
         again = await peer.next(RoomSend)
         assert (again.key, bytes(again.body)) == (first.key, b"0")
@@ -179,7 +179,7 @@ async def test_what_waits_for_one_room_does_not_hold_up_another() -> None:
         sending = [asyncio.create_task(me.send(room, 1)) for room in ("lobby", "hall")]
         await asyncio.sleep(0)
         peer, _ = await server.greet()
-        assert (await peer.next(RoomSend)).room == "lobby"  # and is not answered
+        assert (await peer.next(RoomSend)).room == "lobby"  # the message gets no answer
         hall = await peer.next(RoomSend)
         peer.reply(hall, SendReply("m1", 1))
         assert (await sending[1]).seq == 1
@@ -197,7 +197,7 @@ async def test_what_was_being_given_when_the_link_was_lost_is_given_to_the_next(
             peer, _ = await server.greet()
             command = await peer.next(RoomSend)
             assert command.key == key
-            peer.error(command, "unavailable", 60_000)  # it would wait for a minute
+            peer.error(command, "unavailable", 60_000)  # the message would wait for a minute
         await state(me, "connected")
         peer.drop()
         peer, _ = await server.greet()

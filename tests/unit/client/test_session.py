@@ -1,4 +1,4 @@
-"""Connecting, coming back and not coming back, told by playing the server."""
+"""Connecting, reconnecting and giving up, with a server that the test controls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .wire import (
     watching,
 )
 
-# The first connection
+# --- first connection ---
 
 
 @pytest.mark.parametrize("code", [4500, 4504])
@@ -103,7 +103,7 @@ async def test_a_client_given_up_while_connecting_leaves_nothing_behind() -> Non
         assert me.state == "closed"
 
 
-# Coming back
+# --- reconnection ---
 
 
 @pytest.mark.parametrize("token", ["t", lambda: "t"])
@@ -187,7 +187,7 @@ async def test_the_time_the_server_asks_for_is_given_to_it() -> None:
         assert asked == [(0, 1234), (1, None), (2, None)]
 
 
-# Not coming back
+# --- no reconnection ---
 
 
 @pytest.mark.parametrize("code", [4501, 4503, 4505])
@@ -255,7 +255,7 @@ async def test_a_client_never_connected_may_be_closed() -> None:
         await me.__aenter__()
 
 
-# Typing
+# --- typing ---
 
 
 @run
@@ -282,7 +282,7 @@ async def test_whoever_has_said_it_types_no_longer_whether_or_not_the_server_say
         assert [told[0].user, told[2].user] == ["bob", "ann"]
 
 
-# Being away
+# --- absence ---
 
 
 @run
@@ -326,4 +326,4 @@ async def test_a_program_is_told_how_long_it_will_be_away() -> None:
 @run
 async def test_the_servers_clock_is_known_from_the_welcome() -> None:
     async with serving() as server, connected(server) as (me, _):
-        assert 0 <= me.now_ms() < 20_000  # of the server, whose clock said 0
+        assert 0 <= me.now_ms() < 20_000  # the server's clock, which was 0 in the welcome

@@ -55,7 +55,7 @@ def test_a_server_that_restores_lost_records_does_not_make_anybody_offline() -> 
     people.apply(a_presence(version=5))
     assert people.apply(replace(a_presence(version=0, state="offline"), stale=True))
     assert (people.known["bob"].state, people.known["bob"].version, people.known["bob"].stale) == ("online", 5, True)
-    assert people.apply(replace(a_presence(version=0, state="idle"), stale=True)), "its sessions there show this"
+    assert people.apply(replace(a_presence(version=0, state="idle"), stale=True)), "restored sessions count"
     assert people.known["bob"].state == "idle"
     assert people.apply(a_presence(version=6, state="offline"))
     assert people.known["bob"].state == "offline"
@@ -77,7 +77,7 @@ def test_whether_changes_are_told_is_news_and_a_question_answered_is_known_of_th
     view.asked([replace(polled, version=6, recently_active=False), a_presence("ann")])
     assert (view.people.known["bob"].mode, view.people.known["bob"].recently_active) == ("poll", False)
     assert [*view.people.known] == ["bob"]
-    view.asked([polled])  # an answer that was overtaken
+    view.asked([polled])  # an outdated answer
     assert view.people.known["bob"].version == 6
 
 
@@ -179,7 +179,7 @@ def test_a_stop_stops() -> None:
     view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 0)
     assert view.apply(TypingStopped("lobby", "bob"), 1)
     assert view.typists.current("lobby", 1) == {}
-    # A message has stopped them already, or their time was over: told once is enough.
+    # The client already removed bob, after a message or a timeout. A second stop changes nothing.
     assert not view.apply(TypingStopped("lobby", "bob"), 1)
     assert not view.apply(TypingStopped("elsewhere", "bob"), 1)
 
@@ -187,7 +187,7 @@ def test_a_stop_stops() -> None:
 def test_those_who_are_only_counted_are_over_like_the_others() -> None:
     view = View()
     view.apply(TypingStarted("hall", "bob", "Bob", 5000), 0)
-    view.apply(TypingCount("hall", 7, 5000), 1)  # it has grown large, and nobody is named any more
+    view.apply(TypingCount("hall", 7, 5000), 1)  # the room became large: names are replaced by a count
     assert (view.typists.current("hall", 1), view.typists.count("hall", 6.9)) == ({}, 7)
     assert (view.typists.count("hall", 7.0), view.typists.next_end()) == (0, 7.0)
     assert view.typists.expire(7.0) == [TypingCount("hall", 0, 0)]
@@ -204,7 +204,7 @@ def test_how_people_stand_ages_once_until_it_is_heard_of_again() -> None:
     assert [(entry.user, entry.stale) for entry in view.people.age()] == [("bob", True), ("ann", True)]
     assert view.people.age() == []
     assert view.people.known["bob"].stale is True
-    assert view.apply(a_presence("bob", version=5), 0)  # no newer, but known to be so
+    assert view.apply(a_presence("bob", version=5), 0)  # the same version, but confirmed
     assert view.people.known["bob"].stale is UNSET
 
 
@@ -235,7 +235,7 @@ def test_typing_is_announced_at_the_pace_the_server_asks_for() -> None:
     throttle, times = Throttle(), TypingTimes(repeat_ms=1_000, hold_ms=2_000, throttle_ms=500)
     assert [throttle.start("lobby", now, times) for now in (0, 0.9, 1, 1.5, 2)] == [True, False, True, False, True]
     throttle.stop("lobby")
-    assert not throttle.start("lobby", 2.5, times)  # it may arrive sooner than it was sent
+    assert not throttle.start("lobby", 2.5, times)  # a margin: commands may arrive closer together than they were sent
     assert throttle.start("lobby", 2.6, times)
 
 

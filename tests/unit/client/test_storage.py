@@ -1,4 +1,4 @@
-"""Cursors that are kept by themselves: after what was handled, and no further."""
+"""Cursors that the client saves by itself, up to the last handled record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Kept(MemoryCursors):
-    """Remembers all that was saved."""
+    """Cursor storage that records every save."""
 
     def __init__(self, cursors: Cursors | None = None) -> None:
         super().__init__(cursors)
@@ -51,7 +51,7 @@ def at(lobby: int, inbox: int | None = 0) -> Cursors:
 
 
 async def following(server: Server, kept: Any, lobby: int = 0) -> tuple[Client, Peer]:
-    """A client that goes on with the room where it was."""
+    """Connect a client that continues the room from its saved cursor."""
     me = Client(server.url, "t", cursors=kept, backoff=AT_ONCE)
     welcome = a_welcome(lobby=RoomState(lobby, True, False))
     (peer, hello), _ = await asyncio.gather(server.greet(welcome), me.__aenter__())
@@ -69,7 +69,7 @@ async def test_a_program_is_brought_to_where_the_last_one_had_handled_everything
         peer.event(a_message(4), a_message(5))
         for number in (4, 5):
             assert (await take(events, 1, RoomMessage))[0].seq == number
-        assert await kept.saved.get() == at(4)  # number 5 is still in the program's hands
+        assert await kept.saved.get() == at(4)  # the program has not finished number 5
         await me.bye()
         assert kept.cursors == at(5)
 
@@ -96,7 +96,7 @@ async def test_what_a_callback_is_busy_with_is_not_handled_yet() -> None:
             await go_on.acquire()
 
         me.on(RoomMessage, slowly)
-        me.on(NotificationCreated, lambda _: None)  # done at once
+        me.on(NotificationCreated, lambda _: None)  # handled at once
         peer.event(a_message(1), a_message(2), a_notification(1))
         while (saved := await kept.saved.get()) != at(0, 1):
             assert saved["rooms"] == {"lobby": 0}

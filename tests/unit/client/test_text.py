@@ -1,4 +1,4 @@
-"""Lines to show, in whatever language."""
+"""Lines of text for users, in any language."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
         (["Alice"], "Alice is typing…"),
         (["Alice", "Bob"], "Alice and Bob are typing…"),
         (["Alice", "Bob", "Carol"], "several people are typing…"),
-        (["{0.__class__}"], "{0.__class__} is typing…"),  # a name is never a template
+        (["{0.__class__}"], "{0.__class__} is typing…"),  # a name is never used as a template
     ],
 )
 def test_the_typing_line(names: list[str], text: str) -> None:

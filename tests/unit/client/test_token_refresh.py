@@ -1,4 +1,4 @@
-"""A new token before the old one ends, told by playing the server."""
+"""Token refresh before expiry, with a server that the test controls."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ending(seconds: float, name: str = "t") -> str:
-    """A token that ends so long after the server's clock said 0."""
+    """Make a token that expires when the server's clock is at `seconds`."""
     payload = json.dumps({"exp": seconds, "jti": name}).encode()
     return f"e30.{urlsafe_b64encode(payload).decode().rstrip('=')}.sig"
 
 
 class Tokens:
-    """Gives these, one after the other, and remembers how often it was asked."""
+    """Token source that returns these tokens in order and counts the calls. The last token is repeated."""
 
     def __init__(self, *tokens: str | Exception) -> None:
         self._tokens = [*tokens]
@@ -45,7 +45,7 @@ class Tokens:
 
 
 async def grant(peer: Peer, ends_at: int) -> str:
-    """Answer a refresh; the token it brought."""
+    """Answer a refresh and return its token."""
     command = await peer.next(TokenRefresh)
     peer.reply(command, RefreshReply(ends_at))
     return command.token

@@ -1,4 +1,4 @@
-"""Watching: counted, and asked for together. Told by playing the server."""
+"""Watches of the client, counted per user and sent together, with a server that the test controls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .wire import Peer, a_presence, both, connected, run, serving, state, watchi
 
 
 async def grant(peer: Peer) -> list[str]:
-    """Answer a watch; whom it was for."""
+    """Answer a watch and return its users."""
     command = await peer.next(Watch)
     peer.reply(command, PresenceReply([a_presence(user) for user in command.users]))
     return command.users
@@ -29,7 +29,7 @@ async def release(peer: Peer) -> list[str]:
 
 
 async def nothing_else(me: Any, peer: Peer) -> None:
-    """The next the server hears is what is asked now."""
+    """Check that the client has sent no other command: the next one must be the `room.list` of this call."""
 
     async def answer() -> None:
         peer.reply(await peer.next(RoomList), RoomsReply([]))
@@ -51,7 +51,7 @@ async def test_what_is_asked_for_in_one_turn_goes_out_in_one_frame() -> None:
 async def test_a_user_is_let_go_when_nobody_is_left_who_watches() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await watching(me, peer, "bob", "ann")
-        assert [entry.user for entry in await me.watch("bob")] == ["bob"]  # without a word to the server
+        assert [entry.user for entry in await me.watch("bob")] == ["bob"]  # no command is sent to the server
         await me.unwatch("bob")
         assert [*me.people] == ["bob", "ann"]
         _, gone = await asyncio.gather(me.unwatch("bob"), release(peer))

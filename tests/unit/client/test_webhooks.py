@@ -1,4 +1,4 @@
-"""An app knows what Greendot sent it."""
+"""Verification of webhook requests by an app."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_others_sent_is_refused() -> None:
         verify_webhook(BODY, signature(["another"], 100, BODY), SECRET, 100)
 
 
-DEEP = b"[" * 1_000_000 + b"]" * 1_000_000  # more than any stack has room for
+DEEP = b"[" * 1_000_000 + b"]" * 1_000_000  # deeper than any stack allows
 UNREADABLE = {
     "nothing": b"",
     "a list": b"[]",

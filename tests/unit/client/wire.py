@@ -1,4 +1,4 @@
-"""A server for tests: a real socket that speaks the wire, and says only what the test has it say."""
+"""Server for client tests: a real socket that speaks the protocol and sends only frames that the test requests."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ AT_ONCE = Backoff(base_s=0.0)
 
 
 def run(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test in a loop of its own, and let it leave no task behind."""
+    """Run an async test in an event loop of its own. Fail if it leaves a task running."""
 
     async def guarded(*args: Any, **kwargs: Any) -> None:
         async with asyncio.timeout(20):
             await test(*args, **kwargs)
-        await asyncio.sleep(0)  # what is done may still have to be taken off the list
+        await asyncio.sleep(0)  # finished tasks are removed from the list in the next turn
         left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, f"left running: {left}"
+        assert not left, f"tasks left running: {left}"
 
     @functools.wraps(test)
     def wrapper(*args: Any, **kwargs: Any) -> None:
@@ -43,7 +43,7 @@ def run(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
 
 
 async def state(me: Client, wanted: str) -> None:
-    """Return when the client's state is `wanted`."""
+    """Wait until the client's state is `wanted`."""
     reached = asyncio.Event()
     undo = me.on("state", lambda event: event.state == wanted and reached.set())
     try:
@@ -55,7 +55,7 @@ async def state(me: Client, wanted: str) -> None:
 
 
 async def take(events: EventStream, count: int, kind: Any) -> list[Any]:
-    """The next `count` events that are a `kind`."""
+    """Return the next `count` events of type `kind`."""
     found: list[Any] = []
     async with asyncio.timeout(5):
         while len(found) < count:
@@ -101,7 +101,7 @@ class Peer(WSListener):
             self.closed.set_result(1006)
 
     async def next(self, kind: type[C]) -> C:
-        """The next command, which must be a `kind`."""
+        """Return the next command, which must be of type `kind`."""
         async with asyncio.timeout(5):
             command = await self.commands.get()
         assert isinstance(command, kind), command
@@ -111,7 +111,7 @@ class Peer(WSListener):
         self._transport.underlying_transport.write(frame)
 
     def event(self, *events: Event) -> None:
-        """Several events go out in one write, so that the client reads them in one turn of its loop."""
+        """Send the events in one write, so that the client reads them in one turn of its loop."""
         self.write(b"".join(encode_event(event, 0) for event in events))
 
     def reply(self, command: Command, data: Reply, *then: Event) -> None:
@@ -132,7 +132,7 @@ class Peer(WSListener):
 
 
 class Server:
-    """Where clients connect; each connection is a Peer for the test to play."""
+    """Listening server. Each connection is a Peer that the test controls."""
 
     def __init__(self) -> None:
         self.peers: asyncio.Queue[Peer] = asyncio.Queue()
@@ -145,7 +145,7 @@ class Server:
     async def greet(
         self, welcome: Welcome | None = None, *then: Event, inbox: InboxReply | None = None
     ) -> tuple[Peer, Hello]:
-        """Play the server until the client is welcome. Its inbox is empty, or stands as `inbox` says."""
+        """Accept a connection and answer its hello with a welcome. The inbox is empty unless `inbox` is given."""
         peer = await self.next()
         peer.inbox = inbox or an_inbox()
         hello = await peer.next(Hello)
@@ -173,7 +173,7 @@ async def serving(ssl: SSLContext | None = None) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def connected(server: Server, **options: Any) -> AsyncIterator[tuple[Client, Peer]]:
-    """A client and the server's end of its connection."""
+    """Yield a connected client and the server's end of its connection."""
     me = Client(server.url, **{"token": "t", "device": "laptop", "backoff": AT_ONCE, **options})
     (peer, _), _ = await asyncio.gather(server.greet(), me.__aenter__())
     try:
@@ -183,7 +183,7 @@ async def connected(server: Server, **options: Any) -> AsyncIterator[tuple[Clien
 
 
 async def both(call: Awaitable[T], answer: Awaitable[object]) -> T:
-    """A client's call together with the server's part in it."""
+    """Run a client's call together with the server's answer and return the result of the call."""
     result, _ = await asyncio.gather(call, answer)
     return result
 
@@ -241,7 +241,7 @@ def a_join(room: str = "lobby", head: int = 0, messages: tuple[RoomMessage, ...]
 
 
 async def watching(me: Client, peer: Peer, *users: str) -> None:
-    """The client watches `users`, and each is online in version 1."""
+    """Let the client watch `users`, each of them online in version 1."""
 
     async def answer() -> None:
         command = await peer.next(Watch)
@@ -251,7 +251,7 @@ async def watching(me: Client, peer: Peer, *users: str) -> None:
 
 
 async def joining(me: Client, peer: Peer, room: str = "lobby", head: int = 0) -> None:
-    """The client joins `room`, whose newest message is number `head`."""
+    """Let the client join `room`, whose newest message has the number `head`."""
 
     async def answer() -> None:
         peer.reply(await peer.next(RoomJoin), a_join(room, head))

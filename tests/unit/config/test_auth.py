@@ -1,4 +1,4 @@
-"""What can be wrong with the settings of tokens: each gets a sentence at the start."""
+"""Invalid token settings: each is reported at the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which one wins, and what is said when one is wrong."""
+"""Settings: sources, precedence, and error texts for wrong values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(file: P
 
 @pytest.mark.parametrize("section", [field.name for field in msgspec.structs.fields(Settings)])
 def test_every_setting_has_a_name_in_the_environment_and_in_the_file(section: str, file: Path) -> None:
-    values = {}  # by all names, those of the section left out
+    values = {}  # by full name without the section
     for key, value in msgspec.to_builtins(getattr(Settings(), section)).items():
         values |= {(key, name): of for name, of in value.items()} if isinstance(value, dict) else {(key,): value}
     texts = {key: ",".join(value) if isinstance(value, list | tuple) else str(value) for key, value in values.items()}

@@ -1,4 +1,4 @@
-"""Variables of the environment that are no settings: what is meant for us is refused, the rest left alone or told."""
+"""Environment variables that are not settings: likely misspellings are refused, others are ignored or reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_misspelt_key_of_a_known_section_is_refused_like_one_in_the_file() -> 
 
 
 def test_what_others_are_told_by_is_left_alone() -> None:
-    """Clients and examples have variables too, and Kubernetes makes some for every service called greendot."""
+    """Clients and examples use variables too. Kubernetes creates some for every service called greendot."""
     others = {
         "GREENDOT_URL": "ws://127.0.0.1:8000",
         "GREENDOT_TOKEN": "x",

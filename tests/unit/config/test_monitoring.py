@@ -1,4 +1,4 @@
-"""Mistakes in the settings of dashboard and metrics."""
+"""Invalid settings of the dashboard and the metrics."""
 
 from __future__ import annotations
 

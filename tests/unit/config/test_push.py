@@ -1,4 +1,4 @@
-"""What is wrong with settings of push is said before anything starts, and with the setting it is about."""
+"""Invalid push settings: each is reported with the setting's name before anything starts."""
 
 from __future__ import annotations
 

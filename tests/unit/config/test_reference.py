@@ -1,4 +1,4 @@
-"""All settings as a TOML file: it gives the defaults, and says of each what it means."""
+"""Commented TOML file of all settings: it contains the defaults and explains each setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greendot.config.fields import description, split
 
 
 def kinds(kind: type[Struct]) -> list[type[Struct]]:
-    """A section and all that are in it."""
+    """Return a section's type and the types of all sections inside it."""
     found = [kind]
     for field in fields(kind):
         inner = (field.type, *get_args(split(field.type)[0]))
@@ -26,7 +26,7 @@ def kinds(kind: type[Struct]) -> list[type[Struct]]:
 
 
 def uncommented(text: str) -> dict[str, Any]:
-    """With the examples of sections by name, as somebody would write them."""
+    """Read the file with its commented examples switched on."""
     lines = []
     for line in text.splitlines():
         example = re.fullmatch(r"#(\[.*|\w+ = .*)", line)
@@ -39,7 +39,7 @@ def test_read_it_gives_the_defaults(tmp_path: Path) -> None:
     file.write_text(commented("1.2.3"))
     assert load(file, {}, {}) == Settings()
     written = tomllib.loads(file.read_text())
-    named = {"kinds", "tenants"}  # by names people give: by default there are none
+    named = {"kinds", "tenants"}  # sections with user-defined names: none exist by default
     assert written.keys() == {field.name for field in fields(Settings)} - named
     for section, keys in written.items():
         kind = type(getattr(Settings(), section))
@@ -63,7 +63,7 @@ def test_sections_by_name_are_shown_as_examples_with_all_their_settings() -> Non
 @pytest.mark.parametrize("kind", sorted({*kinds(Settings)}, key=lambda kind: kind.__name__), ids=lambda k: k.__name__)
 def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
     plain = [field for field in fields(kind) if not isinstance(field.default, Struct)]
-    allowed = {"kid", "alg", "promise", "active_hold_s", "idle_hold_s", "least"}  # names that say it, with what may be
+    allowed = {"kid", "alg", "promise", "active_hold_s", "idle_hold_s", "least"}  # name and type explain these
     assert {field.name for field in plain if not description(field.type)} - allowed == set()
 
 

@@ -1,4 +1,4 @@
-"""What may be read of the settings: nothing that is secret, and all that is not."""
+"""Settings that may be shown: all of them except secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET_NAMES = ("secret", "secret_before", "ask_secret", "hash_key", "webhook_se
 
 
 def secret_settings(kind: Any = Settings, at: str = "") -> set[str]:
-    """All that are marked, wherever they are."""
+    """Return the names of all settings that are marked as secret, at any depth."""
     found = set()
     for field in msgspec.structs.fields(kind):
         for inner in (field.type, *get_args(split(field.type)[0])):

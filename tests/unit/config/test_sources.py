@@ -1,4 +1,4 @@
-"""Mistakes are found in rounds, all of a round at once: values with their source, then relations, then files."""
+"""Errors in settings, reported in rounds: all values with their sources, then relations, then files."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_several_are_said_one_a_line_and_one_alone_without_a_count(file: Path) -
 
 
 def test_a_relation_of_a_value_that_could_not_be_read_is_not_said(file: Path) -> None:
-    """Nobody knows whether 20 s are too few for a heartbeat that is `soon`."""
+    """The server cannot compare a limit of 20 s with a heartbeat of `soon`."""
     file.write_text("[presence]\ndead_after_s = 20\nheartbeat_s = 'soon'\n")
     (said,) = mistakes(file)
     assert "presence.heartbeat_s is 'soon'" in said

@@ -1,4 +1,4 @@
-"""Settings of webhooks that would send nothing, or send it to where it should not go, are refused."""
+"""Refusal of webhook settings that would send nothing, or send events to a wrong address."""
 
 from __future__ import annotations
 

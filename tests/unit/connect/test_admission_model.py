@@ -30,7 +30,7 @@ def test_so_many_are_under_way_at_once_and_the_next_comes_when_one_has_ended() -
         assert admission.ask(number, 0.0, returning=False) == 0.0
     assert admission.admit(0.0) == [*range(AT_ONCE)]
     assert admission.admit(10.0) == []
-    assert admission.next_in() is None  # time alone does not help
+    assert admission.next_in() is None  # time alone admits no one: a hello must end first
     admission.ended()
     assert admission.admit(10.0) == [AT_ONCE]
 
@@ -43,7 +43,7 @@ def test_no_more_than_the_rate_come_in_however_soon_they_end() -> None:
         for _ in admission.admit(millisecond / 1_000):
             came += 1
             admission.ended()
-    assert came <= RATE + 2 * RATE + 1  # a second's worth at once, then the rate
+    assert came <= RATE + 2 * RATE + 1  # the burst of one second, then the rate
     assert came >= 2.9 * RATE
     assert 0 < (admission.next_in() or 0) <= 1 / RATE
 
@@ -78,12 +78,12 @@ def test_a_crowd_that_is_sent_away_is_given_turns_at_the_rate_behind_those_who_w
     turns = [admission.ask(1_000 + number, 0.0, returning=True) for number in range(5_000)]
     assert turns[0] >= WAITING / RATE
     assert all(abs(later - earlier - 1 / (RATE * SHARE)) < 1e-9 for earlier, later in pairwise(turns))
-    # Those who return are told to come before those who are new.
+    # Returning clients get earlier turns than new ones.
     assert admission.turn(0.0, returning=False) > turns[-1]
 
 
 def test_a_crowd_that_obeys_is_in_by_the_rate_and_few_are_sent_away_twice() -> None:
-    """Ten thousand come at once and do as they are told; each hello takes 20 ms."""
+    """Ten thousand clients arrive at once and obey the retry times. Each hello takes 20 ms."""
     admission = HelloQueue[int](2_000.0, 256, 500)
     due = [(0.0, number) for number in range(10_000)]
     ends: list[float] = []

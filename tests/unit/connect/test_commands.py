@@ -1,4 +1,4 @@
-"""Commands about the connection itself: heartbeats, another token, and the end."""
+"""Commands about the connection itself: heartbeats, token refresh and the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unit.node_parts import HOUR_MS, Client, NodeParts, held, in_virtual_time, p
 
 
 async def refresh(parts: NodeParts, client: Client, token: str | None = None) -> tuple[str, str | None]:
-    """Refresh the token; return the type of the answer and the error's code."""
+    """Refresh the token. Return the type of the answer and the error's code."""
     frame = await client.ask(type="token.refresh", token=token or parts.token("ann"))
     return frame["type"], frame.get("code")
 
@@ -137,7 +137,7 @@ async def test_while_the_store_is_away_the_old_token_holds(parts: NodeParts) -> 
     await ann.ask(type="room.join", room="team")
     room = node.rooms.local(Topic("room", "default", "team"))
     assert room is not None
-    room.roles.clear()  # so that the store is asked
+    room.roles.clear()  # so that the store is read
     before = ann.session.grants
     parts.store.away = {"member_states"}
     kind, code = await refresh(parts, ann)
@@ -153,7 +153,7 @@ async def test_a_token_that_is_taken_when_the_connection_is_gone_changes_nothing
     await ann.ask(type="room.join", room="team")
     room = node.rooms.local(Topic("room", "default", "team"))
     assert room is not None
-    room.roles.clear()  # so that the store is asked
+    room.roles.clear()  # so that the store is read
     before = ann.session.grants
     async with held(parts.store, "member_states") as reading:
         ann.say(type="token.refresh", id=1, token=parts.token("ann"))
@@ -172,11 +172,11 @@ async def test_a_token_that_is_revoked_while_it_is_taken_ends_the_session(parts:
     await ann.ask(type="room.join", room="team")
     room = node.rooms.local(Topic("room", "default", "team"))
     assert room is not None
-    room.roles.clear()  # so that the store is asked
+    room.roles.clear()  # so that the store is read
     revocation = Revocation("default", "jti", "new", parts.clock.now_ms() + HOUR_MS)
     async with held(parts.store, "member_states") as reading:
         ann.say(type="token.refresh", id=1, token=parts.token("ann", jti="new"))
-        await reading.reached()  # the token was admitted, the session has the old one
+        await reading.reached()  # the new token is admitted, but the session still has the old one
         await node.revocation_service.revoke(revocation)
         assert not ann.connection.closing
     assert [frame["code"] for frame in await ann.frames("close")] == [Close.REVOKED]

@@ -1,4 +1,4 @@
-"""Client connections of a node: sockets that come and end, disconnection by others, and clients of old versions."""
+"""Client connections of a node: sockets that open and close, forced disconnection, and clients of old versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time,
 GRACE_S, CLEAN_S = 30.0, 5.0
 
 
-# --- sockets come ---
+# --- sockets open ---
 
 
 @in_virtual_time
@@ -61,7 +61,7 @@ async def test_a_socket_that_opens_while_the_node_drains_is_turned_away(parts: N
     assert [frame["type"] for frame in await late.frames()] == ["drain", "close"]
 
 
-# --- sockets end ---
+# --- sockets close ---
 
 
 @in_virtual_time
@@ -88,7 +88,7 @@ async def test_a_watch_under_way_when_the_socket_ends_leaves_nothing_behind(part
         ann.say(type="watch", users=["bob"])
         ann.cut()
         await settle()
-        assert ann.session.connection is ann.connection  # it is cleaned up after the command
+        assert ann.session.connection is ann.connection  # cleanup follows when the command has ended
     await settle()
     watched = node.watching.watched(Topic("watch", "default", "bob"))
     assert watched is not None
@@ -190,7 +190,7 @@ async def test_a_session_is_cut_as_by_a_broken_network(parts: NodeParts) -> None
 
 
 async def old_client(parts: NodeParts) -> Client:
-    """Make a client that reads no version of badges."""
+    """Make a client that supports no version of badges."""
     client = await parts.greeted("ann")
     client.connection.dialect = Dialect({InboxBadge.type: 0})
     await client.frames()

@@ -1,4 +1,4 @@
-"""Those who leave together are taken leave of a slice of the loop's time at a time."""
+"""Cleanup after many disconnections: one slice of loop time per turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greendot.connect.disconnect import SLICE_S, DisconnectCleanup
 
 
 class Cleanup(DisconnectCleanup):
-    """With another way to clean up one connection."""
+    """Cleanup that calls `leave` for each connection."""
 
     def __init__(self, leave: Callable[[Any], None]) -> None:
         super().__init__(None, None, None, None)  # type: ignore[arg-type]
@@ -28,7 +28,7 @@ async def test_one_is_taken_leave_of_at_once() -> None:
     left: list[Any] = []
     cleanup = Cleanup(left.append)
     for number in range(3):
-        cleanup.add(number)  # type: ignore[arg-type]  # whatever it is, it is only handed on
+        cleanup.add(number)  # type: ignore[arg-type]  # any value: it is only passed on
         assert left == [*range(number + 1)]
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Dispatch: the order of commands, replies and errors, limits, overload, and frames that are no commands."""
+"""Dispatch: order of commands, replies and errors, limits, overload, and frames that are not commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unit.node_parts import Client, Frame, NodeParts, held, in_virtual_time, pas
 
 
 async def welcomed(parts: NodeParts, user: str = "ann", **sections: Any) -> tuple[Node, Client]:
-    """Make a node and a client that was welcomed."""
+    """Make a node and a client that has its welcome."""
     node = await parts.whole(**sections)
     client = await parts.greeted(user)
     assert [frame["type"] for frame in await client.frames()] == ["welcome"]
@@ -102,7 +102,7 @@ async def test_frames_beyond_the_share_of_a_turn_are_handled_in_later_turns_in_o
     _, ann = await welcomed(parts, limits={"enabled": False})
     for number in range(3 * SHARE):
         ann.say(type="activity", id=number)
-    assert parts.metrics.realtime_commands_total <= 1 + SHARE  # with the hello
+    assert parts.metrics.realtime_commands_total <= 1 + SHARE  # including the hello
     assert ids(await ann.frames()) == [*range(3 * SHARE)]
 
 

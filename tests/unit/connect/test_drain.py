@@ -1,4 +1,4 @@
-"""Drain: clients are sent away evenly, those with a command under way when it is done, and the rest is cut off."""
+"""Drain: clients are sent away evenly, busy ones after their command, and the rest are cut off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def drainer(parts: NodeParts) -> Drainer:
 
 
 async def leave(made: Drainer, clients: list[Client]) -> list[int]:
-    """Let the clients that were sent away close their sockets; return the times at which they are to return."""
+    """Close the sockets of clients that were sent away. Return their retry times."""
     times = []
     for client in [*clients]:
         frames = await client.frames()
@@ -48,7 +48,7 @@ async def test_clients_are_sent_away_no_faster_than_others_take_them(parts: Node
 
 @in_virtual_time
 async def test_all_are_sent_away_within_half_of_the_time_and_return_over_the_rest(parts: NodeParts) -> None:
-    made, clients = drainer(parts), [parts.client() for _ in range(100)]  # 10 s for nodes that take 10 a second
+    made, clients = drainer(parts), [parts.client() for _ in range(100)]  # 10 s at 10 clients per second
     async with under_way(made.run(4.0)):
         await pass_time(2.1)
         times = await leave(made, clients)

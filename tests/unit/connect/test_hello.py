@@ -1,4 +1,4 @@
-"""Hello: admission, verification, the welcome with what was missed, refusals, and sessions of clients that wait."""
+"""Hello: admission, verification, welcome with missed records, refusals, and sessions of clients that wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOSE_NO_TIME = {"presence": {"grace_s": GRACE_S}}
 
 
 async def away_ms(client: Client) -> int | None:
-    """Return the time after which a client that was sent away is to come back; None if it was not."""
+    """Return the retry time of a client that was sent away; None if it was not."""
     frames = await client.frames()
     if not frames or frames[-1].get("code") != Close.OVERLOADED:
         return None
@@ -29,7 +29,7 @@ async def away_ms(client: Client) -> int | None:
 
 
 async def lingering(parts: NodeParts, user: str = "ann") -> str:
-    """Let a user come and lose the connection; return the session's id."""
+    """Connect a user and cut the connection. Return the session's id."""
     client = await parts.greeted(user)
     session = client.session.id
     client.cut()
@@ -172,7 +172,7 @@ async def test_a_token_that_is_revoked_while_the_session_opens_is_not_welcomed(p
     node = await parts.whole()
     async with held(parts.engine, "adopt") as adopting:
         ann = await parts.greeted("ann", {"jti": "t1"}, resume={"session": "OTHR-1"})
-        await adopting.reached()  # no session is registered yet that could be found
+        await adopting.reached()  # the session is not registered yet, so the revocation cannot find it
         expires = parts.clock.now_ms() + HOUR_MS
         await node.revocation_service.revoke(Revocation("default", "jti", "t1", expires))
     (close,) = await ann.frames()
@@ -182,7 +182,7 @@ async def test_a_token_that_is_revoked_while_the_session_opens_is_not_welcomed(p
 @in_virtual_time
 async def test_a_client_that_is_gone_when_its_token_is_verified_gets_no_session(parts: NodeParts) -> None:
     node = await parts.whole()
-    await pass_time(1.3)  # revocations are read again for the next hello
+    await pass_time(1.3)  # the next hello reads revocations again
     async with held(parts.store, "revocations") as reading:
         ann = await parts.greeted("ann")
         await reading.reached()

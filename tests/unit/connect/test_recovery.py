@@ -1,4 +1,4 @@
-"""Recovery: sessions told again, states read again, and losses that are repaired when the engine stays."""
+"""Recovery: sessions are restored, states are read again, and losses are repaired when the engine is back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG_S = JITTER_S + 1.0  # a recovery of a few sessions is done by then
 
 
 class Half(Part):
-    """The users of a shard, which may be away."""
+    """Part of the engine that covers these users and may be away."""
 
     def __init__(self, *users: str) -> None:
         self.users = users
@@ -43,7 +43,7 @@ async def watched(parts: NodeParts, **sections: Any) -> tuple[Node, Client]:
 
 
 async def states(client: Client) -> list[tuple[str, bool]]:
-    """Return states and staleness that a client was told of."""
+    """Return the states and staleness that a client received."""
     return [(event["state"], event.get("stale", False)) for event in await client.events("presence.changed")]
 
 
@@ -104,7 +104,7 @@ async def test_sessions_are_restored_in_batches_with_pauses(parts: NodeParts) ->
     for number in range(4):
         await parts.online(f"u{number}")
     async with held(parts.engine, "restore") as restoring:
-        for _ in range(2):  # recoveries side by side take turns
+        for _ in range(2):  # concurrent recoveries take turns
             node.recovery.found(Part(), intact=True)
         await pass_time(JITTER_S + 1)
         assert restoring.calls == 2
@@ -142,7 +142,7 @@ async def test_sessions_go_on_under_the_new_name_of_the_node(parts: NodeParts) -
     assert [entry.node for entry in await parts.engine.sessions("default", "ann")] == ["NEWN"]
 
 
-# --- an engine that has lost something ---
+# --- an engine that has lost records ---
 
 
 @in_virtual_time
@@ -182,7 +182,7 @@ async def test_a_user_whom_nobody_restores_is_offline_when_all_nodes_are_done(pa
     other = parts.engine.other_node()
     ref = SessionEpoch("OTHR-1", other, 1)
     await parts.engine.restore("default", "bob", ref, KNOWN)
-    await pass_time(10)  # what looks restored is shown after a while
+    await pass_time(10)  # a restored state is shown after the hold time
     assert await states(ann) == [("online", False)]
     parts.engine.lose()
     async with held(parts.engine, "restored") as waiting:
@@ -232,7 +232,7 @@ async def test_a_second_loss_meanwhile_keeps_its_users_as_shown(parts: NodeParts
     assert await states(ann) == [("offline", False)]
 
 
-# --- other nodes, and sessions that nobody holds ---
+# --- other nodes, and sessions that no node holds ---
 
 
 @in_virtual_time

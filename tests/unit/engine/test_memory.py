@@ -1,4 +1,4 @@
-"""What the embedded engine promises beyond the suite every engine passes."""
+"""Promises of the memory engine beyond the suite that every engine passes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DAY_S = 86_400.0
 
 
 class Lab:
-    """An engine, its clock and what its node hears."""
+    """An engine, its clock, and a host that records messages."""
 
     def __init__(self, **periods: int) -> None:
         self.clock = ManualClock()
         self.engine = MemoryEngine(self.clock, **periods)
         self.host = RecordingHost()
-        self.node = ""  # the incarnation that lives, or lived last
+        self.node = ""  # the current incarnation, or the last one
 
     @property
     def heard(self) -> list[tuple[Topic, Message]]:
@@ -159,7 +159,7 @@ async def test_times_are_the_wall_clocks_when_nobody_sets_it() -> None:
     assert (visible.since, visible.version) == (it.clock.now_ms(), it.clock.now_ms())
 
 
-# --- what stays of those who left ---
+# --- records of users who left ---
 
 
 async def test_who_left_is_remembered_with_name_and_last_seen() -> None:

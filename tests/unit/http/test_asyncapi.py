@@ -1,4 +1,4 @@
-"""The document is valid, and says of every command, event, reply and code what the code does."""
+"""AsyncAPI document: valid, and equal to the code for every command, event, reply and code."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_errors_are_as_the_codec_makes_them(code: Err, number: str | int | None)
         assert said["retry"] == (code in RETRYABLE)
 
 
-# --- what fits is taken by the code, and what does not is not ---
+# --- the schema and the code accept and refuse the same frames ---
 
 WRONG = [
     {"type": "watch"},
@@ -133,6 +133,6 @@ def test_which_fields_go_together_is_said() -> None:
 
 
 def test_it_is_made_anew_each_time() -> None:
-    """A caller may change what it was given."""
+    """A caller may change the returned document."""
     document()["components"]["schemas"].clear()
     assert document() == DOCUMENT

@@ -1,4 +1,4 @@
-"""The document is valid, and says of every route what the code does."""
+"""OpenAPI document: valid, and equal to the code for every route."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_is_a_valid_openapi_document_of_this_version() -> None:
 
 def test_it_has_every_route_of_the_app_and_no_other() -> None:
     app = uncalled_app()
-    served = [route for route in app.routes if not route.path.startswith("/docs")]  # the page that shows it
+    served = [route for route in app.routes if not route.path.startswith("/docs")]  # without its page
     routes = {f"{method} {route.path}" for route in served for method in route.methods - {"HEAD"}}
     named = {f"{method.upper()} {path}" for path, found in DOCUMENT["paths"].items() for method in found}
     assert named == routes == OPERATIONS.keys() == OPEN | NEEDED.keys()
@@ -125,7 +125,7 @@ def test_what_can_be_revoked_together_is_the_same_in_the_document_and_in_the_cod
     body: dict[str, Any], null: bool
 ) -> None:
     body = dict.fromkeys(FIELDS) | body if null else body
-    routes = TokenRoutes(None, ManualClock(), Revoking())  # type: ignore[arg-type]  # the keys are not asked
+    routes = TokenRoutes(None, ManualClock(), Revoking())  # type: ignore[arg-type]  # the keys are not used
     try:
         routes._revocation("default", decode(msgspec.json.encode(body).decode(), PostRevoke))
         taken = True

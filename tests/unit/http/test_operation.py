@@ -1,4 +1,4 @@
-"""A method's signature is what it takes: what does not fit its path or says too little is found when it is written."""
+"""Operations declared by a method's signature. A wrong or incomplete declaration fails when the class is defined."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from greendot.http.operation import operation, operations_of, routes_of
 
 
 class Given(Struct):
-    """Some body."""
+    """A request body."""
 
     word: str
 
 
 class Things:
-    """Some operations."""
+    """A class with operations."""
 
     @operation("PUT /v1/things/{thing}", status=201)
     async def put(self, request: Request, thing: str, body: Given, idempotency_key: str | None) -> Given:

@@ -1,4 +1,4 @@
-"""Every route names the scope it needs, or is known to be open."""
+"""Scopes of routes: every route names the scope it needs, or is listed as open."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from http_routes import uncalled_app
 
 def served() -> list[str]:
     app = uncalled_app()
-    routes = [route for route in app.routes if not route.path.startswith("/docs")]  # files of a page, the same for all
+    routes = [route for route in app.routes if not route.path.startswith("/docs")]  # files of one page
     return [f"{method} {route.path}" for route in routes for method in route.methods - {"HEAD"}]
 
 
 def test_every_route_has_exactly_one_scope_or_is_open() -> None:
     names = served()
     assert len(names) == len({*names})
-    assert {*names} == OPEN | NEEDED.keys(), "a route and its scope belong into http/scopes.py together"
+    assert {*names} == OPEN | NEEDED.keys(), "http/scopes.py must list each route with its scope"
     assert not OPEN & NEEDED.keys()
 
 

@@ -1,4 +1,4 @@
-"""Badges: the counters of an inbox as the store has them, to all devices of its user, few and in order."""
+"""Badges: the stored counters of an inbox, sent to all devices of its user, rarely and in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANN, BOB, CID = (TENANT, "ann"), (TENANT, "bob"), (TENANT, "cid")
 
 
 def make(parts: Parts) -> tuple[Badges, list[Mapping[Key, Inbox]]]:
-    """Badges, and the inboxes they have told of."""
+    """Make badges, and a list of the inboxes they have read."""
     read: list[Mapping[Key, Inbox]] = []
     return Badges(parts.store, parts.context, parts.metrics, read.append), read
 
@@ -56,7 +56,7 @@ async def test_the_moment_of_a_badge_does_not_depend_on_who_changed_first(parts:
     sending.changed([BOB])
     assert ann.take() == []
     await parts.pass_s(2 * TICK_S)
-    assert (counts(ann), counts(bob)) == ([0], [0])  # an inbox that was never written has nothing unread
+    assert (counts(ann), counts(bob)) == ([0], [0])  # an inbox without notifications has no unread ones
 
 
 @in_virtual_time

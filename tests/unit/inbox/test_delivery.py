@@ -1,4 +1,4 @@
-"""Notifications on their way to the devices of a user: in order, each once, and none lost when a device returns."""
+"""Delivery of notifications to a user's devices: in order, each once, and without loss when a device returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATED = "notification.created"
 
 
 async def devices(parts: Parts, count: int = 1) -> list[RecordedConnection]:
-    """Devices of ann that are attached; the list of the store's calls begins here."""
+    """Attach devices of ann, then clear the list of the store's calls."""
     connections = [await parts.connect("ann") for _ in range(count)]
     for connection in connections:
         await parts.attach(connection)
@@ -39,20 +39,20 @@ async def notify(parts: Parts, count: int = 1, **given: Any) -> list[Notificatio
 
 
 def publish(parts: Parts, *notifications: Notification, hint: bool = False) -> None:
-    """Have the bus bring notifications, or hints of them."""
+    """Deliver notifications, or hints of them, as the bus does."""
     records = [(n.seq, b"" if hint else created_frame(n, n.created_at), n.ack) for n in notifications]
     parts.receive(ANN, Notified(records))
 
 
 def shown(caught_up: InboxCatchUp) -> list[Any]:
-    """The events of a catch-up: the numbers of notifications, and the states of others."""
+    """Return the events of a catch-up: the numbers of notifications, and the states of others."""
     return [getattr(event, "seq", None) or getattr(event, "state", event.type) for event in caught_up.events]
 
 
 @in_virtual_time
 async def test_notifications_reach_attached_devices_in_order_and_once(parts: Parts) -> None:
     phone, laptop = await devices(parts, 2)
-    greeting = await parts.connect("ann")  # it has not been told yet where the inbox stands
+    greeting = await parts.connect("ann")  # the device does not know the head of the inbox yet
     found = await notify(parts, 4)
     for number in (1, 0, 0, 3, 1, 2):
         publish(parts, found[number])
@@ -100,7 +100,7 @@ async def test_a_gap_is_read_again_when_the_store_is_back(parts: Parts) -> None:
     publish(parts, found[1])
     await parts.pass_s(GAP_S + 3 * AGAIN_S)
     assert phone.seqs(CREATED) == []
-    assert 3 <= parts.store.calls.count("notifications") <= 8  # again and again, and not all the time
+    assert 3 <= parts.store.calls.count("notifications") <= 8  # repeated, but with pauses
     del parts.store.thread.failing["notifications"]
     await parts.pass_s(AGAIN_S + TICK_S)
     assert phone.seqs(CREATED) == [1, 2]
@@ -170,7 +170,7 @@ async def test_numbers_continue_behind_the_head_for_the_first_device(parts: Part
     found = await notify(parts, 3)
     phone = await parts.connect("ann")
     asked = parts.inboxes.ask(phone.session)
-    publish(parts, found[2])  # heard of before the head was read
+    publish(parts, found[2])  # received before the head was read
     caught_up = await parts.inboxes.attach(phone, phone.session, asked, None)
     more = await notify(parts, 2)
     publish(parts, more[1], more[0])

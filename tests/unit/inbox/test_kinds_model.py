@@ -1,4 +1,4 @@
-"""What is promised of a kind, and when one that is to be acknowledged is sent again."""
+"""Promise of a notification kind, and the times of redelivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receipts: the times of delivery, written together and never lost while the store is away."""
+"""Receipts: delivery times, written in batches and kept while the store is away."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ANN, BOB = (TENANT, "ann"), (TENANT, "bob")
 
 
 async def notified(parts: Parts, count: int, *users: str) -> Receipts:
-    """Receipts of a store in which each user has so many notifications; its list of calls begins here."""
+    """Give each user `count` notifications, clear the list of the store's calls, and return the receipts."""
     await parts.store.notify([parts.notice(user) for user in users for _ in range(count)])
     parts.store.take_calls()
     return Receipts(parts.store, parts.context)
 
 
 async def noted(parts: Parts, user: str = "ann") -> Sequence[int]:
-    """The numbers of the user's notifications with a receipt."""
+    """Return the numbers of the user's notifications with a receipt."""
     found = await parts.store.notifications(TENANT, user, limit=100)
     return [notification.seq for notification in found if notification.live_at is not None]
 
@@ -108,5 +108,5 @@ async def test_no_more_receipts_wait_than_the_bound(parts: Parts, monkeypatch: p
     await parts.pass_s(EVERY_S + TICK_S)
     assert await noted(parts) == [1, 2]
     noting.add(ANN, [4])
-    await noting.flush()  # as when the node stops
+    await noting.flush()  # as on shutdown of the node
     assert await noted(parts) == [1, 2, 4]

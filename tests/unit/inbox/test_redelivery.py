@@ -1,4 +1,5 @@
-"""Redelivery: notifications that are to be acknowledged are sent again, at their times, until somebody does."""
+"""Redelivery: notifications that require an acknowledgement are sent again, on a schedule, until a device
+acknowledges."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from greendot.inbox.local_inbox import LocalInbox
 from greendot.inbox.redelivery import AGAIN_S, Redelivery
 from unit.service_parts import TENANT, TICK_S, Parts, in_virtual_time
 
-FIRST_S = 5.0 + TICK_S  # a notification was sent again by then
+FIRST_S = 5.0 + TICK_S  # after the first redelivery
 
 
 class Redelivered:
-    """An inbox with a device, and the numbers that were sent again, with the seconds since the first time."""
+    """An inbox with a device, and the numbers that were sent again, each with the seconds since the start."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -39,7 +40,7 @@ class Redelivered:
         return [seq for seq, _ in self.sent]
 
     async def notify(self, count: int = 1, **given: Any) -> None:
-        """Write notifications, and note that they were sent."""
+        """Write notifications and mark them as sent."""
         notices = [self.parts.notice("ann", ack=True, **given) for _ in range(count)]
         created = await self.parts.store.notify(notices)
         self.redelivery.sent(self.local, [made.notification.seq for made in created])
@@ -114,7 +115,7 @@ async def test_without_a_device_nothing_is_read_until_one_comes(parts: Parts) ->
     await parts.pass_s(RETRIED_S)
     assert (inbox.sent, parts.store.take_calls()) == ([], [])
     inbox.has_device = True
-    inbox.redelivery.sent(inbox.local, [1])  # to the device that came
+    inbox.redelivery.sent(inbox.local, [1])  # the notification was sent to the device that connected
     await parts.pass_s(FIRST_S)
     assert inbox.seqs == [1]
 
@@ -126,7 +127,7 @@ async def test_a_device_that_comes_puts_off_the_next_time_and_does_not_begin_ane
     await parts.pass_s(6)
     inbox.redelivery.sent(inbox.local, [1])
     await parts.pass_s(29)
-    assert inbox.sent == [(1, 5), (1, 16)]  # ten seconds after the device came, then twenty
+    assert inbox.sent == [(1, 5), (1, 16)]  # ten seconds after the device connected, then twenty
 
 
 @in_virtual_time

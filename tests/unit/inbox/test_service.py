@@ -1,4 +1,4 @@
-"""Inboxes as apps and devices change them: written first, then published, by the promise of each kind."""
+"""Changes of inboxes by apps and devices: stored first, then published, by the promise of each kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANN = Topic("user", TENANT, "ann")
 
 
 async def devices(parts: Parts) -> tuple[RecordedConnection, RecordedConnection]:
-    """Two devices of ann that are attached to the inbox."""
+    """Attach two devices of ann to the inbox."""
     phone, laptop = await parts.connect("ann"), await parts.connect("ann")
     for device in (phone, laptop):
         await parts.attach(device)
@@ -35,7 +35,7 @@ async def mark(parts: Parts, connection: RecordedConnection, command: wire.Inbox
 
 
 def sent(parts: Parts) -> list[tuple[str, list[tuple[int, bool, bool]]]]:
-    """By message of the bus, its user and its records: number, whether there is content, whether an ack is wanted."""
+    """Return the published records by user: number, whether a frame is included, whether an ack is required."""
     return [
         (topic.name, [(seq, bool(frame), ack) for seq, frame, ack in message.records])
         for topic, message in parts.engine.published
@@ -99,7 +99,7 @@ async def test_the_kind_decides_on_acknowledgement_and_whether_content_travels(p
     await parts.store.mark(TENANT, "ann", "ack", through=3, at=1)
     parts.engine.published.clear()
     await parts.inbox_service.notify(notices[1:2])
-    assert sent(parts) == [("ann", [(2, True, False)])]  # acknowledged since
+    assert sent(parts) == [("ann", [(2, True, False)])]  # acknowledged meanwhile
 
 
 @in_virtual_time
@@ -136,7 +136,7 @@ async def test_a_page_has_one_bound_and_shows_the_counters_of_its_moment(parts: 
     assert [entry.seq for entry in page.notifications] == [2]
     assert (page.head, page.unread, page.unseen) == (3, 3, 1)
     await parts.pass_s(EVERY_S + TICK_S)
-    assert [data["unread"] for data in laptop.data("inbox.badge")] == [3]  # devices knew of none
+    assert [data["unread"] for data in laptop.data("inbox.badge")] == [3]  # the devices had older counters
     with pytest.raises(Refused) as refused:
         await parts.inbox_service.page(phone.session, wire.InboxList(before=3, after=1))
     assert refused.value.code == Err.BAD_FIELD
@@ -170,7 +170,7 @@ async def test_a_mark_is_told_to_the_other_devices_and_answered_with_the_counter
 async def test_a_mark_that_changes_nothing_is_told_to_nobody(parts: Parts) -> None:
     phone, laptop = await devices(parts)
     await parts.store.notify([parts.notice("ann")])
-    await parts.store.mark(TENANT, "ann", "read", through=1, at=1)  # heard of by no device
+    await parts.store.mark(TENANT, "ann", "read", through=1, at=1)  # no device received this change
     parts.engine.published.clear()
     assert await mark(parts, phone, wire.InboxRead(through=1)) == (0, 0)
     assert parts.engine.published == []
@@ -178,7 +178,7 @@ async def test_a_mark_that_changes_nothing_is_told_to_nobody(parts: Parts) -> No
     assert await mark(parts, phone, wire.InboxRead(through=1)) == (1, 1)
     await parts.pass_s(EVERY_S + TICK_S)
     badges = [data["unread"] for data in laptop.data("inbox.badge")]
-    assert badges == [1]  # the reply had other counters than the devices
+    assert badges == [1]  # the counters in the reply differ from those of the devices
 
 
 @in_virtual_time

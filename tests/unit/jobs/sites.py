@@ -1,4 +1,4 @@
-"""A store, a clock that is moved by hand, and jobs that do as they are told."""
+"""A store, a clock that tests move, and jobs that tests control."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP_S = 5.0
 
 
 class Counting:
-    """Does `steps` steps and remembers them; `before` is called ahead of each, `fails` makes it fail there."""
+    """Job of `steps` steps that records each. `before` is called before a step, and `fails` makes a step fail."""
 
     name = "counting"
 
@@ -30,7 +30,7 @@ class Counting:
         self.made: list[int] = []
         self.fails = False
         self.before: Callable[[int], None] = lambda number: None
-        self.held: asyncio.Event | None = None  # the steps wait for it
+        self.held: asyncio.Event | None = None  # the steps wait for this event
 
     async def work(self, run: RunningJob) -> str:
         self.begun += 1
@@ -56,7 +56,7 @@ class Site(NamedTuple):
     two: Scheduler
 
     async def pass_time(self, seconds: float, *nodes: Scheduler) -> None:
-        """Step by step, these nodes look; both if none is named."""
+        """Advance the clock in steps. After each, let these nodes run their due jobs; both nodes if none is given."""
         for _ in range(round(seconds / STEP_S)):
             self.clock.advance(STEP_S)
             for node in nodes or (self.one, self.two):
@@ -64,7 +64,7 @@ class Site(NamedTuple):
                 await node.settle()
 
     async def outcomes(self) -> list[str]:
-        """Of all runs, the first first."""
+        """Return the outcomes of all runs, oldest first."""
         return [run.outcome for run in await self.store.job_runs(None, 1_000)][::-1]
 
 

@@ -1,4 +1,4 @@
-"""What nobody needs any more is removed, a commit at a time."""
+"""Cleanup jobs: expired rows are removed, one batch per commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = "default"
 
 
 async def note(served: Served, name: str) -> str:
-    """What a run says it did."""
+    """Return the note of the last run."""
     (last,) = await served.node.store.job_runs(name, 1)
     assert last.outcome == "ok"
     return last.note

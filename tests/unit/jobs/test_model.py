@@ -1,4 +1,4 @@
-"""When a job is due."""
+"""Due times of jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_new_job_runs_after_its_first_interval() -> None:
 
 def test_a_job_that_is_planned_otherwise_counts_from_its_last_run() -> None:
     assert PLAN.first(10 * HOUR, 9 * HOUR, 0) == 11 * HOUR
-    assert PLAN.first(10 * HOUR, 3 * HOUR, 0) == 5 * HOUR, "overdue: it runs at once"
+    assert PLAN.first(10 * HOUR, 3 * HOUR, 0) == 5 * HOUR, "an overdue job runs at once"
 
 
 def test_the_next_run_comes_an_interval_after_the_last_one_began() -> None:
@@ -24,7 +24,7 @@ def test_the_next_run_comes_an_interval_after_the_last_one_began() -> None:
 
 
 def test_runs_that_were_missed_are_made_up_for_once() -> None:
-    assert PLAN.following(100 * HOUR, 0) == 102 * HOUR, "due since hour one: not the forty-nine that were missed"
+    assert PLAN.following(100 * HOUR, 0) == 102 * HOUR, "the forty-nine missed runs are not repeated"
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.3, 1.0])

@@ -1,4 +1,4 @@
-"""Jobs run when they are due, on one node of all, and go on after whatever cut them short."""
+"""Scheduler: each due job runs on one node only, and continues after an interruption."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_failed_run_goes_on_where_it_failed() -> None:
 
 
 async def begin(scheduler: Scheduler, clock: ManualClock) -> None:
-    """The job runs and stands at its first step."""
+    """Start the job and let it reach its first step."""
     await scheduler.turn()
     clock.advance(EVERY_S + 1)
     await scheduler.turn()
@@ -102,19 +102,19 @@ async def test_who_stood_still_for_longer_than_its_lease_stops_at_its_next_step(
         s.clock.advance(LEASE_S - 1)
         await s.two.turn()
         await s.two.settle()
-        assert s.job.begun == 1, "the lease holds"
+        assert s.job.begun == 1, "the lease has not expired yet"
         s.job.held = None
         s.clock.advance(2)
         await s.two.turn()
         await s.two.settle()
         assert s.job.made == [0, 1, 2, 3, 4]
-        paused.set()  # the first goes on, and finds that it is not its run any more
+        paused.set()  # the first node resumes and finds that it lost its run
         await s.one.settle()
-        assert s.job.made == [0, 1, 2, 3, 4, 0], "one step, and no more"
+        assert s.job.made == [0, 1, 2, 3, 4, 0], "the first node must stop after one step"
         assert (s.job.begun, s.job.ended) == (2, 1)
         assert await s.outcomes() == ["lost", "ok"]
         (state,) = await s.store.jobs()
-        assert state.next_at >= s.clock.now_ms() + (EVERY_S - 10) * 1000, "the next is planned by the second run"
+        assert state.next_at >= s.clock.now_ms() + (EVERY_S - 10) * 1000, "the second run must plan the next one"
 
 
 async def test_a_run_is_stopped_with_its_node_and_another_goes_on_with_it_at_once() -> None:
@@ -146,7 +146,7 @@ async def test_a_run_that_goes_on_for_long_is_kept_and_so_is_how_far_it_is() -> 
 
         s.store.keep_job = noted  # type: ignore[method-assign]
         await s.pass_time(EVERY_S + 5)
-        assert s.job.made == [*range(20)], "its lease was renewed all the time"
+        assert s.job.made == [*range(20)], "the lease must be renewed during the run"
         assert len(seen) >= 18
         assert await s.outcomes() == ["ok"]
 
@@ -164,7 +164,7 @@ async def test_by_hand_a_job_runs_early_and_not_beside_another_run() -> None:
         s.job.held.set()
         assert await running is not None
         await s.pass_time(EVERY_S - 5)
-        assert s.job.ended == 2, "a run by hand counts"
+        assert s.job.ended == 2, "a manual run must count as a run"
 
 
 async def test_the_scheduler_runs_by_itself() -> None:
@@ -173,7 +173,7 @@ async def test_the_scheduler_runs_by_itself() -> None:
         quick.start()
         try:
             async with asyncio.timeout(10):
-                while s.job.ended < 3:  # noqa: ASYNC110  (nothing of the job's own tells)
+                while s.job.ended < 3:  # noqa: ASYNC110  (the job has no event)
                     await asyncio.sleep(0.01)
         finally:
             await quick.close()
@@ -181,7 +181,7 @@ async def test_the_scheduler_runs_by_itself() -> None:
 
 
 class _Real(ManualClock):
-    """Goes by the loop's clock."""
+    """Clock that follows the loop's time."""
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
@@ -194,7 +194,7 @@ async def test_how_late_a_job_is_that_nobody_runs_is_told_also_while_the_store_i
     async with site() as s:
         await s.pass_time(5)
         assert s.one.items()["jobs_overdue_s"] == 0
-        s.clock.advance(EVERY_S + 100)  # nobody looks meanwhile
+        s.clock.advance(EVERY_S + 100)  # no node runs due jobs meanwhile
         assert 90 <= s.one.items()["jobs_overdue_s"] <= 110
         await s.pass_time(20)
         assert (s.job.begun, s.one.items()["jobs_overdue_s"], s.one.items()["jobs_failing"]) == (1, 0, 0)

@@ -1,4 +1,4 @@
-"""Timetables as operators write them."""
+"""Timetables in the syntax of the settings."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_the_time_itself_is_not_after_it() -> None:
 
 def test_when_clocks_are_changed_a_job_at_night_runs_once() -> None:
     berlin = Cron("30 2 * * *", "Europe/Berlin")
-    forward = runs(berlin, "2026-03-27T12:00+00:00", 3)  # on the 29th there is no half past two
+    forward = runs(berlin, "2026-03-27T12:00+00:00", 3)  # 02:30 does not exist on the 29th
     assert [day[:10] for day in forward] == ["2026-03-28", "2026-03-29", "2026-03-30"]
-    back = runs(berlin, "2026-10-23T12:00+00:00", 3)  # on the 25th there are two
+    back = runs(berlin, "2026-10-23T12:00+00:00", 3)  # 02:30 exists twice on the 25th
     assert [day[:10] for day in back] == ["2026-10-24", "2026-10-25", "2026-10-26"]
 
 

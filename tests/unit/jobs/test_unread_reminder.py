@@ -1,4 +1,5 @@
-"""Who is away and has something unread for long is reminded: once in a while, a page at a time, wherever it was cut."""
+"""Reminders for absent users with unread notifications: at most one per interval, in pages, resumed after
+interruption."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ async def test_who_is_away_with_something_unread_for_two_hours_is_reminded_once_
         await notify(served, "ann", "k2")
         await served.advance(2 * HOUR_S - 1)
         await remind(store, job, served.clock)
-        assert await reminders(served, "ann") == [], "not long enough"
+        assert await reminders(served, "ann") == [], "the user was not away long enough"
         await served.advance(1)
         ended = await remind(store, job, served.clock)
         assert ended.note == "1 of 1 users reminded"
@@ -72,8 +73,8 @@ async def test_who_is_away_with_something_unread_for_two_hours_is_reminded_once_
         await served.advance(1)
         await remind(store, job, served.clock)
         (_, second) = await reminders(served, "ann")
-        assert msgspec.json.decode(second.body)["unread"] == 2, "reminders are not counted"
-        assert first.expires_at == served.clock.now_ms(), "it gives way to the next"
+        assert msgspec.json.decode(second.body)["unread"] == 2, "reminders must not count as unread"
+        assert first.expires_at == served.clock.now_ms(), "the next reminder must expire the first"
 
 
 async def test_who_is_here_or_has_read_everything_or_whose_tenant_does_not_push_is_not_reminded() -> None:
@@ -132,11 +133,11 @@ async def test_the_engine_does_not_answer_and_it_is_tried_later() -> None:
         assert await reminders(served, "ann") == []
 
 
-# --- very many ---
+# --- many users ---
 
 
 class Absent:
-    """An engine in which nobody is there."""
+    """Engine in which every user is offline."""
 
     def __init__(self, *, away: bool = False) -> None:
         self.away = away
@@ -148,7 +149,7 @@ class Absent:
 
 
 def fill(path: Path, count: int, at: int) -> None:
-    """So many users, every tenth with something unread."""
+    """Insert `count` users, every tenth with an unread notification."""
     db = sqlite3.connect(path)
     inboxes = ((T, f"u{number:07}", 1, int(number % 10 == 0), 0) for number in range(count))
     db.executemany("INSERT INTO inboxes VALUES (?, ?, ?, ?, ?)", inboxes)
@@ -160,7 +161,7 @@ def fill(path: Path, count: int, at: int) -> None:
 
 
 async def peak(path: Path, count: int) -> int:
-    """Bytes a run over so many takes at most, beyond what there was before."""
+    """Return the peak memory, in bytes, of a run over `count` users."""
     clock, store = ManualClock(), SqliteStore(str(path))
     await store.start()
     try:
@@ -208,7 +209,7 @@ async def test_a_run_that_is_interrupted_goes_on_where_it_was_and_nobody_is_remi
         (state,) = await store.jobs()
         assert state.cursor == f"{T}/u{pages * AT_ONCE - 1:07}"
         second = await runner.run(planned)
-        assert second is not None, "it is due at once"
+        assert second is not None, "a stopped run must be due at once"
         assert (second.outcome, second.done) == ("ok", count - pages * AT_ONCE)
         assert written == [f"u{number:07}" for number in range(0, count, 10)]
     finally:

@@ -1,4 +1,4 @@
-"""Numbers of connections of a user and of a tenant on a node."""
+"""Connection limits per user and per tenant on a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unit.node_parts import Client, NodeParts, in_virtual_time, settle
 
 
 class Entrance(ConnectionLimits):
-    """Limits of the parts of a node, and clients that say hello."""
+    """Connection limits on the parts of a node, with clients that send hello."""
 
     def __init__(self, parts: NodeParts, per_user: int = 0, per_tenant: int = 0) -> None:
         self.parts = parts
@@ -22,7 +22,7 @@ class Entrance(ConnectionLimits):
         super().__init__(parts.registry, limits)
 
     def enter(self, user: str = "ann", *, resume: str | None = None, tenant: str = "default") -> Client:
-        """Let a client come in and have a session."""
+        """Connect a client and give it a session."""
         client = self.parts.client()
         grants = self.parts.grants(user, tenant=tenant)
         hello = Hello(resume=None if resume is None else Resume(session=resume))
@@ -68,7 +68,7 @@ async def test_a_tenant_at_its_limit_takes_a_user_back_whose_old_connection_is_r
     entrance = Entrance(parts, per_tenant=1)
     there = entrance.enter().session
     with pytest.raises(TooManyConnections, match="this tenant"):
-        entrance.enter("bob", resume=there.id)  # of another user
+        entrance.enter("bob", resume=there.id)  # the session of another user
     with pytest.raises(TooManyConnections):
         entrance.enter(resume="n-unknown")
     entrance.enter(resume=there.id)
@@ -82,7 +82,7 @@ async def test_connections_on_their_way_in_count_until_they_have_a_session(parts
         with pytest.raises(TooManyConnections):
             entrance.enter()
         coming.connection.session = Session("n-1", parts.grants("ann"), "phone", ClientInfo())
-        entrance.enter()  # what has a session is counted by it
+        entrance.enter()  # this connection is now counted by its session
     with pytest.raises(TooManyConnections):
         entrance.enter()
 
@@ -119,7 +119,7 @@ async def test_a_tenant_without_connections_is_not_kept(parts: NodeParts) -> Non
     client = entrance.enter()
     entrance.gone(client.connection)
     assert entrance.tenants == 0
-    entrance.gone(parts.client().connection)  # of a stranger
+    entrance.gone(parts.client().connection)  # a connection that was never counted
     assert entrance.tenants == 0
 
 

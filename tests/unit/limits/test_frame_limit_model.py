@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from greendot.limits.frame_limit_model import CommandLimit
 
-RATE, BURST = 4, 8  # powers of two, as are the times below: floats hold them exactly
-FLOOD = 10 * RATE  # frames a second that make a flood
-FLOOD_SECONDS = 10  # if they come in each of so many on end
+RATE, BURST = 4, 8  # powers of two, like the times below: floats hold them exactly
+FLOOD = 10 * RATE  # frames per second in a flood
+FLOOD_SECONDS = 10  # consecutive seconds of such a rate until a client counts as flooding
 
 
 def limit(now: float = 0.0) -> CommandLimit:
@@ -19,7 +19,7 @@ def limit(now: float = 0.0) -> CommandLimit:
 
 
 def send(to: CommandLimit, second: int, frames: int) -> None:
-    """So many frames, evenly over one second."""
+    """Send `frames` frames, evenly over one second."""
     for number in range(frames):
         to.admit(second + number / frames)
 
@@ -39,7 +39,7 @@ def test_other_numbers_leave_used_what_was_used() -> None:
     assert [bucket.admit(0.0) == 0.0 for _ in range(2 * BURST)] == [True] * (2 * BURST - 3) + [False] * 3
     assert bucket.admit(0.0) == 1 / (2 * RATE)
     bucket.change(RATE, BURST)
-    assert bucket.admit(BURST / RATE) > 0.0  # of the smaller burst all is used, and more
+    assert bucket.admit(BURST / RATE) > 0.0  # more than the smaller burst is already used
 
 
 def test_a_client_that_keeps_to_the_rate_never_waits() -> None:
@@ -131,7 +131,7 @@ def test_a_pause_begins_the_count_anew() -> None:
     bucket = limit()
     for second in range(FLOOD_SECONDS - 1):
         send(bucket, second, FLOOD)
-    resumed = FLOOD_SECONDS  # a whole second without a frame
+    resumed = FLOOD_SECONDS  # one whole second without a frame
     for second in range(resumed, resumed + FLOOD_SECONDS):
         send(bucket, second, FLOOD)
         assert not bucket.flooding
@@ -160,14 +160,14 @@ def test_a_flood_is_ten_full_seconds_in_a_row_before_this_one(seconds: list[int]
             assert bucket.flooding == all(sent[each] >= FLOOD for each in before)
 
 
-# --- a loop that is late ---
+# --- delayed event loop ---
 
 
 @pytest.mark.parametrize("late_s", [2, 3, 5, 9])
 def test_a_flood_is_seen_by_a_loop_that_reads_only_now_and_then(late_s: int) -> None:
     bucket = limit()
     for second in range(0, FLOOD_SECONDS + 3 * late_s, late_s):
-        for _ in range(FLOOD * late_s):  # all that came since the last time
+        for _ in range(FLOOD * late_s):  # all frames since the previous read
             bucket.admit(float(second))
     assert bucket.flooding
 
@@ -176,7 +176,7 @@ def test_a_flood_is_seen_though_the_loop_was_late_once() -> None:
     bucket = limit()
     for second in (0, 1, 2, 3):
         send(bucket, second, FLOOD)
-    send(bucket, 8, 5 * FLOOD)  # what came from 4 on, and in this second
+    send(bucket, 8, 5 * FLOOD)  # frames of the seconds 4 to 8
     assert not bucket.flooding
     send(bucket, 9, FLOOD)
     assert not bucket.flooding
@@ -287,7 +287,7 @@ def test_one_second_in_which_nothing_was_read_is_made_up_for_by_the_next() -> No
 def test_a_gap_behind_a_gap_has_to_be_made_up_for_as_well() -> None:
     bucket = limit()
     flooded(bucket, *range(6))
-    send(bucket, 8, 3 * FLOOD)  # as much as was missing, and no flood of this second and the next
+    send(bucket, 8, 3 * FLOOD)  # as many frames as were missing, but no flood in this second and the next
     bucket.admit(10.0)
     assert not bucket.flooding
 

@@ -1,4 +1,4 @@
-"""Buckets by key: what is let through, what has to wait for how long, and what is forgotten."""
+"""Token buckets by key: admitted amounts, waiting times, and removal of full buckets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from greendot.limits.model import ROOMY, TINY_S, BucketRule, Buckets, Excess, ask, make_rule, owe
 
-NOW = 1_000_000.0  # seconds, as of a machine that has been up for days
+NOW = 1_000_000.0  # seconds, as on a machine that has been up for days
 USER, ROOM = 0, 1
 
 
@@ -76,7 +76,7 @@ def test_a_rate_below_one_in_its_burst_still_lets_one_through() -> None:
     assert admitted(rule(1, 0.1), 5) == 1
 
 
-# --- several together ---
+# --- several rules ---
 
 
 def test_a_refusal_by_one_costs_the_others_nothing() -> None:
@@ -84,7 +84,7 @@ def test_a_refusal_by_one_costs_the_others_nothing() -> None:
     results = [ask([user, room], ["alice", "lobby"], 1, NOW) for _ in range(15)]
     assert [found is None for found in results] == [True] * 5 + [False] * 10
     assert {found.at for found in results if found is not None} == {ROOM}
-    # Five of twenty were used: fifteen are left for another room.
+    # Five of twenty tokens were used. Fifteen are left for other rooms.
     assert sum(ask([user, room], ["alice", name], 1, NOW) is None for name in map(str, range(50))) == 15
 
 
@@ -102,7 +102,7 @@ def test_without_rules_everything_is_let_through() -> None:
     assert ask([], [], 10_000, NOW) is None
 
 
-# --- many at once ---
+# --- large amounts ---
 
 
 def test_more_than_a_burst_is_let_through_when_the_bucket_is_full_and_is_owed() -> None:
@@ -124,7 +124,7 @@ def test_more_than_a_burst_waits_until_the_bucket_is_full() -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2_048), st.integers(1, 20)), max_size=100))
 def test_a_bucket_agrees_with_exact_arithmetic(steps: list[tuple[int, int]]) -> None:
-    rate, burst = 4, 8  # powers of two, as are the times: only TINY_S is between the two
+    rate, burst = 4, 8  # powers of two, like the times: the results differ by TINY_S at most
     bucket, now, level = rule(rate, burst / rate), Fraction(0), Fraction(burst)
     for step, amount in steps:
         passed = Fraction(step, 1_024)
@@ -151,12 +151,12 @@ def test_no_stretch_of_time_lets_through_more_than_a_burst_one_bulk_and_its_rate
         assert taken <= max(rate * 2, 50) + passed_s * rate + rate * 1e-3
 
 
-# --- forgetting ---
+# --- removal ---
 
 
 def test_a_million_users_do_not_leave_a_million_buckets() -> None:
     many = rule(200, 4)
-    for number in range(1_000_000):  # ten thousand in a second; a token comes back in 5 ms
+    for number in range(1_000_000):  # ten thousand per second; a token returns after 5 ms
         ask([many], [number], 1, NOW + number / 10_000)
     assert len(many[1]) <= ROOMY + 100
 
@@ -165,7 +165,7 @@ def test_a_crowd_that_is_gone_is_forgotten_while_others_come() -> None:
     many = rule(200, 4)
     for number in range(20_000):
         ask([many], [number], 1, NOW)
-    assert len(many[1]) == 20_000  # none of them is full: each still has to be counted
+    assert len(many[1]) == 20_000  # no bucket is full, so each must be kept
     for number in range(20_000):
         ask([many], [f"later {number}"], 1, NOW + 60 + number)
     assert len(many[1]) <= ROOMY + 1
@@ -200,7 +200,7 @@ def test_full_buckets_are_forgotten_beyond_a_number_of_them_and_to_the_moment(mo
     buckets.begin("eve", 9.0, 5.0)
     assert {*buckets} == {"bob", "eve"}
     buckets["bob"] = 0.0
-    assert {*buckets} == {"bob", "eve"}, "so few are not looked at"
+    assert {*buckets} == {"bob", "eve"}, "full buckets must stay while there are few"
 
 
 def test_while_there_are_few_buckets_full_ones_stay() -> None:

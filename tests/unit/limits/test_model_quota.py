@@ -1,4 +1,4 @@
-"""Which limits come of what a tenant is granted."""
+"""Rate rules of a tenant, derived from its quota."""
 
 from __future__ import annotations
 

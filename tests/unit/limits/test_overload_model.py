@@ -12,14 +12,14 @@ LATE, VERY_LATE = Load(lag_s=0.15), Load(lag_s=0.5)
 
 
 class Node:
-    """Measured every 50 ms."""
+    """Overload levels of a node that is measured every 50 ms."""
 
     def __init__(self) -> None:
         self.breaker = OverloadLevels(BOUNDS, HOLD_S)
         self.now = 100.0
 
     def run(self, load: Load, seconds: float) -> list[Level]:
-        """The levels it had meanwhile, each change once."""
+        """Apply a load for some seconds. Return the levels in order, without repetitions."""
         levels = [self.breaker.level]
         for _ in range(round(seconds / EVERY_S)):
             self.now += EVERY_S
@@ -94,7 +94,7 @@ def test_a_single_late_moment_does_not_begin_the_calm_anew_if_it_is_not_too_much
 
 
 def test_a_load_that_comes_back_with_every_recovery_is_held_for_longer_but_never_for_long() -> None:
-    """While signals are shed all is well; when they are not, it is too much."""
+    """The load is low while signals are shed, and too high when they are not."""
     node, changes = Node(), []
     for _ in range(round(30 / EVERY_S)):
         node.now += EVERY_S
@@ -102,7 +102,7 @@ def test_a_load_that_comes_back_with_every_recovery_is_held_for_longer_but_never
         load = Load() if before else LATE
         if node.breaker.update(load, node.now) is not before:
             changes.append(node.now)
-    assert len(changes) / 2 <= 30 / (LONGEST * HOLD_S) + 2  # and not one a second
+    assert len(changes) / 2 <= 30 / (LONGEST * HOLD_S) + 2  # and not one change per second
     assert node.run(Load(), LONGEST * HOLD_S + 0.2)[-1] is NORMAL
 
 

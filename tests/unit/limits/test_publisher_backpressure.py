@@ -1,4 +1,4 @@
-"""Backpressure for apps that publish: refused while a node that would deliver takes no new work."""
+"""Backpressure for apps that publish: refusals while a recipient node takes no new work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def backpressure(parts: NodeParts) -> Backpressure:
 
 
 async def elsewhere(parts: NodeParts, user: str, room: str) -> None:
-    """Let a user be in a room by a session of another node."""
+    """Let a user be in a room with a session on another node."""
     parts.engine.other_node(OTHER)
     ref = SessionEpoch(f"{OTHER}-{user}", OTHER, 1)
     await MemoryEngine.touch(parts.engine, "default", user, ref, "phone", False, None)

@@ -1,4 +1,4 @@
-"""Rate limits of a node: who is charged, what a refusal says, and the limits of tenants."""
+"""Rate limits of a node: charged accounts, contents of a refusal, and limits of tenants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def limits(parts: NodeParts, common: Quota, **tenants: Quota) -> RateLimits:
 
 
 def greeted(parts: NodeParts, rate_limits: RateLimits, user: str, **claims: Any) -> Client:
-    """Make a client that has been welcomed."""
+    """Make a client that has its welcome."""
     client = parts.session(user, **claims)
     rate_limits.opened(client.connection)
     rate_limits.greeted(client.connection, client.session)
@@ -33,7 +33,7 @@ def greeted(parts: NodeParts, rate_limits: RateLimits, user: str, **claims: Any)
 
 
 def granted(times: int, act: Callable[[], None]) -> int:
-    """Return how often something was granted, of so many times."""
+    """Call `act` repeatedly and return the number of calls that were not refused."""
     count = 0
     for _ in range(times):
         try:

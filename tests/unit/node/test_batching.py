@@ -1,4 +1,4 @@
-"""How many reads a crowd is, on an event loop whose time passes only while everybody waits."""
+"""Batched reads during a surge, on an event loop whose time passes only while all tasks wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from greendot.node.timers import Timers
 from greendot.telemetry.metrics import Metrics
 from model.simulated import LoopClock, VirtualLoop
 
-READ_S = 0.02  # what a read takes
+READ_S = 0.02  # duration of a read
 
 
 def in_passing_time(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -30,7 +30,7 @@ def in_passing_time(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Asked:
-    """A store, and those who ask it."""
+    """A store, and clients that read from it in batches."""
 
     def __init__(self, read_s: float = READ_S) -> None:
         self._read_s = read_s
@@ -41,7 +41,7 @@ class Asked:
             clock, Timers(clock, driven=False), Tasks(), hub, registry, self.surge, EventRecorder(EventTail(), clock)
         )
         self.batched: BatchedReads[int, int] = BatchedReads(shared, self._read, -1)
-        self.reads: list[int] = []  # how many keys each was for
+        self.reads: list[int] = []  # number of keys in each read
         self.waited: list[float] = []
         self.is_away = False
 
@@ -59,7 +59,7 @@ class Asked:
         self.waited.append(asyncio.get_running_loop().time() - start)
 
     async def trickle(self, many: int, over_s: float) -> None:
-        """They come one by one, evenly."""
+        """Start reads one by one, evenly over `over_s` seconds."""
         async with asyncio.TaskGroup() as group:
             for key in range(many):
                 group.create_task(self.ask(key))
@@ -83,7 +83,7 @@ def test_a_crowd_that_trickles_in_is_a_few_reads_however_long_it_takes(many: int
 def test_a_crowd_that_is_let_in_evenly_reads_together_though_few_are_on_their_way_at_a_time() -> None:
     async def story() -> None:
         asked = Asked(read_s=0.002)
-        await asked.trickle(1_000, 1.0)  # four of them wait for a read or are in one
+        await asked.trickle(1_000, 1.0)  # about four clients wait for a read or are in one at a time
         assert len(asked.reads) <= 100, asked.reads
 
     in_passing_time(story)
@@ -96,7 +96,7 @@ def test_as_many_as_always_come_are_no_crowd_also_after_one() -> None:
         await asyncio.sleep(LONGEST_S)
         asked.waited.clear()
         await asked.trickle(300, 300 / (0.9 * RATE))
-        assert max(asked.waited) <= 2 * READ_S  # the read under way, and their own
+        assert max(asked.waited) <= 2 * READ_S  # the current read, and their own
 
     in_passing_time(story)
 
@@ -112,7 +112,7 @@ def test_a_crowd_of_which_all_wait_is_not_kept_waiting_for_more() -> None:
         async with asyncio.TaskGroup() as group:
             for key in range(64):
                 group.create_task(comes_again_and_again(key))
-        assert max(asked.waited) <= 2 * (READ_S + PAUSE_S)  # the read under way, and their own
+        assert max(asked.waited) <= 2 * (READ_S + PAUSE_S)  # the current read, and their own
 
     in_passing_time(story)
 

@@ -1,4 +1,4 @@
-"""Channels: frames that wait for the listeners of a topic, and listeners that come while frames wait."""
+"""Channels: frames that wait for the listeners of a topic, and listeners that join while frames wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greendot.node.session import Connection
 
 
 class Listener:
-    """Takes the frames that are offered one by one."""
+    """Listener that takes offered frames one by one."""
 
     def __init__(self) -> None:
         self.got: list[tuple[bytes, bool, object]] = []
@@ -24,7 +24,7 @@ def listener() -> Any:
 
 
 def channel(*listeners: Any) -> Channel:
-    """Make a channel with listeners that came one after the other."""
+    """Make a channel with listeners that joined one after the other."""
     made = Channel(Topic("room", "default", "lobby"))
     made.listeners = {each: number for number, each in enumerate(listeners, 1)}
     return made

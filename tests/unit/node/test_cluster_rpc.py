@@ -14,7 +14,7 @@ HERE = Topic("node", "", "here")
 
 
 class Bus:
-    """Keeps what is published."""
+    """Bus that records published messages."""
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Any]] = []
@@ -29,7 +29,7 @@ def rpc() -> tuple[ClusterRpc, Bus]:
 
 
 def command(asker: str, number: int) -> Message:
-    return Acknowledged(number, asker, 0)  # anything with both
+    return Acknowledged(number, asker, 0)  # any message with a number and a node
 
 
 async def test_a_call_is_done_when_every_node_has_acknowledged_and_adds_their_counts() -> None:
@@ -38,9 +38,9 @@ async def test_a_call_is_done_when_every_node_has_acknowledged_and_adds_their_co
     await asyncio.sleep(0)
     assert sorted(bus.published) == [("a", Acknowledged(1, "here", 0)), ("b", Acknowledged(1, "here", 0))]
     one.acknowledged(HERE, Acknowledged(1, "a", 2))
-    one.acknowledged(HERE, Acknowledged(1, "a", 2))  # said twice, counted once
-    one.acknowledged(HERE, Acknowledged(1, "c", 9))  # was not asked
-    one.acknowledged(HERE, Acknowledged(7, "b", 9))  # of another call
+    one.acknowledged(HERE, Acknowledged(1, "a", 2))  # a duplicate, which counts once
+    one.acknowledged(HERE, Acknowledged(1, "c", 9))  # a node that was not called
+    one.acknowledged(HERE, Acknowledged(7, "b", 9))  # the acknowledgement of another call
     await asyncio.sleep(0)
     assert not call.done()
     one.acknowledged(HERE, Acknowledged(1, "b", 3))
@@ -59,7 +59,7 @@ async def test_a_call_fails_and_names_the_nodes_that_did_not_acknowledge(monkeyp
     one, _ = rpc()
     with pytest.raises(EngineUnavailable, match=r"\(a, b\)"):
         await one.call({"b", "a"}, command)
-    one.acknowledged(HERE, Acknowledged(1, "a", 1))  # too late: nothing waits for it
+    one.acknowledged(HERE, Acknowledged(1, "a", 1))  # too late: no call waits for it
 
 
 async def test_a_query_returns_the_answers_that_came_in_time() -> None:

@@ -1,4 +1,4 @@
-"""The tail: who gets which events, and that it is never more than a little."""
+"""Event tail: filters of each reader, and bounds of the queues."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_who_wants_some_events_only_is_not_kept_others(only: EventFilter, expect
         tail.record(RecordedEvent(1_000, "rooms", "joined", "acme", "carl", "cellar", number=100 + number))
     taken = tail.take(ANN, KINDS, 0.0, only)
     assert [event.number for event in taken.events][:3] == expected
-    assert taken.skipped == (3 if only == EventFilter() else 0)  # nor counted
+    assert taken.skipped == (3 if only == EventFilter() else 0)  # filtered events are not counted as skipped
 
 
 def test_the_first_look_finds_nothing_and_nothing_left_out() -> None:

@@ -1,4 +1,4 @@
-"""The hub, with listeners that only remember: who gets what, in which order, however the writes are cut."""
+"""Hub with recording listeners: recipients and order of frames, for all ways to slice the writes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from greendot.telemetry.metrics import Metrics
 
 
 class Listener:
-    """Takes what is written straight to it, or collects it for the end of the tick."""
+    """Listener that takes direct writes, or collects frames until the end of the tick."""
 
-    everybody: ClassVar[list[Listener]] = []  # by the number used as descriptor
+    everybody: ClassVar[list[Listener]] = []  # indexed by the descriptor
 
     def __init__(self, hub: Hub, *, keeps_up: bool = True) -> None:
         self._hub = hub
@@ -32,7 +32,7 @@ class Listener:
         self.behind = not keeps_up
         self.frames: list[bytes] = []
         self.writes = 0
-        self.room_for: int | None = None  # bytes the kernel takes
+        self.room_for: int | None = None  # bytes that the kernel accepts; None: all
         self.stalled: tuple[list[bytes], int] | None = None
         self._out: list[bytes] = []
 
@@ -71,7 +71,7 @@ def _write(fd: int, data: bytes) -> int:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two listeners make a room large, and each turn writes to one."""
+    """Make two listeners a large room, and let each turn write to one listener."""
     monkeypatch.setattr(module, "_write", _write)
     monkeypatch.setattr(module, "LARGE", 2)
     monkeypatch.setattr(module, "STEP", 1)
@@ -141,7 +141,7 @@ async def test_two_large_rooms_take_turns_and_a_small_one_does_not_wait_for_them
     await turns(2)
     reached = [sum(1 for listener in crowd if listener.frames) for crowd in crowds]
     assert max(reached) < 10
-    assert abs(reached[0] - reached[1]) <= 2, "the first has a turn before the second comes"
+    assert abs(reached[0] - reached[1]) <= 2, "large rooms must take turns"
     assert alone.frames == [b"2"]
     await turns(30)
     assert all(listener.frames == [b"1"] for crowd in crowds for listener in crowd)
@@ -161,7 +161,7 @@ async def test_signals_of_one_key_that_wait_are_merged_and_counted_and_records_a
     await turns(20)
     expected = [b"0", b"101", b"102", b"103", b"4", b"104", b"50", b"51"]
     assert [listener.frames for listener in crowd] == [expected] * 3
-    assert sum(metrics.coalesced.values()) == 3  # once, however many listen
+    assert sum(metrics.coalesced.values()) == 3  # once for all listeners
     assert metrics.realtime_dropped_ephemeral_total == 0
 
 
@@ -225,7 +225,7 @@ async def test_writes_per_second_are_bounded_and_shared_between_rooms() -> None:
         now += 0.1
         written.append(metrics.realtime_socket_send_total)
     assert written[-1] <= 100 * 2 + 10
-    assert [listener.frames for listener in quiet] == [[b"7"]] * 2, "ten writes a tick are enough for both"
+    assert [listener.frames for listener in quiet] == [[b"7"]] * 2, "ten writes per tick must suffice for both rooms"
     now += 100
     for _ in range(300):
         hub.flush()
@@ -250,7 +250,7 @@ STORIES = st.lists(
 def test_every_listener_gets_exactly_what_was_said_while_it_listened(
     story: list[tuple[str, Any, int]], first: int, slice_s: float
 ) -> None:
-    """However turns, comings and goings fall between: in order, none twice, none missing, none for the sender."""
+    """Check order, duplicates, losses and the skipped sender for random sequences of turns, joins and leaves."""
     asyncio.run(_told(story, first, slice_s))
 
 
@@ -275,7 +275,7 @@ async def _told(story: list[tuple[str, Any, int]], first: int, slice_s: float) -
         elif what == "turn":
             await turns(who)
         elif what == "leave" and person in inside:
-            # What waits is not for somebody who left: only what was written before counts.
+            # Frames that still wait are not for a listener that left. Only frames written before count.
             hub.detach(channels[0], cast(Connection, person))
             inside.discard(person)
             person.flush()

@@ -1,4 +1,4 @@
-"""What is written to most, while somebody looks."""
+"""Counter of the hottest topics, active while it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: their grace after a disconnection, and their fields in a log line."""
+"""Sessions: grace after a disconnection, and fields in a log line."""
 
 from __future__ import annotations
 

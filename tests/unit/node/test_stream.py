@@ -1,4 +1,4 @@
-"""Gap reads and head comparisons of a stream, on an event loop whose time passes only while everybody waits."""
+"""Gap reads and head comparisons of a stream, on an event loop whose time passes only while all tasks wait."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from greendot.node.timers import Timers
 from greendot.telemetry.metrics import Metrics
 from model.simulated import LoopClock, VirtualLoop
 
-READ_S = 0.02  # the duration of a gap read
+READ_S = 0.02  # duration of a gap read
 COMPARE_S = 10.0
-SHORTLY_S = 0.015  # timers are this exact
+SHORTLY_S = 0.015  # precision of timers
 
 
 def in_passing_time(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -48,7 +48,7 @@ class Log:
 
 
 class Follower(StreamFollower[Log]):
-    """Logs whose entries are their numbers. `head` is the newest that the store has, of each."""
+    """Follower of logs whose entries are their numbers. `head` is the newest stored number of each log."""
 
     def __init__(self) -> None:
         super().__init__(context(), "logs", COMPARE_S)
@@ -56,11 +56,11 @@ class Follower(StreamFollower[Log]):
         self.head = 0
         self.is_away = False
         self.forwarded: list[int] = []
-        self.reads: list[float] = []  # when each began
-        self.outcomes: list[set[str]] = []  # of the reads: done, moved, hinted
-        self.failures: list[tuple[str, str]] = []  # reads that were logged
-        self.compared: list[int] = []  # how many in each read
-        self.wait_s: float | None = None  # until the next read, after each
+        self.reads: list[float] = []  # start times
+        self.outcomes: list[set[str]] = []  # outcomes of the reads: done, moved, hinted
+        self.failures: list[tuple[str, str]] = []  # logged failures of reads
+        self.compared: list[int] = []  # number of logs in each comparison
+        self.wait_s: float | None = None  # pause after each read
 
     def log(self, name: str = "a") -> Log:
         self.logs.append(Log(name))
@@ -225,7 +225,7 @@ def test_a_hint_that_comes_while_a_gap_is_read_is_told_apart_from_older_ones() -
             reading = asyncio.ensure_future(follower.fill(log))
             await asyncio.sleep(READ_S / 2)
             follower.hint(log, newest)
-            assert log.stream.gap_timer is None  # not while it is read
+            assert log.stream.gap_timer is None  # no timer is set during a read
             await reading
         assert follower.outcomes == [{"done", "moved"}, {"done", "hinted"}]
 

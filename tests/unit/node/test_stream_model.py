@@ -1,4 +1,4 @@
-"""Records of one stream: whatever way they come, they go out in order, each once."""
+"""Sequencer of one stream: records that arrive in any order leave in order, each once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_giving_up_a_gap_lets_out_what_was_held_behind_it() -> None:
         line.offer(seq, record)
     assert line.skip_to(3) == ["four", "five"]
     assert (line.cursor, line.gap) == (5, True)
-    assert line.skip_to(4) == []  # never back
+    assert line.skip_to(4) == []  # the cursor never moves back
     assert line.cursor == 5
     assert line.skip_to(20) == []
     assert (line.cursor, line.gap) == (20, False)

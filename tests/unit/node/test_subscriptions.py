@@ -1,4 +1,4 @@
-"""Subscriptions: a topic is subscribed before it is read, and unsubscribed some time after its last listener."""
+"""Subscriptions: a topic is subscribed before it is read, and unsubscribed some time after its last listener left."""
 
 from __future__ import annotations
 

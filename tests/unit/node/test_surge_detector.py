@@ -1,4 +1,4 @@
-"""Surges of clients that come in: when they count as many, and when no longer."""
+"""Surges of connecting clients: begin and end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from greendot.testing.clock import ManualClock
 
 
 class Coming:
-    """Clients on their way in."""
+    """Clients that are connecting."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -24,7 +24,7 @@ class Coming:
             self.clients.append(client)
 
     def arrive(self, count: int) -> None:
-        """Let the last of them be in."""
+        """Let the last `count` clients finish connecting."""
         for _ in range(count):
             self.clients.pop().close()
 
@@ -34,7 +34,7 @@ def test_a_few_at_once_are_no_surge() -> None:
     coming.come(CHANCE)
     assert not coming.surge.are_many
     coming.come(1)
-    assert not coming.surge.are_many  # one that came too fast
+    assert not coming.surge.are_many  # only one client arrived too fast
 
 
 def test_two_that_came_too_fast_are_many_while_the_level_is_high() -> None:
@@ -73,7 +73,7 @@ def test_a_crowd_of_any_size_is_forgotten_after_the_same_time() -> None:
     coming.arrive(1_000)
     coming.clock.advance(CHANCE / RATE)
     coming.come(2)
-    assert coming.surge.are_many  # the level is still at the chance
+    assert coming.surge.are_many  # the level is still at CHANCE
     coming.arrive(2)
     coming.clock.advance(3 / RATE)
     coming.come(2)

@@ -1,4 +1,4 @@
-"""What runs is ended, all of it, and in time."""
+"""Shutdown of tasks: all of them end, within the time limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ time.sleep({takes_s})
 """
 
 
-# As when whoever reads the log has stopped reading, and a thread waits to write to it.
+# The case: the reader of the log has stopped, and a thread waits to write to it.
 LOG_IS_HELD = """
 import logging, sys, time
 from greendot.node.tasks import end_by

@@ -1,4 +1,4 @@
-"""Large work gets one slice of each turn of the loop, whoever has such work."""
+"""Time slices: large work gets one slice per turn of the loop, shared by all workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greendot.node.time_slices import SLICE_S, TimeSlices
 
 
 class Stopwatch:
-    """Time that passes only when a test says so."""
+    """Time that passes only when a test changes it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -33,7 +33,7 @@ async def test_however_many_work_a_turn_is_a_slice_long(monkeypatch: pytest.Monk
         await asyncio.sleep(0)
         assert time.now - before <= SLICE_S + SLICE_S / 2
     assert sorted(steps) == sorted([*range(10)] * 10)
-    assert {*steps[:40]} == {*range(10)}  # nobody waits for others to come to an end
+    assert {*steps[:40]} == {*range(10)}  # all workers progress together
 
 
 async def test_a_few_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from greendot.node.timer_model import Timer, Wheel, has_come
 
 WIDTH_S = 0.05
-# Around the slots' borders, on both sides of zero, and far away.
+# Times near the slot borders, on both sides of zero, and far away.
 milliseconds = st.one_of(
     st.integers(-200, 200),
     st.integers(0, 20).map(lambda slot: slot * 50),
@@ -129,7 +129,7 @@ def test_what_is_due_comes_out_in_order_and_the_rest_stays(dues: list[int], now:
 
 
 class WheelMachine(RuleBasedStateMachine):
-    """The wheel against a list that is searched from end to end."""
+    """The timing wheel, compared with a list that is searched from end to end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,6 +227,6 @@ def test_a_timer_that_is_over_keeps_nothing_alive(is_fired: bool) -> None:
     gc.disable()
     try:
         del owner
-        assert alive() is None, "it would wait for the garbage collector"
+        assert alive() is None, "the timer must not keep its owner alive in a reference cycle"
     finally:
         gc.enable()

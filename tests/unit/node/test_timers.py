@@ -1,4 +1,4 @@
-"""Timers that are due together fire a slice of the loop's time at a time, in their order."""
+"""Timers that are due together: fired in order, one slice of loop time per turn."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A process for tests/unit/ops/test_supervisor.py: a supervisor with workers that behave in one of the ways below.
+"""Process for tests/unit/ops/test_supervisor.py: a supervisor with workers that behave in one of the ways below.
 
-`python supervised.py BEHAVIOUR COUNT FOLDER PATIENCE_S`, run where no thread is: pytest itself must not be forked.
+`python supervised.py BEHAVIOUR COUNT FOLDER PATIENCE_S` runs in a process without threads, because pytest itself must
+not be forked.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ Ready = Callable[[], None]
 
 
 def say(word: str) -> None:
-    """One write, so that what several processes say does not mix."""
+    """Print a word with the process id in one write, so that lines of several processes do not mix."""
     os.write(1, f"{word} {os.getpid()}\n".encode())
 
 
 def life() -> int:
-    """The how-many'th process this is that asked. Ask once."""
+    """Return the number of this process among those that called. Call once per process."""
     for number in count(1):
         try:
             (FOLDER / f"life-{number}").touch(exist_ok=False)
@@ -38,7 +39,7 @@ def life() -> int:
 
 
 def obedient(ready: Ready) -> None:
-    """Serves until SIGTERM, and takes a moment to drain."""
+    """Serve until SIGTERM, then take a moment to drain."""
 
     async def serve() -> None:
         told = asyncio.Event()
@@ -54,7 +55,7 @@ def obedient(ready: Ready) -> None:
 
 
 def stubborn(ready: Ready) -> None:
-    """Does not heed SIGTERM."""
+    """Ignore SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: say("deaf"))
     say("serving")
     ready()
@@ -79,7 +80,7 @@ def second_crashing(ready: Ready) -> None:
 
 
 def short_lived(ready: Ready) -> None:
-    """Dies as soon as it is ready, one way or the other, until its sixth life."""
+    """Exit as soon as the worker is ready, by exit code or by signal, until the sixth process."""
     number = life()
     if number < 6:
         ready()
@@ -90,7 +91,7 @@ def short_lived(ready: Ready) -> None:
 
 
 def first_stubborn(ready: Ready) -> None:
-    """One stays; the other place is taken again and again."""
+    """Ignore SIGTERM in the first process. Every later process ends at once and is replaced."""
     if life() == 1:
         stubborn(ready)
     ready()

@@ -1,4 +1,4 @@
-"""A backup is the store at one moment, whole or not there; it is put back only where nobody is."""
+"""Backup and restore of a store: a backup is complete or absent, and it is restored only where no server runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BIG = 1_200  # rooms with long names: several steps of a copy
 
 
 def quietly(done: int, of: int) -> None:
-    """Nobody looks on."""
+    """Ignore the progress."""
 
 
 def on(file: Path, engine: str = "memory") -> Settings:
@@ -53,7 +53,7 @@ def rooms(file: Path) -> int:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Path]:
-    """One with something in it, as a server leaves it open: in WAL mode, another connection has it."""
+    """Make a store with rows, open as on a running server: in WAL mode, with another connection."""
     file = tmp_path / "greendot.db"
     SqliteStore(str(file))._thread.migrate()
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -73,12 +73,12 @@ def backup(store: Path, tmp_path: Path) -> Path:
 
 
 def test_writers_neither_wait_for_a_backup_nor_have_it_begin_again(store: Path, tmp_path: Path) -> None:
-    """What is committed meanwhile, between any two steps of it, is not in it."""
+    """Rows committed between two steps of the backup are not in it."""
     steps_seen: list[int] = []
     with closing(sqlite3.connect(store, isolation_level=None, timeout=0)) as writer:
 
         def write(done: int, of: int) -> None:
-            if len(steps_seen) < 50:  # the copy is read again when it is checked
+            if len(steps_seen) < 50:  # the copy is read once more for verification
                 writer.execute(WRITE, (f"meanwhile {len(steps_seen)}",))
             steps_seen.append(done)
 
@@ -164,7 +164,7 @@ def test_servers_that_share_an_engine_share_the_file_and_others_do_not(tmp_path:
 
 
 def test_nothing_is_put_back_under_another_program_that_has_the_file_open(store: Path, backup: Path) -> None:
-    """`store` is open in this process, as a sqlite3 shell or an older server would have it."""
+    """`store` is open in this process, as in a sqlite3 shell or an older server."""
     with pytest.raises(ConfigError, match="another program has"):
         restored(on(store), backup, force=True)
     assert rooms(store) == BIG
@@ -184,7 +184,7 @@ def test_a_damaged_store_is_replaced_and_nothing_of_it_is_taken_for_the_new_one(
 
 
 def abandoned(store: Path, folder: Path) -> Path:
-    """Copy the store as a server that was killed leaves it: its last commits are in the -wal file only."""
+    """Copy the store as a killed server leaves it: its last commits are in the -wal file only."""
     folder.mkdir()
     for suffix in ("", "-wal", "-shm"):
         shutil.copy(f"{store}{suffix}", folder / f"greendot.db{suffix}")
@@ -192,7 +192,7 @@ def abandoned(store: Path, folder: Path) -> Path:
 
 
 def state(file: Path) -> tuple[str, int]:
-    """Open the database as a server does: the result of the integrity check, and the number of rooms."""
+    """Open the database as a server does. Return the result of the integrity check and the number of rooms."""
     SqliteStore(str(file))._thread.migrate()
     with closing(sqlite3.connect(file)) as db:
         return db.execute("PRAGMA integrity_check").fetchone()[0], rooms(file)
@@ -206,7 +206,7 @@ def say(file: Path, text: str) -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A backup of another moment: two rooms."""
+    """Make a backup of another moment, with two rooms."""
     source, file = tmp_path / "small-source.db", tmp_path / "small.db"
     SqliteStore(str(source))._thread.migrate()
     say(source, "one")
@@ -227,7 +227,7 @@ def test_the_log_of_a_database_that_was_moved_aside_is_not_replayed_into_the_res
     assert state(file) == ("ok", 2)
     assert done.kept is None
     assert sorted(path.name[-4:] for path in done.left) == sorted(left)
-    if "-wal" in left:  # nothing was removed: beside the database it belongs to, it is the whole of it again
+    if "-wal" in left:  # the -wal file was kept, and with the moved database it restores all rows
         (wal,) = (path for path in done.left if path.name.endswith("-wal"))
         os.rename(wal, tmp_path / "moved.db-wal")
         assert state(tmp_path / "moved.db") == ("ok", BIG)
@@ -261,7 +261,7 @@ def test_commits_that_only_the_log_has_are_in_what_is_kept(store: Path, small: P
 def test_a_program_that_opens_the_database_while_it_is_replaced_does_not_write_into_the_new_one(
     store: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the old file open, and would write the log of that beside the new one."""
+    """The program has the old file open and would write its log next to the new one."""
     file = abandoned(store, tmp_path / "server")
     tried, failed = threading.Event(), []
 
@@ -298,7 +298,7 @@ SCENES = "abandoned", "moved", "damaged"
 
 @pytest.fixture
 def few(tmp_path: Path) -> Iterator[Path]:
-    """A small store that is open."""
+    """Make a small store that is open."""
     file = tmp_path / "few.db"
     SqliteStore(str(file))._thread.migrate()
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -316,7 +316,7 @@ def scene(name: str, store: Path, folder: Path) -> Path:
 
 
 def killed_at(call: int, work: Callable[[], object]) -> bool:
-    """Do the work in a process that is killed with SIGKILL before its n-th call that changes a folder or a file."""
+    """Do the work in a process that gets SIGKILL before its call number `call` that changes a folder or a file."""
     if not (child := os.fork()):
         calls = count(1)
 
@@ -352,19 +352,19 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one_and_is_mad
             try:
                 found = state(copied(file, tmp_path / f"opened-{call}"))
             except ConfigError:
-                found = "damaged", 0  # as it was: a server does not start on it
+                found = "damaged", 0  # unchanged: a server does not start on it
             seen.add(found)
         restored(on(file), small, force=True)
         assert state(file) == ("ok", 2)
         assert [path.name for path in file.parent.iterdir() if "restoring" in path.name] == []
         if not killed:
             break
-    assert call > 8, "there were moments to be killed at"
+    assert call > 8, "the restore must make several calls"
     assert seen == {"abandoned": {("ok", FEW), ("ok", 2)}, "moved": {("ok", 2)}}.get(name, {("damaged", 0), ("ok", 2)})
 
 
 def copied(file: Path, folder: Path) -> Path:
-    """Copy the database with what is beside it, so that looking changes nothing."""
+    """Copy the database with its log files, so that opening the copy changes nothing."""
     folder.mkdir()
     for suffix in ("", "-wal", "-shm", "-journal"):
         if Path(f"{file}{suffix}").exists():
@@ -375,7 +375,7 @@ def copied(file: Path, folder: Path) -> Path:
 def test_what_does_not_verify_after_it_was_put_in_place_is_not_said_to_be_restored(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that loses a write."""
+    """The case: a disk that loses a write."""
     file, replace = tmp_path / "server.db", os.replace
 
     def lossy(source: Path, target: Path) -> None:
@@ -456,13 +456,13 @@ def test_what_root_puts_back_belongs_to_who_had_it_or_has_the_folder(backup: Pat
     secret.touch()
     file.unlink()
     lock.unlink()
-    lock.symlink_to(secret)  # by the folder's owner, who would like to have it
+    lock.symlink_to(secret)  # planted by the owner of the folder, to get the secret file
     restored(on(file), backup)
     assert owners(secret) == {(0, os.getegid())}
 
 
 def damaged(file: Path) -> None:
-    """A byte of somebody's text is another: SQLite itself would not notice."""
+    """Change one byte of a message's text. SQLite itself does not detect that."""
     data = bytearray(file.read_bytes())
     data[data.index(b"unmistakable")] = ord("U")
     file.write_bytes(data)
@@ -487,7 +487,7 @@ def foreign(file: Path) -> None:
 
 
 def half_copied(file: Path) -> None:
-    """A copy that was cut short at the end of a page, without its checksum."""
+    """Cut the copy short at the end of a page and remove its checksum."""
     os.truncate(file, 100 * 4096)
     file.with_name(f"{file.name}.sha256").unlink()
 
@@ -498,7 +498,7 @@ def short_of_bytes(file: Path) -> None:
 
 
 def alike(file: Path) -> None:
-    """A database of another program that has a table of the same name."""
+    """Replace the backup by a database of another program that has a table of the same name."""
     file.unlink()
     file.with_name(f"{file.name}.sha256").unlink()
     with closing(sqlite3.connect(file)) as db:
@@ -507,7 +507,7 @@ def alike(file: Path) -> None:
 
 
 def with_a_log(file: Path) -> None:
-    """What `cp` takes of a server that runs."""
+    """Leave the backup as `cp` copies the store of a running server: with a log."""
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(WRITE, ("in the log only",))

@@ -1,4 +1,4 @@
-"""A supervisor and its workers: real processes, real signals. The whole server is in tests/e2e/test_workers.py."""
+"""Supervisor and workers: real processes, real signals. tests/e2e/test_workers.py covers the whole server."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Behaviour = Callable[[supervised.Ready], None]
 
 
 class Family:
-    """A supervisor's process and what it and its workers say."""
+    """Process of a supervisor, and the output of the supervisor and its workers."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
-        self.said: list[tuple[str, int]] = []  # word, who
+        self.said: list[tuple[str, int]] = []  # word and process id
         self.err = ""
         self._readers = [asyncio.create_task(self._read_out()), asyncio.create_task(self._read_err())]
 
@@ -49,29 +49,29 @@ class Family:
         return [pid for said, pid in self.said if said == word]
 
     async def hear(self, word: str, times: int = 1) -> list[int]:
-        """Wait until `word` was said so often; who said it."""
+        """Wait until `word` was printed `times` times. Return the processes that printed it."""
         await until(lambda: len(self.who(word)) >= times)
         return self.who(word)
 
     async def ended(self) -> int:
-        """Wait until nobody holds the outputs any more, parent or worker; the parent's exit code."""
+        """Wait until the parent and all workers have closed their outputs. Return the parent's exit code."""
         await asyncio.wait_for(asyncio.gather(*self._readers), PATIENCE_S)
         return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
 
     async def end(self) -> None:
-        """Whatever the test left: nobody outlives it."""
+        """Kill all processes that the test left."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         await self.ended()
 
 
 def is_there(pid: int) -> bool:
-    """Whether the process exists, as a zombie too."""
+    """Return whether the process exists, also as a zombie."""
     return Path(f"/proc/{pid}").exists()
 
 
 def is_running(pid: int) -> bool:
-    """Whether it is more than a zombie, which an orphan is for as long as the system's first process pleases."""
+    """Return whether the process exists and is not a zombie. An orphan stays a zombie until init collects it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -79,7 +79,7 @@ def is_running(pid: int) -> bool:
 
 
 def lives_in(folder: Path) -> int:
-    """How many processes have asked for their number."""
+    """Return the number of processes that called `supervised.life`."""
     return len([*folder.iterdir()])
 
 
@@ -165,7 +165,7 @@ async def test_a_second_signal_kills_those_who_do_not_stop(tmp_path: Path, numbe
         workers = await running.hear("deaf", 2)
         os.kill(running.pid, number)
         assert await running.ended() == -number
-        assert sorted(running.who("deaf")) == sorted(workers), "told to stop more than once"
+        assert sorted(running.who("deaf")) == sorted(workers), "each worker must get SIGTERM once"
         assert "Traceback" not in running.err
         assert not any(is_there(pid) for pid in workers)
 
@@ -197,7 +197,7 @@ async def test_no_worker_is_started_while_others_are_stopping(tmp_path: Path) ->
         assert lives_in(tmp_path) == lives
 
 
-# --- dying ---
+# --- failures ---
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
@@ -269,7 +269,7 @@ async def test_a_stuck_worker_does_not_outlive_its_parent_for_long(tmp_path: Pat
         await until(lambda: not any(is_running(pid) for pid in running.who("serving")))
 
 
-# --- the pause between lives ---
+# --- the pause before a restart ---
 
 
 def test_the_pause_grows_to_its_limit_and_a_long_life_ends_it() -> None:

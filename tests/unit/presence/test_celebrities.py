@@ -1,4 +1,4 @@
-"""Users with very many watchers: changes in slices, polling, and the way back to few watchers."""
+"""Users with very many watchers: changes in slices, polling, and the return to few watchers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STAR = Topic("watch", "default", "star")
 
 
 class Fans(Celebrities):
-    """One watched user, and those who watch."""
+    """One watched user and the watchers."""
 
     def __init__(self, parts: NodeParts, forced: Collection[Key] = ()) -> None:
         thresholds = CelebrityThresholds(SPREAD, POLL)
@@ -41,7 +41,7 @@ class Fans(Celebrities):
             watched.visible = watched.own = VisibleState("online", version=1)
 
     async def watch(self, count: int) -> WatchedUser:
-        """Let so many more clients watch the star."""
+        """Let `count` more clients watch the user."""
         await self.subscriptions.open([STAR])
         watched = self.subscriptions.get(STAR)
         assert watched is not None
@@ -58,12 +58,12 @@ class Fans(Celebrities):
         self.left(watched, fan.connection)
 
     def change(self, watched: WatchedUser, state: str) -> bool:
-        """Give the star another state; return whether watchers are told in slices or when they ask."""
+        """Change the user's state. Return whether it is delivered in slices or by polling."""
         watched.visible = structs.replace(watched.visible, state=state, version=watched.visible.version + 1)
         return self.delivers(watched)
 
     async def told(self) -> list[list[int]]:
-        """Return the versions that each fan was told since the last look."""
+        """Return the versions that each watcher received since the last call."""
         return [[event["version"] for event in await fan.events("presence.changed")] for fan in self.fans]
 
 
@@ -184,7 +184,7 @@ async def test_far_too_many_watchers_are_told_to_ask_and_then_nothing(parts: Nod
     assert fans.polled == {("default", "star")}
     await pass_time(2 * LONGEST_S)
     modes = [[event["mode"] for event in await fan.events()] for fan in fans.fans]
-    assert modes == [["poll"]] * POLL + [[]]  # the last one has it from its snapshot
+    assert modes == [["poll"]] * POLL + [[]]  # the last one got the mode in its snapshot
     assert fans.change(star, "idle")
     await pass_time(2 * LONGEST_S)
     assert await fans.told() == [[]] * (POLL + 1)

@@ -1,4 +1,4 @@
-"""Very many watchers of one user: who is told when, whatever the user does."""
+"""Fan-out of one user to very many watchers: order and rate of the deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = CelebrityThresholds(spread=1, poll=100)
 
 
 class Town:
-    """Watchers, what each knows, and a user who changes. It fails when a watcher hears the same or something older."""
+    """Watchers, the version each has, and a user who changes. A delivery of the same or an older version fails."""
 
     def __init__(
         self, watchers: int, active_at: dict[int, float] | None = None, crowding: CelebrityThresholds = CROWDING
@@ -36,7 +36,7 @@ class Town:
         self.now += seconds
         due = self.spread.due(self.now, self.crowding.per_s(len(self.known)))
         for watcher in due:
-            assert self.known[watcher] < self.version, "told what it knows"
+            assert self.known[watcher] < self.version, "the watcher already has this version"
             self.known[watcher] = self.version
         self.per_second[int(self.now + 1e-6)] += len(due)
         return due
@@ -102,7 +102,7 @@ def test_who_became_active_meanwhile_comes_first_in_the_next_round() -> None:
     town.change()
     active_at[early[-1]] = town.now
     told = [watcher for _ in range(200) for watcher in town.step()]
-    assert told.index(early[-1]) == 2_000 - len(early)  # after those who know even less, before those like it
+    assert told.index(early[-1]) == 2_000 - len(early)  # after older versions, before equal ones
     assert len(told) == 2_000
 
 
@@ -122,12 +122,12 @@ def test_watchers_may_come_and_go_at_any_time() -> None:
     town = Town(2_000)
     town.step()
     told, waiting = town.known.copy(), [watcher for watcher, known in town.known.items() if not known]
-    town.leave(waiting[0])  # never told
+    town.leave(waiting[0])  # it has received nothing
     town.leave(waiting[1])
-    town.come(waiting[1])  # back, with a snapshot: nothing to tell
+    town.come(waiting[1])  # it returns with a snapshot, so nothing is due
     town.leave(next(watcher for watcher, known in told.items() if known))
     town.come(5_000)
-    town.leave(9_999)  # nobody knows it
+    town.leave(9_999)  # an unknown watcher
     town.change()
     while not town.spread.done:
         town.step()

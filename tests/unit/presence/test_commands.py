@@ -1,4 +1,4 @@
-"""Commands of presence: charged by the number of users, and answered from the services."""
+"""Commands of presence: charged by the number of users, and answered by the services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMITS = {"limits": {"connection_watches_per_s": 3, "burst_s": BURST_S}}
 
 
 class Commands:
-    """The table of presence commands, with a note of connections that were hidden."""
+    """Table of presence commands, and a list of connections that were hidden."""
 
     def __init__(self, table: CommandTable, hidden: list[Connection]) -> None:
         self.table = table

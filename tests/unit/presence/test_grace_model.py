@@ -1,4 +1,4 @@
-"""The table "Leaving" of the design, row by row."""
+"""Grace of a session by the cause of its end, one test for each row of the table "Leaving"."""
 
 from __future__ import annotations
 

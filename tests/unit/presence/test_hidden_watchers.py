@@ -1,4 +1,4 @@
-"""Watchers who may not see a user: they see an unknown user, or one who went offline, and the real one again later."""
+"""Watchers who may not see a user: they get an unknown user or an offline one, and later the real state again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Hidden(HiddenWatchers):
         return client
 
     def offer(self, watched: WatchedUser) -> None:
-        """Offer the state to all who listen."""
+        """Offer the state to all listeners."""
         frame = encode_event(watched.shown(self.parts.engine.now_ms()), self.parts.clock.now_ms())
         self.parts.context.hub.offer(watched.channel, frame, key=("presence", watched.user))
 
@@ -167,7 +167,7 @@ async def test_a_watcher_who_may_see_again_gets_the_state_with_a_higher_version_
 async def test_versions_grow_for_a_watcher_who_is_hidden_from_again_and_again(parts: NodeParts) -> None:
     hidden = Hidden(parts)
     bob = await hidden.bob()
-    bob.visible = VisibleState("online", version=parts.engine.now_ms() + 1_000)  # of a faster clock
+    bob.visible = VisibleState("online", version=parts.engine.now_ms() + 1_000)  # a version of a faster clock
     ann = hidden.watcher(bob)
     versions = [bob.visible.version]
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The rules of the design's chapter on presence, each as a sentence."""
+"""Rules of the presence record, one test for each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INVISIBLE = ManualStatus("invisible", text="in a meeting", rev=2)
 
 
 class Person:
-    """A record and the verbs on it at times counted from T0."""
+    """A presence record, and its verbs at times counted from T0."""
 
     def __init__(self, manual: ManualStatus | None = AUTO, visible: VisibleState = NOBODY) -> None:
         self.record = UserPresence(visible, "Ann")
@@ -50,7 +50,7 @@ class Person:
         node: str = "n1",
         idle: bool = False,
     ) -> Change | None:
-        """A session opens, and the status becomes known."""
+        """Open a session and set the stored status."""
         _, change = self.record.touch(SessionEpoch(session, node, conn), device, idle, T0 + at, self.nodes)
         if self.manual is not None:
             known = self.record.manual is not None
@@ -89,7 +89,7 @@ class Person:
 
 
 def told(change: Change | None) -> str | None:
-    """What others are told, if anything."""
+    """Return the state that others receive; None if they receive nothing."""
     return change.visible.state if change is not None and change.public else None
 
 
@@ -595,7 +595,7 @@ def test_who_lingered_once_and_returned_is_last_seen_at_the_nodes_last_renewal()
     assert ann.visible.last_seen == T0 + 3_600_000
 
 
-# --- what a record begins with ---
+# --- initial record ---
 
 
 def test_a_user_nobody_knows_is_offline_without_a_version_or_a_setting() -> None:
@@ -611,7 +611,7 @@ def test_what_is_told_is_certain_unless_the_engine_says_otherwise() -> None:
     assert Snapshot(ann.visible, ann.own, None, []).stale is False
 
 
-# --- whom others saw come or go ---
+# --- arrivals and departures that others see ---
 
 
 def test_a_verb_says_whether_others_saw_the_user_come_or_go() -> None:
@@ -639,7 +639,7 @@ def test_who_hides_is_seen_going_and_who_shows_up_coming() -> None:
     assert ann.record.turned is True
 
 
-# --- versions while the faces differ ---
+# --- versions while own devices and others see different states ---
 
 
 def test_versions_go_on_from_what_own_devices_were_told() -> None:
@@ -697,7 +697,7 @@ def test_what_is_restored_began_when_it_did() -> None:
     assert (ann.visible.state, ann.visible.since) == ("online", T0 - 500)
 
 
-# --- what a late word does ---
+# --- late messages ---
 
 
 def test_a_late_word_answers_that_the_session_is_there() -> None:
@@ -774,7 +774,7 @@ def test_a_clock_that_is_set_forward_prolongs_no_linger_and_shortens_none() -> N
 
 
 def test_a_status_of_the_same_revision_is_taken_again() -> None:
-    """A node that read it while it ran out brings it back as it is stored."""
+    """A node that read the status while it expired sets it again as it is stored."""
     ann = Person()
     ann.come(0)
     ann.set(1, ManualStatus("busy", rev=2))

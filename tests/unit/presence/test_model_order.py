@@ -1,4 +1,4 @@
-"""Items in another order, and back."""
+"""Permutation of items, and its inverse."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ INVISIBLE = VisibleState("online", since=4, version=8, status="invisible", until
 
 
 def wire(event: object) -> dict[str, object]:
-    """What stands in the frame: fields that are unset do not."""
+    """Return the fields of the frame. Unset fields are left out."""
     return msgspec.json.decode(msgspec.json.encode(event))
 
 

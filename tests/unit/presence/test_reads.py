@@ -1,4 +1,4 @@
-"""Replies to `presence.get`: in order, without what the reader may not see when the reply is sent."""
+"""Replies to `presence.get`: in order, without users whom the reader may not see when the reply is sent."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_user_who_hides_after_its_entry_was_made_is_not_in_the_reply(par
         await first.reached()
         async with held(parts.engine, "read") as second:
             first.release()
-            await second.reached()  # the entries of the first group are made
+            await second.reached()  # the entries of the first group are complete
             await node.visibility_updates.set_privacy(BOB, None, ["ann"])
     assert looks_unknown((await reply)[0])
 

@@ -27,7 +27,7 @@ SHORTLY_S = 0.05
 
 
 class Service(SessionService):
-    """Sessions of the parts of a node, with a note of those that have ended."""
+    """Session service on the parts of a node, with a list of ended sessions."""
 
     def __init__(self, parts: NodeParts, *, accept_when_away: bool = False) -> None:
         periods = SessionPeriods(DEAD_S, IDLE_S, PERIODS.graces, LEEWAY_S, accept_when_away)
@@ -64,7 +64,7 @@ class Service(SessionService):
         return session
 
 
-# --- coming ---
+# --- opening ---
 
 
 @in_virtual_time
@@ -180,7 +180,7 @@ async def test_a_session_on_its_way_from_another_node_is_one_that_this_node_hold
         adopted.release()
 
 
-# --- being there ---
+# --- activity ---
 
 
 @in_virtual_time
@@ -245,7 +245,7 @@ async def test_an_idle_state_that_could_not_be_told_is_told_later_as_it_is_then(
     assert [args[4] for args in parts.engine.made("touch")[before:]] == [False]
 
 
-# --- going ---
+# --- leaving ---
 
 
 @in_virtual_time
@@ -373,7 +373,7 @@ async def test_ending_a_session_ends_one_that_lingers_and_no_open_one(parts: Nod
     assert (service.ended, await parts.states("ann", "bob")) == ([gone], ["offline", "online"])
 
 
-# --- when the engine may have forgotten ---
+# --- an engine that may have lost sessions ---
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""Manual status: kept in the store, shown by the engine, ended in time, and known on nodes with the user's sessions."""
+"""Manual status: stored, shown by the engine, ended on time, and known on nodes with the user's sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANN = ("default", "ann")
 
 
 class Service(StatusService):
-    """Statuses of the parts of a node, with a note of users who hide or show themselves."""
+    """Status service on the parts of a node, with a list of users who became invisible or visible."""
 
     def __init__(self, parts: NodeParts) -> None:
         super().__init__(parts.engine, parts.store, parts.context)

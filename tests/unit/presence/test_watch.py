@@ -1,4 +1,4 @@
-"""Watching: snapshots and changes without a gap, grants, privacy, and states that may have been missed."""
+"""Watches: snapshots and changes without a gap, grants, privacy, and states that may have been missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from unit.node_parts import (
 )
 
 BOB = Topic("watch", "default", "bob")
-HOLD_S = 7.0  # of the default settings, until a user that was restored must be complete
+HOLD_S = 7.0  # the default time until a restored user must be complete
 
 
 async def watching(parts: NodeParts, **sections: Any) -> WatchService:
@@ -43,12 +43,12 @@ async def node(parts: NodeParts, **sections: Any) -> Node:
 
 
 async def watch(service: WatchService, client: Client, *users: str) -> list[Frame]:
-    """Watch users; return the entries of the reply."""
+    """Watch users and return the entries of the reply."""
     return [*entries_of(await service.watch(client.connection, client.session, [*users]))]
 
 
 async def be(parts: NodeParts, client: Client, *, idle: bool) -> None:
-    """Let a user be idle or active, as the engine sees it."""
+    """Make a user idle or active in the engine."""
     session = client.session
     await MemoryEngine.touch(parts.engine, *session.key, session.ref, session.device, idle, None)
 
@@ -295,7 +295,7 @@ async def test_a_restored_user_is_read_again_until_the_engine_answers(parts: Nod
     assert await states(ann) == ["busy"]
 
 
-# --- when something may have been missed ---
+# --- missed messages ---
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""What others and the user's own devices are shown of a watched user."""
+"""States of a watched user, for others and for the user's own devices."""
 
 from __future__ import annotations
 

@@ -67,16 +67,16 @@ json_values = st.recursive(
 
 
 def payload(frame: bytes) -> bytes:
-    """What is in an unmasked, final text frame, by the rules of RFC 6455 and not by ours."""
+    """Read the payload of an unmasked, final text frame by the rules of RFC 6455, independently of our codec."""
     assert frame[0] == 0x81
     size, at = frame[1], 2
-    assert size < 128, "a server does not mask"
+    assert size < 128, "a server must not mask frames"
     if size == 126:
         size, at = int.from_bytes(frame[2:4], "big"), 4
-        assert size > 125, "the shortest form must be used"
+        assert size > 125, "the length must have its shortest form"
     elif size == 127:
         size, at = int.from_bytes(frame[2:10], "big"), 10
-        assert size > 65_535, "the shortest form must be used"
+        assert size > 65_535, "the length must have its shortest form"
     assert len(frame) == at + size
     return frame[at:]
 
@@ -212,7 +212,7 @@ def test_what_is_nested_too_deeply_is_refused_with_its_id_where_that_can_be_read
 
     assert decode_command(sent(MAX_DEPTH - 1)).id == 5
     readable, unreadable = (Err.BAD_FIELD, 5), (Err.BAD_FRAME, None)
-    # From Python 3.14 on, the stack has room for all levels that a frame can have.
+    # From Python 3.14 on, the stack has room for all levels of a frame.
     for levels, answers in ((MAX_DEPTH, [readable]), (10_000, [readable, unreadable])):
         refused = bad(sent(levels))
         assert (refused.code, refused.command_id) in answers

@@ -34,7 +34,7 @@ def test_the_numbers_are_those_other_programs_are_written_against() -> None:
 
 
 def test_every_close_code_may_stand_in_a_close_frame() -> None:
-    # RFC 6455, 7.4: those the standard defines for use on the wire, and the private ones.
+    # RFC 6455, 7.4: codes that the standard defines for use on the wire, and the private ones.
     allowed = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011}
     assert all(code in allowed or 4000 <= code <= 4999 for code in Close)
 

@@ -1,4 +1,4 @@
-"""Every command of the wire, from an example as a client would send it."""
+"""Every command of the protocol, with an example as a client sends it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ BARE = [
     "device.remove",
     "bye",
     "inbox.list",
-]  # need no field at all
+]  # commands without required fields
 
 
 def decode(kind: str, /, **fields: object) -> Command:

@@ -30,7 +30,7 @@ def depth_of(value: Any) -> int:
     return 0
 
 
-DEEP = 1_000_000  # more than the stack has room for: from Python 3.14 on that is what counts, and no number of levels
+DEEP = 1_000_000  # more than the stack holds: from Python 3.14 on, the stack is the limit instead of a fixed number
 BROKEN = {
     "not JSON": b"{",
     "of another type": b'{"x":"1"}',

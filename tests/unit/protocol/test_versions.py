@@ -49,7 +49,7 @@ def said(frames: bytes) -> list[dict[str, Any]]:
     return [json.loads(frame[at:]) for frame, at in _split(frames)]
 
 
-# --- who reads what ---
+# --- choice of versions ---
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_client_that_cannot_do_without_an_event_is_told_in_a_sentence(kind: st
             str(caught.value)
             == f"this client does not support version 1 of {kind}, which this server sends; update the client"
         )
-        assert len(str(caught.value).encode()) <= 123  # all that fits into a close frame
+        assert len(str(caught.value).encode()) <= 123  # the most that fits into a close frame
 
 
 def test_version_one_of_every_event_is_there_and_it_is_what_is_made_once() -> None:
@@ -103,7 +103,7 @@ def test_version_one_of_every_event_is_there_and_it_is_what_is_made_once() -> No
     assert {kind.type: kind.v for kind in EVENTS.values()} == {kind: max(found) for kind, found in VERSIONS.items()}
 
 
-# --- what is said to them ---
+# --- frames in older versions ---
 
 
 def test_some_are_named_by_their_ids_in_both_versions() -> None:
@@ -188,7 +188,7 @@ def test_what_a_dialect_remembers_is_bounded() -> None:
 
 def test_the_longest_that_is_remembered_is_as_long_as_is_said() -> None:
     reader = dialect(notification_updated=[2])
-    longest = text_frame(b" " * (KEPT_BYTES - 4))  # behind the header of its length
+    longest = text_frame(b" " * (KEPT_BYTES - 4))  # without its length header
     reader.read(longest)
     reader.read(text_frame(b" " * (KEPT_BYTES - 3)))
     assert [*reader._kept] == [longest]

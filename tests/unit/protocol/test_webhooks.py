@@ -1,4 +1,4 @@
-"""A signature shows who sent what, and when."""
+"""Signatures of webhook requests: sender, content and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of providers share."""
+"""Fixtures of the tests of push providers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def terms(made: Certificates) -> Terms:
-    """Loopback may be called, and its certificates are known."""
+    """Allow calls to loopback and trust its certificates."""
     return Terms(
         allowed=networks(["127.0.0.0/8"]),
         timeout_s=10.0,

@@ -1,4 +1,4 @@
-"""What is kept of an attempt at a push."""
+"""Stored result of an attempt at a push."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who does not answer well is left alone, for longer each time, and tried by one at a time."""
+"""Circuit breaker of a provider: pauses that grow, and a single call as a trial."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from greendot.push.circuit_breaker_model import TRYING_S, CircuitBreaker
 
-ROUNDED = 1e-6  # times of days, added and subtracted
+ROUNDED = 1e-6  # rounding error of times of days
 
 
 def fail(rests: CircuitBreaker, now: float, chance: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""What nothing could ever be sent to is not registered, and who registers is told what is expected."""
+"""Registration of push devices: unusable tokens are refused with the expected format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is handed to a provider."""
+"""Title and text of a push payload."""
 
 from __future__ import annotations
 

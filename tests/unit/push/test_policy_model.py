@@ -1,4 +1,4 @@
-"""Which notification is pushed to whom, and when."""
+"""Push policy: recipients and times of pushes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_was_seen_is_never_pushed() -> None:
 
 
 def test_what_is_to_be_acknowledged_is_not_done_by_being_seen() -> None:
-    """Devices that are here get it again for a while; then it is pushed, whoever has seen it."""
+    """Connected devices get the notification again for a while. Then it is pushed, even if a device has shown it."""
     retried_at = T + RETRIED_MS
     assert (RETRIED_MS, decide(ALARM, OFFLINE, POLICY, T)) == (495_000, Decision("now", "offline"))
     for here in (ACTIVE, IDLE, RecipientState("online", {"lobby"})):
@@ -86,7 +86,7 @@ def test_who_is_in_the_room_hears_of_its_messages_there_for_as_long_as_that_is()
     )
     brief = PushPolicy(active_hold_s=3)
     assert decide(about, RecipientState("online", {"lobby"}), brief, late).at == late + 3_000, (
-        "a ghost costs no more than a hold"
+        "a stale room entry must delay the push by one hold at most"
     )
     assert decide(about, RecipientState("online", {"other"}), POLICY, late) == Decision("now", "unseen")
     assert decide(NEWS, RecipientState("online", {"lobby"}), POLICY, late) == Decision("now", "unseen")
@@ -138,7 +138,7 @@ def test_what_is_over_or_unwanted_is_never_pushed(matter: PushCandidate, policy:
     assert decide(matter, OFFLINE, policy, T) == ("never", reason, 0)
 
 
-# --- always ---
+# --- properties ---
 
 seens = st.builds(
     RecipientState,
@@ -154,7 +154,7 @@ importances: st.SearchStrategy[Importance] = st.sampled_from(["normal", "high", 
 def test_whoever_is_gone_in_the_end_is_pushed_to_whatever_was_last_known(
     ghost: RecipientState, importance: Importance, room: str | None, recent: list[int]
 ) -> None:
-    """The gate asks again at the times it names, and somebody who was only thought to be here is gone at last."""
+    """The policy decides again at the times it returned, and the recipient turns out to be offline."""
     matter, policy, now = PushCandidate(T, importance, room), PushPolicy(per_hour=3), T
     first = decide(matter, ghost, policy, now, quiet_until=MORNING, recent=recent)
     assert first.action == "now" or first.at > now

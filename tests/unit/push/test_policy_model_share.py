@@ -1,4 +1,4 @@
-"""Slots are divided among tenants so that one that hangs leaves room for the others."""
+"""Division of send slots among tenants: a tenant whose sends hang leaves slots for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider in trouble is left alone and costs little; those that are well notice nothing."""
+"""Channel to a push provider: failing providers are paused at little cost, and healthy ones are not affected."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ AWAY = SendResult("failed", "it is away", is_away=True)
 
 
 class Acted:
-    """A provider whose place is the token's first letter, and that does what a test wants."""
+    """Provider controlled by the test. A device's host is the first letter of its token."""
 
     def __init__(self, does: Callable[[Device], SendResult]) -> None:
         self.does = does
-        self.strangers = ""  # hosts, a letter each, that users chose
+        self.strangers = ""  # hosts, one letter each, that users chose
         self.asked: list[str] = []
         self.at_once = self.most_at_once = 0
         self.hold = asyncio.Event()
@@ -102,7 +102,7 @@ async def test_after_failures_in_a_row_it_rests_and_one_tries_whether_it_is_back
     clock.advance(1)
     sender.does = lambda device: SendResult("sent")
     sent = await asyncio.gather(*(resting.send(PHONE, PAYLOAD) for _ in range(100)))
-    assert [one.outcome for one in sent if one.is_tried] == ["sent"]  # one, to see
+    assert [one.outcome for one in sent if one.is_tried] == ["sent"]  # one send as a trial
     sent = await asyncio.gather(*(resting.send(PHONE, PAYLOAD) for _ in range(100)))
     assert {one.outcome for one in sent} == {"sent"}
     assert [record.getMessage() for record in caplog.records] == [
@@ -172,7 +172,7 @@ async def test_once_a_send_waited_in_vain_others_do_not_wait_until_one_is_answer
     assert not (await slow.send(PHONE, PAYLOAD)).is_tried
     slow._bounds = ChannelLimits(at_once=1, patience_s=60.0)
     async with asyncio.timeout(10):
-        assert not (await slow.send(PHONE, PAYLOAD)).is_tried, "at once"
+        assert not (await slow.send(PHONE, PAYLOAD)).is_tried, "the send must fail without waiting"
     sender.hold.set()
     assert (await first).outcome == "sent"
     sent = await asyncio.gather(*(slow.send(PHONE, PAYLOAD) for _ in range(5)))
@@ -218,11 +218,11 @@ async def test_tenants_that_share_an_account_have_lanes_of_their_own(monkeypatch
     assert [(one.outcome, one.is_tried) for one in sent] == [
         ("failed", True),
         ("sent", True),
-        ("failed", False),  # it rests, for this tenant
+        ("failed", False),  # the circuit breaker is open for this tenant
         ("sent", True),
         ("sent", True),
     ]
-    assert made == ["t0", "t1", "t2", "t1"], "the lanes used last are kept"
+    assert made == ["t0", "t1", "t2", "t1"], "the channels used last must be kept"
     await channels.close()
     assert sender.closed
 
@@ -268,7 +268,7 @@ async def test_an_outage_of_fcm_is_asked_about_a_few_times_and_ends_by_itself(ma
         fcm.behave = lambda asked: refusal(500, "INTERNAL")
         whole = ProviderChannel(Fcm(read_account(fcm.account()), terms, clock, url=fcm.url), "default", "fcm", clock)
         try:
-            for n in range(60):  # a minute of an outage
+            for n in range(60):  # one minute of an outage
                 await asyncio.gather(*(whole.send(PHONE, payload(key=f"{n}-{m}")) for m in range(3)))
                 clock.advance(1)
             assert len(fcm.asked) < 15

@@ -1,4 +1,4 @@
-"""When quiet hours end."""
+"""End of quiet hours."""
 
 from __future__ import annotations
 

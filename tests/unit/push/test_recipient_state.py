@@ -1,4 +1,4 @@
-"""How users stand, as the gate is told."""
+"""State of recipients, as the push policy reads it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANN, BOB = (T, "ann"), (T, "bob")
 
 
 class Host:
-    """Nobody listens."""
+    """Engine host that ignores all calls."""
 
     def receive(self, topic: object, message: object) -> None: ...
     def lost(self, part: object) -> None: ...
@@ -28,7 +28,7 @@ class Host:
 
 
 class Cast:
-    """An engine with people in it."""
+    """An engine with users and their sessions."""
 
     def __init__(self, engine: MemoryEngine, store: SqliteStore, clock: ManualClock) -> None:
         self.engine, self.store, self.clock = engine, store, clock
@@ -88,7 +88,7 @@ async def test_only_an_active_session_is_in_the_room() -> None:
         assert await cast.look("r2") == RecipientState("online", {"r2"})
         await cast.engine.touch(T, "ann", laptop, "laptop", False, None)
         assert await cast.look("r1") == RecipientState("online", {"r1"})
-        assert await cast.look() == RecipientState("online"), "nobody asked for a room"
+        assert await cast.look() == RecipientState("online"), "no room was requested"
 
 
 async def test_a_session_whose_socket_is_gone_is_in_no_room() -> None:
@@ -118,7 +118,7 @@ async def test_who_is_busy_is_busy_active_or_not_and_also_away() -> None:
         assert await cast.look() == RecipientState("idle", set(), busy=True, busy_until=until)
         await cast.engine.linger(T, "ann", ref, 0, 0)
         assert await cast.look() == RecipientState("offline", busy=True, busy_until=until), (
-            "the laptop is closed, the phone is not"
+            "the status must survive the end of the session"
         )
 
 

@@ -1,4 +1,4 @@
-"""Hosts that hang take few slots, and the slots of hosts that have answered not at all."""
+"""Send slots: hosts that hang take few of them, and hosts that have never answered share a small number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stranger() -> HostSlots:
 
 
 async def acquired(room: Slots, host: HostSlots, count: int) -> list[asyncio.Task[bool]]:
-    """Begin `count` sends; those that got a slot are done."""
+    """Start `count` sends. Tasks that got a slot are done."""
     tasks = [asyncio.create_task(room.acquire(host)) for _ in range(count)]
     await asyncio.sleep(0)
     return tasks
@@ -52,7 +52,7 @@ async def test_hosts_that_have_not_answered_share_a_few_slots() -> None:
     sends = [await acquired(room, host, 5) for host in hosts]
     assert [given(group) for group in sends] == [2, 2, *[0] * 8]
     friend = known()
-    assert given(await acquired(room, friend, 4)) == 4, "known hosts have their own"
+    assert given(await acquired(room, friend, 4)) == 4, "known hosts must have slots of their own"
     await end(*sends)
 
 
@@ -75,12 +75,12 @@ async def test_a_host_that_answers_gets_slots_of_its_own_and_loses_them_when_it_
     assert (given(sends), given(hanging)) == (1, 1)
     room.prove(host, True)
     await asyncio.sleep(0)
-    assert given(sends) == 4, "the waiting ones too"
+    assert given(sends) == 4, "waiting sends must get slots as well"
     room.prove(host, False)
     for was_proven in (False, True, True, True):
         room.release(host, was_proven)
     await asyncio.sleep(0)
-    assert given(sends) == 5, "one at a time again"
+    assert given(sends) == 5, "the host must be limited to one send again"
     await end(sends, hanging)
 
 
@@ -93,7 +93,7 @@ async def test_a_send_that_is_given_up_loses_no_slot() -> None:
     await asyncio.sleep(0)
     assert third.done()
     (late,) = await acquired(room, host, 1)
-    room.release(host, third.result())  # `late` has its slot, and is given up before it knows
+    room.release(host, third.result())  # `late` gets its slot, and is cancelled before it resumes
     late.cancel()
     await asyncio.gather(second, late, return_exceptions=True)
     assert second.cancelled()
@@ -105,7 +105,7 @@ async def test_given_up_sends_of_silent_hosts_leave_nothing_behind() -> None:
     room, hosts = slots(unproven=1, unproven_each=1), [stranger() for _ in range(3)]
     sends = [await acquired(room, host, 2) for host in hosts]
     await end(sends[1])
-    for _ in range(2):  # of the first host
+    for _ in range(2):  # both sends of the first host
         room.release(hosts[0], False)
         await asyncio.sleep(0)
     assert given(sends[2]) == 1
@@ -139,7 +139,7 @@ async def test_a_host_that_fails_while_others_wait_for_it_takes_its_turn_again()
     sends = await acquired(room, host, 2)
     room.prove(host, False)
     await asyncio.sleep(0)
-    assert given(sends) == 1, "one is under way, which is as many as it may have now"
+    assert given(sends) == 1, "one send is under way, which is the limit now"
     room.release(host, sends[0].result())
     await asyncio.sleep(0)
     assert given(sends) == 2

@@ -1,4 +1,4 @@
-"""The worker: what is due is decided, sent and noted, whatever goes wrong meanwhile."""
+"""Push worker: due pushes are decided, sent and recorded in spite of failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = "t1"
 
 
 class PlayedSender:
-    """Answers as it is told to, and keeps what it was given."""
+    """Sender with a scripted answer that records the payloads."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -41,14 +41,14 @@ class PlayedSender:
 
 
 class Bench:
-    """A worker on a store, with a sender, and time that is moved by hand."""
+    """A worker with a store, a sender, and a clock that the test moves."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.clock = ManualClock()
         self.sender = PlayedSender()
         self.policy = PushPolicy()
-        self.seen: dict[str, RecipientState] = {}  # who is not in it is away
+        self.seen: dict[str, RecipientState] = {}  # users without an entry are offline
         self.workers: list[PushWorker] = []
 
     def worker(self, **pace: Any) -> PushWorker:
@@ -65,7 +65,7 @@ class Bench:
         await self.store.put_device(Device(T, user, device, "fcm", f"token-{user}-{device}", now, now))
 
     async def notify(self, user: str = "ann", kind: str = "ping", **more: Any) -> str:
-        """With a device for it, if the user has none. Answers the notification's id."""
+        """Create a notification and return its id. Register a device first if the user has none."""
         if not await self.store.devices(T, user):
             await self.device(user)
         key = f"k{self.clock.now_ms()}-{len(await self.store.notifications(T, user, limit=300))}"
@@ -170,7 +170,7 @@ async def test_who_leaves_without_an_acknowledgement_is_pushed_within_a_minute()
 
 async def test_quiet_hours_hold_what_is_not_critical() -> None:
     async with benched() as bench:
-        # It is half past seven in the morning in UTC: quiet from one hour before until one after.
+        # The time is 07:30 UTC, and the quiet hours extend from one hour before to one hour after.
         minute = START_MS // 60_000 % 1_440
         await bench.store.put_choices(T, "ann", Choices("UTC", minute - 60, minute + 60))
         made, worker = await bench.notify(), bench.worker()
@@ -189,7 +189,7 @@ async def test_a_time_zone_that_nobody_knows_any_more_holds_nobody_up() -> None:
         other, made = await bench.notify("bob"), await bench.notify("ann")
         await bench.worker().once()
         assert bench.sender.keys == [f"{other}.phone"]
-        assert (await bench.record(made)).reason == "quiet_hours", "by UTC"
+        assert (await bench.record(made)).reason == "quiet_hours", "an unknown time zone must count as UTC"
 
 
 async def test_the_cap_holds_within_what_is_taken_together() -> None:
@@ -199,7 +199,7 @@ async def test_the_cap_holds_within_what_is_taken_together() -> None:
         await bench.notify("bob")
         worker = bench.worker()
         await worker.once()
-        assert sorted(bench.sender.keys[:4]) == sorted(bench.sender.keys), "three of ann's, and bob's"
+        assert sorted(bench.sender.keys[:4]) == sorted(bench.sender.keys), "three pushes of ann and one of bob"
         assert len([key for key in bench.sender.keys if key.split(".")[0] in made]) == 3
         bench.clock.advance(3_599)
         await worker.once()
@@ -239,7 +239,7 @@ async def test_a_tenant_that_does_not_push_any_more_sends_nothing() -> None:
         assert (await bench.record(made)).reason == "kind_off"
 
 
-# --- what goes wrong ---
+# --- failures ---
 
 
 async def test_what_failed_is_tried_again_by_the_same_key_until_it_is_given_up() -> None:
@@ -259,7 +259,7 @@ async def test_what_failed_is_tried_again_by_the_same_key_until_it_is_given_up()
         assert record.attempts == len(bench.sender.keys) >= 5
         assert record.results[0].reason == "answered 500"
         assert worker.counters.dead == 1
-        # An operator has it tried again.
+        # An operator replays the push.
         bench.sender.answer = lambda device: SendResult("sent")
         await bench.store.replay_pushes(None, None, bench.clock.now_ms())
         await worker.once()
@@ -321,7 +321,7 @@ async def test_each_device_gets_it_once_whatever_becomes_of_the_others() -> None
         record = await bench.record(made)
         outcomes = {result.device: result.outcome for result in record.results}
         assert outcomes == {"phone": "sent", "laptop": "sent", "tablet": "gone", "watch": "refused"}
-        # Replayed, it goes to the one that did not get it, and to no other.
+        # A replay goes only to the device that did not get the push.
         bench.sender.keys.clear()
         await bench.store.replay_pushes(None, None, bench.clock.now_ms())
         await worker.once()
@@ -432,7 +432,7 @@ async def test_no_more_is_taken_than_can_be_sent() -> None:
         await _until(lambda: len(bench.sender.keys) == 5)
         for _ in range(20):
             await asyncio.sleep(0.001)
-        assert len(bench.sender.keys) == 5, "the rest waits in the store, where others can take it"
+        assert len(bench.sender.keys) == 5, "the rest must wait in the store for other workers"
         bench.sender.gate.set()
         await _until(lambda: len(bench.sender.keys) == 20)
 
@@ -466,13 +466,13 @@ async def test_what_was_decided_and_done_is_counted() -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  (what is waited for has no event)
+        while not condition():  # noqa: ASYNC110  (the condition has no event)
             await asyncio.sleep(0.002)
 
 
 async def _until_awaited(look: Callable[[], Awaitable[str]], expected: str) -> None:
     async with asyncio.timeout(10):
-        while await look() != expected:  # noqa: ASYNC110  (the same)
+        while await look() != expected:  # noqa: ASYNC110  (the condition has no event)
             await asyncio.sleep(0.002)
 
 

@@ -22,7 +22,7 @@ from greendot.visibility.model import VisibilityExceptions
 
 
 class Counted:
-    """A throttle on a clock that is moved by hand, and when it sent."""
+    """A throttle with a clock that the test moves, and the times at which it sent."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -76,7 +76,7 @@ def test_a_closed_throttle_sends_nothing_more() -> None:
 
 
 class Visibility:
-    """An open tenant, in which some users hide from others."""
+    """Visibility in an open tenant, in which some users hide from others."""
 
     def __init__(self) -> None:
         self.hidden: set[tuple[str, str]] = set()  # viewer and target
@@ -100,7 +100,7 @@ class Visibility:
 
 
 class Hub:
-    """Remembers each frame with its key, and the users it was for."""
+    """Hub that records each frame with its key and its recipients."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -119,14 +119,14 @@ class Hub:
         self._note(frame, connections, key)
 
     def _note(self, frame: bytes, connections: list[Connection], key: object) -> None:
-        event = json.loads(frame[frame.index(b"{") :])  # behind the header of the WebSocket frame
+        event = json.loads(frame[frame.index(b"{") :])  # after the header of the WebSocket frame
         users = {connection.session.user for connection in connections if connection.session is not None}
         self.sent.append((event["type"], event["data"], users))
         self.keys.append(key)
 
 
 class Guests(RoomAnnouncer):
-    """Occupants, as simple as they can be."""
+    """Minimal announcer of occupants."""
 
     __slots__ = ("users",)
 
@@ -156,13 +156,13 @@ class Guests(RoomAnnouncer):
 
 
 class Typists(Guests):
-    """Guests whose signals lapse."""
+    """Announcer of occupants whose signals lapse."""
 
     LAPSES = True
 
 
 class Place:
-    """A room with three listeners, large above `large` of them."""
+    """A room with three listeners. Above `large` listeners it counts as large."""
 
     def __init__(self, kind: type[Guests] = Guests, large: int = 10) -> None:
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""Commands of rooms: who may act, within which limit, and whether the store has to be asked."""
+"""Commands of rooms: permissions, limits, and calls of the store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def refusal(parts: Parts, connection: RecordedConnection, command: wire.Co
 
 
 def told(parts: Parts) -> list[object]:
-    """Everything that was published about the room."""
+    """Return everything that was published about the room."""
     return [message for topic, message in parts.engine.published if topic.kind == "room"]
 
 

@@ -1,4 +1,4 @@
-"""Messages to the subscribers of a room: in order, each once, and read from the store where one is lost."""
+"""Delivery of messages to a room's subscribers: in order, each once, and read from the store after a loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOBBY = Topic("room", TENANT, "lobby")
 
 
 def publish(parts: Parts, record: Record, *, hint: bool = False) -> None:
-    """Have the bus bring a message that was written."""
+    """Deliver a stored message as the bus does."""
     frame = b"" if hint else message_frame(record)
     parts.receive(LOBBY, Deliver(frame, seq=record.seq))
 
@@ -91,7 +91,7 @@ async def test_a_gap_is_read_again_when_the_store_is_back(parts: Parts) -> None:
     publish(parts, records[1])
     await parts.pass_s(GAP_S + 3 * AGAIN_S)
     failed = parts.store.take_calls().count("messages")
-    assert 3 <= failed <= 7  # again and again, and not all the time
+    assert 3 <= failed <= 7  # repeated, but with pauses
     assert ann.seqs() == []
     parts.store.thread.is_away = False
     await parts.pass_s(AGAIN_S + TICK_S)
@@ -136,7 +136,7 @@ async def test_a_lost_message_is_found_by_comparing_heads(parts: Parts) -> None:
     await parts.pass_s(UNHEARD_S + TICK_S)
     parts.store.take_calls()
     await parts.pass_s(3 * COMPARE_S)
-    assert parts.store.take_calls() == []  # nobody listens
+    assert parts.store.take_calls() == []  # the room has no listener
 
 
 @in_virtual_time
@@ -166,7 +166,7 @@ async def test_missed_messages_are_read_once_for_all_who_return(parts: Parts) ->
     async with hold(parts.store, "messages") as held:
         returning = asyncio.ensure_future(parts.rooms.delivery.missed(local, 3))
         await held.reached()
-        parts.store.thread.db.execute("DELETE FROM messages WHERE seq < 6")  # they are kept here
+        parts.store.thread.db.execute("DELETE FROM messages WHERE seq < 6")  # the node keeps its own copy
     assert [record.seq for record in await returning or ()] == [4, 5, 6]
     assert parts.rooms.delivery.recoveries == 4
 
@@ -191,7 +191,7 @@ async def test_missed_messages_end_at_the_cursor_and_not_at_the_head_of_the_stor
     records = await parts.write("lobby", 3)
     publish(parts, records[0])
     assert [record.seq for record in await parts.rooms.delivery.missed(local, 0) or ()] == [1]
-    publish(parts, records[1])  # it was read before it came
+    publish(parts, records[1])  # the bus delivers it after the read
     parts.store.take_calls()
     assert [record.seq for record in await parts.rooms.delivery.missed(local, 0) or ()] == [1, 2]
     assert parts.store.take_calls() == []

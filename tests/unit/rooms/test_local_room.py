@@ -1,4 +1,4 @@
-"""The newest records of a room, kept for those who return: without a gap, and within their bounds."""
+"""Recent records of a room, kept for returning clients: without a gap, and within bounds."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def test_the_oldest_records_give_way_when_bodies_are_too_large(monkeypatch: pyte
     monkeypatch.setattr(local_room, "RECOVER_BYTES", 10)
     recent = Recent(0)
     recent.add([record(1, 4), record(2, 6)])
-    assert seqs(recent, 0) == [1, 2]  # just as many as may be
+    assert seqs(recent, 0) == [1, 2]  # exactly at the limit
     recent.add([record(3, 1)])
     assert (seqs(recent, 0), seqs(recent, 1)) == (None, [2, 3])
-    recent.add([record(4, 9)])  # only the body that gave way makes room
+    recent.add([record(4, 9)])  # only the removed body makes room
     assert (seqs(recent, 2), seqs(recent, 1)) == ([3, 4], None)
 
 

@@ -1,4 +1,4 @@
-"""Admission to rooms: reads of the store, remembered roles, and changes during a read."""
+"""Admission to rooms: reads of the store, cached roles, and changes during a read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_nobody_is_refused_by_what_is_remembered(parts: Parts) -> None:
     ann, bob = await parts.connect("ann"), await parts.connect("bob")
     local = await parts.join(ann, "lobby")
     local.roles["bob"] = MemberState(None, 0)
-    await parts.store.put_member(TENANT, "lobby", "bob")  # no node was told of it
+    await parts.store.put_member(TENANT, "lobby", "bob")  # no node received this change
     assert (await parts.rooms.membership.admit(bob.session, "lobby")).role == "member"
 
 
@@ -115,7 +115,7 @@ async def test_a_read_for_a_member_is_repeated_after_a_removal_and_refused_after
         nonlocal reads
         reads += 1
         if reads == 1:
-            ann.session.removals += 1  # removed, and a member again
+            ann.session.removals += 1  # removed, and added again
         return reads
 
     assert await parts.rooms.membership.throughout(ann.session, "lobby", read) == 2

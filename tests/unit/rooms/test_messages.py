@@ -1,4 +1,4 @@
-"""Messages of rooms: written first, then published; who may write, change and read them."""
+"""Messages of rooms: stored first, then published, with checks of who may write, change and read them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_readers_may_not_write_and_an_open_room_must_be_joined_first(parts
     await parts.join(ann, "open")
     assert await send(parts, ann, "open") == 1
     bob = await parts.connect("bob", rooms=("open",))
-    assert await send(parts, bob, "open") == 2  # a token is as good as a join
+    assert await send(parts, bob, "open") == 2  # a grant in the token suffices without a join
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ async def test_a_marker_is_told_to_the_other_devices_of_its_user(parts: Parts) -
     await parts.write("lobby", 3)
     replies = [await parts.messages.read(phone, phone.session, RoomRead(room="lobby", seq=seq)) for seq in (2, 1, 9)]
     await parts.settle()
-    assert [reply.unread for reply in replies] == [1, 1, 0]  # never back, and never beyond the head
+    assert [reply.unread for reply in replies] == [1, 1, 0]  # the marker never moves back, and never beyond the head
     told = laptop.data("room.changed")
     assert [(data["read"], data["unread"]) for data in told] == [(2, 1), (2, 1), (3, 0)]
     assert (phone.take(), bob.take()) == ([], [])
@@ -221,7 +221,7 @@ async def test_a_removal_returns_when_the_nodes_of_the_member_have_acted_on_it(p
     await parts.room("lobby", "ann", "bob")
     room = await parts.store.room(TENANT, "lobby")
     assert room is not None
-    await parts.messages.remove_member(TENANT, room, "ann")  # no session: nobody to wait for
+    await parts.messages.remove_member(TENANT, room, "ann")  # no session, so there is nothing to wait for
     assert parts.engine.sent(MemberRemoved) == []
     bob = await parts.connect("bob")
     await parts.join(bob, "lobby")
@@ -243,7 +243,7 @@ async def test_a_removed_member_of_an_open_room_may_stay_in_the_room(parts: Part
     assert before is not None
     ann = await parts.connect("ann")
     await parts.join(ann, "lobby")
-    await parts.store.put_room(TENANT, "lobby", open=True)  # after the caller has looked
+    await parts.store.put_room(TENANT, "lobby", open=True)  # after the caller's check
     await parts.messages.remove_member(TENANT, before, "ann")
     await parts.settle()
     assert parts.engine.sent(MemberRemoved) == []

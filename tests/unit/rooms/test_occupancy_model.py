@@ -1,4 +1,4 @@
-"""Who is in a room: a user's first session that counts enters, the last one leaves, and dead nodes' do not count."""
+"""Occupancy: a user's first session enters, the last one leaves, and sessions of dead nodes do not count."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_dead_nodes_sessions_count_until_its_end() -> None:
     room.enter("ann", LAPTOP, 1_000, NODES)
     assert room.users(1_999, NODES) == ["ann"]
     assert room.users(2_000, NODES) == []
-    assert room.enter("ann", PHONE, 2_000, NODES), "nobody was left"
+    assert room.enter("ann", PHONE, 2_000, NODES), "a session of a dead node must not count"
     assert room.exit("ann", PHONE.session, 2_000, NODES)
 
 

@@ -1,4 +1,4 @@
-"""Removed members: nothing of the room is sent to them any more, also nothing that waits."""
+"""Removed members: they get no more frames of the room, including frames that already wait."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_message_of_a_newer_revision_than_the_read_waits_for_the_next_re
 @in_virtual_time
 async def test_a_revision_that_the_store_does_not_know_is_read_once(parts: Parts) -> None:
     _, (ann,) = await parts.joined("lobby", "ann")
-    publish(parts, (await parts.write("lobby"))[0], 1_000)  # of a store that was restored since
+    publish(parts, (await parts.write("lobby"))[0], 1_000)  # a message of a store that was restored meanwhile
     await parts.pass_s(2)
     assert ann.seqs() == [1]
     assert parts.store.calls.count("member_states") == 1
@@ -110,7 +110,7 @@ async def test_a_message_whose_announcement_was_lost_is_read_with_the_members(pa
 @in_virtual_time
 async def test_a_removal_for_another_node_ends_all_sessions_in_the_room_and_is_acknowledged(parts: Parts) -> None:
     _, (ann, phone, laptop) = await parts.joined("lobby", "ann", "bob", "bob")
-    parts.disconnect(laptop)  # it lingers, and is in the room all the same
+    parts.disconnect(laptop)  # the session lingers, and is still in the room
     await parts.store.remove_member(TENANT, "lobby", "bob")
     parts.receive(Topic("node", "", parts.incarnation), removed("bob"))
     (acknowledgement,) = [(to, sent) for to, sent in parts.engine.published if isinstance(sent, Acknowledged)]
@@ -154,7 +154,7 @@ async def test_frames_of_the_room_that_wait_for_a_slow_member_are_dropped(parts:
 
 @in_virtual_time
 async def test_a_reply_about_the_room_that_waits_is_replaced_by_an_error(parts: Parts) -> None:
-    ann = await parts.connect("ann")  # who has not joined, and asked for the history
+    ann = await parts.connect("ann")  # ann has not joined, but requested the history
     ann.become_slow()
     frame = encode_event(Resync("inbox"), 0)
     for room, number in (("lobby", 1), ("attic", 2)):
@@ -167,7 +167,7 @@ async def test_a_reply_about_the_room_that_waits_is_replaced_by_an_error(parts: 
         ("resync", None, None),
         ("error", 1, "not_a_member"),
     ]
-    assert ann.session.removals > before  # what is being read for the session is not sent
+    assert ann.session.removals > before  # a running read for the session is not sent
 
 
 @in_virtual_time

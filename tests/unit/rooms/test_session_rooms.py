@@ -1,4 +1,4 @@
-"""Sessions in rooms: the engine is told the newest state, at once or when the engine is back."""
+"""Sessions in rooms: the engine gets the newest state, at once or when it is back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greendot.rooms.session_rooms import DOUBT_S, LONGEST_S, MOVED_S, RECENT_S, 
 from greendot.testing import hold
 from unit.service_parts import TENANT, Parts, in_virtual_time
 
-LATER_S = 2 * RETRY_S + 0.1  # a failed call was made again by then
+LATER_S = 2 * RETRY_S + 0.1  # a failed call was repeated by then
 
 
 async def inside(parts: Parts, room: str = "lobby") -> list[str]:
@@ -63,7 +63,7 @@ async def test_an_engine_that_was_away_is_told_how_it_is_when_it_is_back_and_onc
     await parts.pass_s(LATER_S)
     assert parts.engine.verbs[attempts:] == [("enter", "lobby", "ann")]
     assert await inside(parts) == ["ann"]
-    # The call that failed may be carried out after the one that did not.
+    # The engine may carry out the failed call after the successful one.
     await parts.pass_s(DOUBT_S)
     assert parts.engine.verbs[attempts:] == [("enter", "lobby", "ann")] * 2
     await parts.pass_s(3 * DOUBT_S)
@@ -170,7 +170,7 @@ async def test_exits_are_kept_while_they_are_recent_or_few_and_never_for_long(
         parts.session_rooms.exit(session, room)
         return [room for _, room in parts.session_rooms.in_part(Part())]
 
-    assert [kept_after_exit(room) for room in ("a", "b", "c")][-1] == ["a", "b", "c"]  # many, and all recent
+    assert [kept_after_exit(room) for room in ("a", "b", "c")][-1] == ["a", "b", "c"]  # many, but all recent
     await parts.pass_s(RECENT_S / 2)
     assert kept_after_exit("a") == ["b", "c", "a"]
     await parts.pass_s(RECENT_S / 2 + 1)

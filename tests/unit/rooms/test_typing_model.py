@@ -117,8 +117,8 @@ steps = st.lists(
 @given(steps)
 def test_any_history_agrees_with_the_list_of_starts_and_stops(history: list[tuple[str, str, int]]) -> None:
     room, now = typists(), T0
-    let_through: dict[str, int] = {}  # user → the last start that was let through
-    stopped: set[str] = set()  # who stopped since
+    let_through: dict[str, int] = {}  # user → the last start that was admitted
+    stopped: set[str] = set()  # users who stopped since then
     for verb, user, step in history:
         now += step
         started = let_through.get(user, -TTL)

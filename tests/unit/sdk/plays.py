@@ -1,4 +1,4 @@
-"""A server for tests: a real socket that answers what the test has it answer."""
+"""Server for SDK tests: a real socket with scripted answers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Asked(NamedTuple):
     path: str
     headers: dict[str, str]
     body: Any
-    connection: int  # the port it came from
+    connection: int  # the client's port
 
 
 class Said(NamedTuple):
-    """One answer. Status 0: the socket is closed without one."""
+    """One answer. Status 0 closes the socket without an answer."""
 
     status: int = 200
     body: Any = {}  # noqa: RUF012  (a NamedTuple's default, never changed)
@@ -38,7 +38,7 @@ Play = Callable[[Asked], Said]
 
 
 class Stage:
-    """A server that plays, and remembers what it was asked."""
+    """Server that records requests and answers them by a function of the test."""
 
     def __init__(self, play: Play) -> None:
         self.asked: list[Asked] = []
@@ -62,21 +62,21 @@ class Stage:
                 self.send_response(said.status)
                 for name, value in (said.headers | {"Content-Length": str(len(data))}).items():
                     self.send_header(name, value)
-                with suppress(BrokenPipeError):  # whoever asked may have given up
+                with suppress(BrokenPipeError):  # the client may have given up
                     self.end_headers()
                     self.wfile.write(data)
 
             do_GET = do_POST = do_PUT = do_DELETE = _any
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: what was asked is remembered."""
+                """Write nothing: requests are recorded."""
 
         self.listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.listener.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.listener.server_address[1]}"
 
     def http(self, patience: Patience | None = None) -> Http:
-        """Who asks this server; closed with it."""
+        """Make an HTTP client of this server. It is closed with the server."""
         self._askers.append(asker := Http(self.url, KEY, patience or Patience()))
         return asker
 
@@ -104,6 +104,6 @@ def playing(play: Play) -> Iterator[Stage]:
 
 
 def in_turn(*answers: Said) -> Play:
-    """One after the other; the last again and again."""
+    """Return the answers one after the other, then repeat the last one."""
     left = [*answers]
     return lambda _: left.pop(0) if len(left) > 1 else left[0]

@@ -1,4 +1,4 @@
-"""One request: when it is asked for again, how long is waited, what an error shows and what it never shows."""
+"""HTTP requests of the SDK: retries, waiting times, and the contents of errors, which never include secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNAL = Call("POST", "/v1/signals", {"kind": "wave"}, repeatable=False)
 
 
 class Waiting:
-    """Remembers how long it was to wait, and does not."""
+    """Stand-in for `sleep` that records the waiting times and does not wait."""
 
     def __init__(self) -> None:
         self.waited: list[float] = []
@@ -138,7 +138,7 @@ def test_what_may_not_be_done_twice_is_asked_for_again_where_it_was_not_done() -
 def test_nobody_at_the_address_is_tried_again_and_then_told() -> None:
     waiting = Waiting()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(Unreachable, match=f"no server answers at {url}"):
             Http(url, KEY, waiting.patience()).call(SIGNAL, type(None))
@@ -161,7 +161,7 @@ def test_no_error_shows_the_key(answer: Said) -> None:
         stage.http(Waiting().patience(retries=1)).call(GET, Room)
     error = caught.value
     assert (error.__cause__, error.__context__ and error.__suppress_context__) in [(None, None), (None, True)]
-    # As error reports have it, with the local variables of every frame.
+    # Format the error as error reports do, with the local variables of every frame.
     report = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
     assert "_try" in report or "_read" in report or "self = " in report
     assert "nobody-may-see" not in report

@@ -1,4 +1,4 @@
-"""Notifying: what is tried again is the same notification."""
+"""Notifications by the SDK: a retry sends the same notification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an app's backend holds: light to import, silent about its secrets, sure about webhooks."""
+"""`greendot.Server` in an app's backend: fast to import, silent about its secrets, strict about webhooks."""
 
 from __future__ import annotations
 

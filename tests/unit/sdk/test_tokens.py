@@ -1,4 +1,4 @@
-"""Tokens an app makes for its users, as a server reads them."""
+"""Tokens that an app makes for its users, as a server reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are believed for a while."""
+"""Cache of store reads with a time to live."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greendot.testing import ManualClock
 
 
 class Source:
-    """What is asked; `gate` holds answers back."""
+    """Source of the cached values. `gate` delays its answers."""
 
     def __init__(self) -> None:
         self.value: str | None = "first"

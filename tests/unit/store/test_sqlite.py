@@ -1,4 +1,4 @@
-"""What the embedded store promises beyond the suite every store passes."""
+"""Promises of the SQLite store beyond the suite that every store passes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(str(path))
     await store.start()
     try:
-        async with asyncio.timeout(20):  # a call nobody answers must fail the test, not hang it
+        async with asyncio.timeout(20):  # an unanswered call must fail the test, not hang it
             yield store
     finally:
         await store.close()
 
 
 def draft(key: str, user: str | None = "ann") -> Draft:
-    return Draft(user, None, b'"hi"', key, 1_800_000_000_000)  # type: ignore[arg-type]  # None: what no table takes
+    return Draft(user, None, b'"hi"', key, 1_800_000_000_000)  # type: ignore[arg-type]  # None: refused by the table
 
 
 async def numbers(store: SqliteStore, room: str = "lobby") -> list[int]:
-    """The numbers of all messages of a room."""
+    """Return the numbers of all messages of a room."""
     found: list[int] = []
     while page := await store.messages(T, room, after=found[-1] if found else 0, limit=300):
         found += [message.seq for message in page]
@@ -128,12 +128,12 @@ asyncio.run(main())
 
 
 def killed_while_writing(path: Path, count: int) -> list[tuple[int, str]]:
-    """Number and id of every message a server acknowledged before it was killed; at least `count`."""
+    """Return number and id of every message that a server acknowledged before it was killed; at least `count`."""
     with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         lines = [server.stdout.readline() for _ in range(count)]
         server.send_signal(signal.SIGKILL)
-        # What it had said before it died counts too; its last words may be cut off in the middle.
+        # Lines printed before the kill count too. The last line may be incomplete.
         lines += server.stdout.read().rpartition("\n")[0].splitlines()
     assert server.returncode == -signal.SIGKILL
     return [(int(seq), message_id) for seq, message_id in map(str.split, lines)]
@@ -197,8 +197,11 @@ async def test_calls_that_wait_together_share_one_commit(path: Path) -> None:
 
 
 def commits(path: Path) -> int:
-    """How often the file was committed since it was opened, from SQLite's write-ahead log: the last frame of each
-    transaction carries the size of the database (https://www.sqlite.org/fileformat2.html#the_write_ahead_log)."""
+    """Return the number of commits since the file was opened, from SQLite's write-ahead log.
+
+    The last frame of each transaction carries the size of the database
+    (https://www.sqlite.org/fileformat2.html#the_write_ahead_log).
+    """
     log = path.with_name(path.name + "-wal").read_bytes()
     page, salts = int.from_bytes(log[8:12], "big"), log[16:24]
     frames = [log[at : at + 24] for at in range(32, len(log), 24 + page)]
@@ -337,7 +340,7 @@ async def test_there_is_nothing_before_the_first_message(path: Path) -> None:
 
 
 def of_the_first_version(path: Path) -> None:
-    """A file as the first Greendot left it."""
+    """Write a file of the first version of Greendot."""
     with sqlite3.connect(path) as db:
         db.executescript(steps("sqlite")[0].sql)
         db.executescript(
@@ -396,7 +399,7 @@ async def test_counters_that_are_wrong_are_found_and_set_right(path: Path) -> No
 async def test_the_log_of_a_database_that_was_moved_is_not_thrown_away_for_a_new_one(
     path: Path, tmp_path: Path
 ) -> None:
-    """SQLite would remove it: it has the last commits of the one that was moved."""
+    """SQLite would remove the log, which has the last commits of the moved database."""
     async with opened(path) as store:
         await store.put_room(T, "lobby", open=True)
         for suffix in ("", "-wal"):

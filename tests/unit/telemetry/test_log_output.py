@@ -1,4 +1,4 @@
-"""How lines look, on a terminal and elsewhere."""
+"""Format of log lines, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 @pytest.fixture
 def output() -> Iterator[io.StringIO]:
-    """Where the lines of this test go."""
+    """Make a stream for the log lines of this test."""
     root, stream = logging.getLogger(), io.StringIO()
     before, node = root.level, current_node()
     root.setLevel(logging.DEBUG)
@@ -44,7 +44,7 @@ def handling(stream: io.StringIO, *, is_text: bool = False, repeat_s: float = 60
 
 
 class handled:
-    """Within it, a handler gets what is told."""
+    """Context in which a handler gets all log records."""
 
     def __init__(self, handler: logging.Handler) -> None:
         self._handler = handler

@@ -1,4 +1,4 @@
-"""What comes again is counted, and told now and then."""
+"""Repeated log lines: counted, and summed up once per window."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_first_is_told_the_others_are_counted_and_summed_up() -> None:
     assert counted.over(now=59) == []
     (summed,) = counted.over(now=61)
     assert (summed.times, summed.over_s) == (499, 61)
-    assert summed.record.getMessage() != "slow: a", "the last of them"
+    assert summed.record.getMessage() != "slow: a", "the sum must show the last record"
     assert summed.record.args == {"session": "s499"}
 
 
@@ -43,7 +43,7 @@ def test_while_it_goes_on_there_is_one_line_in_each_window_and_then_none() -> No
         sums += [summed.times for summed in counted.over(now=second)]
     assert sums == [60, 60, 60, 60, 60]
     assert counted.over(now=360) == []
-    assert not counted, "nothing is kept of what is over"
+    assert not counted, "an ended series must be forgotten"
     assert counted.is_first(record(SLOW), now=361)
 
 
@@ -112,7 +112,7 @@ def test_all_is_summed_up_at_the_end() -> None:
 
 
 def raised(deep: bool) -> logging.LogRecord:
-    """A failure of one kind, from one of two places below the same line."""
+    """Make a failure of one kind, raised in one of two places below the same line."""
 
     def here() -> None:
         raise ValueError("one")

@@ -1,4 +1,4 @@
-"""Something is away: said when it is lost, and when it is back."""
+"""Log lines of an outage: one at the loss, and one at the return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is dropped is counted by what it was and why."""
+"""Counters of dropped frames by type and reason."""
 
 from __future__ import annotations
 

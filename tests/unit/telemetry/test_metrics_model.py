@@ -1,4 +1,4 @@
-"""From counts to rates."""
+"""Rates from counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values are counted in the first bucket they do not exceed."""
+"""Histogram: each value counts in the first bucket that it does not exceed."""
 
 from __future__ import annotations
 

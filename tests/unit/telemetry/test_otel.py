@@ -1,4 +1,4 @@
-"""Spans reach a collector, by OTLP over HTTP."""
+"""Export of spans to a collector by OTLP over HTTP."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_collector_that_is_away_is_nobodys_trouble() -> None:
 
 def test_a_collector_that_hangs_does_not_keep_a_process_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otel, "CLOSE_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes what is sent, and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts data and never answers
         recorder = OtelRecorder(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces", "chat", 0.0)
         recorder.begin("command", ROOT, {}).end()
         lap = Lap()

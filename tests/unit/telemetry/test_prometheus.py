@@ -1,4 +1,4 @@
-"""A page as Prometheus reads it."""
+"""Metrics page in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def page(samples: Iterable[MetricSample], node: str = "n") -> str:
 
 
 def values(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Read values by name and labels, with a parser of our own: the client's would share its mistakes."""
+    """Read values by name and labels with a separate parser. The client's parser could share mistakes of its writer."""
     found = [SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#")]
     return {(it[1], frozenset(LABEL.findall(it[2]))): float(it[3]) for it in found if it is not None}
 
@@ -105,5 +105,5 @@ def test_promtool_reads_a_page_of_everything_and_would_only_have_other_units() -
     found = subprocess.run(
         [promtool(), "check", "metrics"], input=page(everything()), capture_output=True, text=True, timeout=30
     )
-    assert found.returncode in (0, 3), found.stderr  # 3: it was read, and something could be better
+    assert found.returncode in (0, 3), found.stderr  # 3: it was read, with suggestions
     assert {line for line in (found.stdout + found.stderr).splitlines() if "unit" not in line} == set()

@@ -1,4 +1,4 @@
-"""What is recorded of a trace, and what is not."""
+"""Recording and sampling of spans."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_share_of_what_comes_without_a_trace_gets_one(keeper: Keeper, share: f
     assert spans.sampling is bool(share)
     assert began() == found
     assert began("nonsense") == found
-    assert began(UNSAMPLED.parent) == UNSAMPLED, "whoever began it has decided"
+    assert began(UNSAMPLED.parent) == UNSAMPLED, "the caller's sampling decision must be kept"
 
 
 async def test_a_course_is_over_when_its_work_is(keeper: Keeper) -> None:

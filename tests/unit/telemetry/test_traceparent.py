@@ -1,4 +1,4 @@
-"""What is a traceparent, and what is ignored."""
+"""Parsing of the `traceparent` header."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_trace_is_sampled_where_whoever_began_it_says_so() -> None:
 
 def test_one_of_a_later_version_is_read_as_far_as_this_one_goes() -> None:
     assert read(f"cc-{TRACE}-{SPAN}-01-what-the-future-brings") == Trace(TRACE, SPAN, 1)
-    assert Trace(TRACE, SPAN, 0xFF).parent.endswith("-01"), "flags that nobody knows are not passed on"
+    assert Trace(TRACE, SPAN, 0xFF).parent.endswith("-01"), "unknown flags must not be passed on"
 
 
 def test_one_of_a_later_version_may_have_so_many_characters() -> None:

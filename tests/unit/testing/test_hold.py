@@ -1,4 +1,4 @@
-"""A held call waits at its point, and nothing of the hold is left afterwards."""
+"""`greendot.testing.hold`: a held call waits at its point, and the hold leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greendot.testing import hold
 
 
 class Counter:
-    """Counts how often it was asked."""
+    """Object with a call to hold."""
 
     def __init__(self) -> None:
         self.value = 0

@@ -1,4 +1,4 @@
-"""Turns are measured in processor time of the loop's own thread."""
+"""Turns of the event loop, measured in processor time of the loop's own thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG_S = 0.05
 
 @pytest.fixture(autouse=True)
 def no_collection() -> Iterator[None]:
-    """A collection of all that these tests have loaded would be a long turn."""
+    """Disable garbage collection, because a full collection would count as a long turn."""
     gc.disable()
     yield
     gc.enable()
@@ -48,7 +48,7 @@ async def test_a_long_turn_is_seen() -> None:
 
 async def test_waiting_is_not_counted() -> None:
     async with turns() as measured:
-        time.sleep(LONG_S)  # noqa: ASYNC251  (as if another process had the processor)
+        time.sleep(LONG_S)  # noqa: ASYNC251  (as if another process used the processor)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert measured.longest_s < LONG_S

@@ -1,4 +1,4 @@
-"""What is called from inside is on the public internet, however its address is written."""
+"""Addresses for outbound calls: only public ones are allowed, in every notation."""
 
 from __future__ import annotations
 

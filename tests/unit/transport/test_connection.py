@@ -1,4 +1,4 @@
-"""One connection: output of a tick, a socket that is behind, frames that are held or dropped, and the ways to end."""
+"""One connection: output of a tick, a slow socket, frames that are held or dropped, and the ways to end."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ async def test_a_socket_that_is_gone_without_a_word_is_lost(parts: NodeParts) ->
 
 
 class PlainSocket(RecordingSocket):
-    """The transport of a plain socket: what it was given to write goes to the descriptor when it is drained."""
+    """Transport of a plain socket. Waiting data goes to the descriptor when the socket is drained."""
 
     def __init__(self, fd: int) -> None:
         super().__init__()
@@ -260,7 +260,7 @@ class PlainSocket(RecordingSocket):
         return SimpleNamespace(fileno=lambda: self._fd)
 
     def empty(self) -> None:
-        """Write what waits, and let the connection go on."""
+        """Write waiting data and let the connection continue."""
         os.write(self._fd, bytes(self.waiting))
         self.waiting.clear()
         assert self.connection is not None
@@ -268,7 +268,7 @@ class PlainSocket(RecordingSocket):
 
 
 class Plain:
-    """A connection over one end of a pair of sockets, whose buffer is small."""
+    """Connection over one end of a socket pair with a small buffer."""
 
     def __init__(self, parts: NodeParts) -> None:
         self.ours, self.theirs = socket.socketpair()

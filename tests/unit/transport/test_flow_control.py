@@ -11,14 +11,14 @@ from unit.node_parts import Client, NodeParts, in_virtual_time, pass_time, settl
 
 
 class Flow(FlowControl):
-    """Flow control of the parts of a node, with a note of connections that go on."""
+    """Flow control on the parts of a node, with a list of connections that were resumed."""
 
     def __init__(self, parts: NodeParts) -> None:
         self.went_on: list[Connection] = []
         super().__init__(self.went_on.append, parts.clock.monotonic, parts.metrics)
 
     def frames(self, client: Client, count: int) -> list[bool]:
-        """Let so many frames come in this turn of the loop."""
+        """Count `count` frames in this turn of the loop."""
         for _ in range(count):
             if client.connection.limit is not None:
                 client.connection.limit.admit(client.connection._owner.now())
@@ -64,7 +64,7 @@ async def test_a_connection_over_its_limit_is_not_read_for_as_long_as_it_flooded
 
 
 class NotedLimit(CommandLimit):
-    """A limit that notes the pauses it is told of."""
+    """Command limit that records its pauses."""
 
     pauses: tuple[float, ...] = ()
 

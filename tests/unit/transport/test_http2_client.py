@@ -1,4 +1,4 @@
-"""Calls by HTTP/2 wait for their own answers and for nothing else; whatever the other side does, it costs no more."""
+"""HTTP/2 client: calls wait only for their own responses, and every behaviour of the peer has bounded cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOPBACK = networks(["127.0.0.0/8"])
 
 
 class Echo(Played):
-    """Answers with what it was sent."""
+    """Server that returns the request's body."""
 
     alpn = ["h2"]  # noqa: RUF012
 
@@ -82,7 +82,7 @@ async def test_everybody_gets_the_answer_to_what_they_asked(made: Certificates) 
 async def test_no_more_are_open_at_once_than_the_other_side_allows(
     made: Certificates, monkeypatch: pytest.MonkeyPatch, streams: int
 ) -> None:
-    monkeypatch.setattr(played_http2, "STREAMS", streams)  # it treats more as an error
+    monkeypatch.setattr(played_http2, "STREAMS", streams)  # the fake server treats more as an error
     async with calling(made) as (echo, caller):
         answers = await asyncio.gather(*(call(caller, f"{n}") for n in range(50)))
         assert {answer.status for answer in answers} == {200}
@@ -90,7 +90,7 @@ async def test_no_more_are_open_at_once_than_the_other_side_allows(
 
 
 async def test_when_more_are_allowed_more_are_sent(made: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As APNs does when it has seen the first good token."""
+    """APNs raises its limit after the first valid token."""
     monkeypatch.setattr(played_http2, "STREAMS", 1)
     async with calling(made, timeout_s=3.0) as (echo, caller):
         echo.script.extend(["hang", None, None])
@@ -114,14 +114,14 @@ async def test_who_is_given_up_while_waiting_for_room_takes_nobodys(
         first, second, third = (asyncio.create_task(call(caller, f"{n}")) for n in range(3))
         await until(lambda: len(echo.asked) == 2)
         second.cancel()
-        first.cancel()  # the other side is told, and there is room again
+        first.cancel()  # the stream is reset, so the third call can begin
         assert (await third).body == b"2"
 
 
 async def test_a_body_larger_than_a_window_is_refused_and_many_wait_for_the_window(made: Certificates) -> None:
     async with calling(made) as (echo, caller):
         echo.behave = lambda asked: Answer(200, asked.body[:1])
-        answers = await asyncio.gather(*(call(caller, str(n) * 12_000) for n in range(10)))  # 65,535 bytes at first
+        answers = await asyncio.gather(*(call(caller, str(n) * 12_000) for n in range(10)))  # the window: 65,535 bytes
         assert [int(answer.body) for answer in answers] == [*range(10)]
         assert echo.connected == 1
         with pytest.raises(NotCalled, match="does not accept a request of 20000 bytes"):
@@ -132,7 +132,7 @@ async def test_a_connection_that_is_dead_is_left_after_the_first_call_it_fails(m
     async with calling(made, timeout_s=1.0) as (echo, caller):
         await call(caller)
         (connection,) = echo.connections
-        connection.transport.pause_reading()  # a black hole: it takes everything, and nothing comes back
+        connection.transport.pause_reading()  # the peer accepts data and never answers
         assert "did not answer within 1 s" in await refusal(caller)
         assert (await call(caller)).status == 200
         assert echo.connected == 2
@@ -199,7 +199,7 @@ async def test_an_endless_answer_is_cut_off(made: Certificates) -> None:
                 while size := min(16_000, connection._state.local_flow_control_window(stream)):
                     connection._state.send_data(stream, b"x" * size)
             except StreamClosedError:
-                return  # it has been cut off
+                return  # the stream was reset
             connection._flush()
             asyncio.get_running_loop().call_later(0.01, more, stream)
 

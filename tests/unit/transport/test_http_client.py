@@ -1,4 +1,4 @@
-"""What is called is what was checked; whatever it answers, it costs no more than it may."""
+"""HTTP client: only the checked address is called, and every response has bounded cost."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_nobody_inside_is_called_however_the_address_is_written(scheme: st
 
 
 class _Resolver:
-    """Says for a name what a test wants, another time something else."""
+    """Resolver with scripted answers for one name, another at each call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
         self.answers = [*answers]
@@ -207,7 +207,7 @@ async def test_certificates_are_verified_for_the_name_that_was_given(
         ours = str(made.authority)
         assert (await post(f"https://app.example:{app.port}/", ca_file=ours)).status == 200
         assert "could not be reached" in await refusal(f"https://127.0.0.1:{app.port}/", ca_file=ours)
-        assert "could not be reached" in await refusal(f"https://app.example:{app.port}/")  # not of this machine
+        assert "could not be reached" in await refusal(f"https://app.example:{app.port}/")  # not a system authority
         assert len(app.requests) == 1
 
 

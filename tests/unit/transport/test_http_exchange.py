@@ -1,4 +1,4 @@
-"""The ASGI seam: what an application may rely on, and what is done about one that breaks the rules."""
+"""ASGI exchange: guarantees for an application, and handling of one that breaks the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODY = {"type": "http.response.body"}
 
 
 class Recorded:
-    """A connection that keeps what is written to it."""
+    """Connection that records written data."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -198,10 +198,10 @@ async def test_a_few_requests_begin_in_each_turn_in_their_order() -> None:
     assert begun == [*range(PER_TURN)]
     await asyncio.sleep(0)
     assert len(begun) == PER_TURN * 2
-    gate.enter(lambda: begun.append(-1))  # behind those that wait
+    gate.enter(lambda: begun.append(-1))  # queued after waiting requests
     await asyncio.sleep(0)
     assert begun == [*range(PER_TURN * 2 + 5), -1]
     for _ in range(5):
         await asyncio.sleep(0)
-    gate.enter(lambda: begun.append(-2))  # at once, when nobody waits
+    gate.enter(lambda: begun.append(-2))  # at once, because no request waits
     assert begun[-1] == -2

@@ -68,7 +68,7 @@ def test_without_a_list_a_page_from_the_same_host_may_connect() -> None:
 def test_a_page_that_did_not_come_by_tls_is_another_s_where_the_client_is_known_to_have_come_so() -> None:
     assert Origins([]).allows(b"http://good.com", b"good.com", secure=False)
     assert not Origins([]).allows(b"http://good.com", b"good.com", secure=True)
-    # Behind a proxy that nobody told us of.
+    # The case: a proxy that is not in the settings.
     assert Origins([]).allows(b"https://good.com", b"good.com", secure=False)
 
 

@@ -1,4 +1,4 @@
-"""Loop time for parsing."""
+"""Budget of loop time for parsing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_what_exceeds_the_time_of_a_turn_is_parsed_in_later_ones_in_order(
     assert work.done == [0]
     await asyncio.sleep(0)
     assert work.done == [0, 1]
-    assert not work.add(4, 0.0)  # behind those that wait, though a parse of no time
+    assert not work.add(4, 0.0)  # queued after waiting parses, although this parse takes no time
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert work.done == [0, 1, 2, 3]
@@ -98,7 +98,7 @@ async def test_a_parse_that_fails_has_used_its_time_and_those_behind_it_are_pars
 
 @pytest.fixture
 def turns_taken(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Grows by one with each turn."""
+    """Return a list that grows by one with each turn."""
     taken: list[None] = []
     monkeypatch.setattr(parse_budget, "enter", taken.append)
     return taken
@@ -110,7 +110,7 @@ async def test_where_nothing_waits_the_turns_end(turns_taken: list[None]) -> Non
     work.add(0, PARSING_S)
     for _ in range(5):
         await asyncio.sleep(0)
-    assert len(turns_taken) == 1, "the time of the turn is given back, and that is all"
+    assert len(turns_taken) == 1, "one turn must restore the budget, and no other may follow"
     work.add(1, PARSING_S)
     work.add(2, PARSING_S)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Names whose servers are silent cost a few threads, and nobody else's look-ups."""
+"""Resolver: names with silent servers block few threads, and no look-ups of other names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentNames]:
 
 
 class Answers:
-    """Answers for names, given by the test."""
+    """Scripted answers for names."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
@@ -99,7 +99,7 @@ async def test_all_tenants_together_have_so_many(names: SilentNames) -> None:
     ]
     await until(lambda: names.under_way == 6)
     await ended(waiting)
-    assert of._waiting == {}, "giving up frees what was held"
+    assert of._waiting == {}, "a cancelled look-up must free its slot"
 
 
 async def test_a_silent_name_fails_in_time_and_at_once_while_its_thread_is_blocked(names: SilentNames) -> None:
@@ -109,7 +109,7 @@ async def test_a_silent_name_fails_in_time_and_at_once_while_its_thread_is_block
         "NotResolved: x.evil.test could not be resolved: its name server did not answer within 0.2 s"
     )
     clock.advance(3_600)
-    of._bounds = SLOW  # it would take a minute
+    of._bounds = SLOW  # a look-up would take a minute
     async with asyncio.timeout(10):
         assert "did not answer" in await failure(of, "x.evil.test")
     assert (names.asked, of.under_way) == (["x.evil.test"], 1)
@@ -124,7 +124,7 @@ async def test_who_gets_no_turn_in_time_is_told_to_come_again(names: SilentNames
     await asyncio.gather(*waiting, return_exceptions=True)
     names.release()
     await until(lambda: of.under_way == 0)
-    assert "could not be resolved" in await failure(of, "x3.evil.test"), "its turn has come"
+    assert "could not be resolved" in await failure(of, "x3.evil.test"), "the look-up must run when a thread is free"
 
 
 async def test_waiting_look_ups_get_their_turn_when_another_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ async def test_failures_are_remembered_for_longer_each_time(monkeypatch: pytest.
     assert [*await of.addresses("gone.example")] == ["192.0.2.1"]
     clock.advance(10)
     await of.addresses("gone.example")
-    assert len(answers.asked) == 8, "from the beginning again"
+    assert len(answers.asked) == 8, "the pauses must restart from the shortest"
 
 
 async def test_the_last_answer_stands_in_for_a_silent_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ async def test_the_last_answer_stands_in_for_a_silent_name_server(monkeypatch: p
     clock.advance(60)
     await of.addresses("push.example")
     answers.answer = lambda host: resolver._Outcome(reason="no such name", is_final=True)
-    assert "no such name" in await failure(of, "push.example"), "the name server said so"
+    assert "no such name" in await failure(of, "push.example"), "a final answer must replace the cached one"
 
 
 async def test_the_last_answer_is_used_where_there_is_no_room(names: SilentNames) -> None:
@@ -217,7 +217,7 @@ def test_a_blocked_look_up_holds_up_no_end(names: SilentNames) -> None:
 
     asyncio.run(main())
     assert names.under_way == 1
-    names.release()  # the loop is closed: nobody is told, and nothing is raised
+    names.release()  # the loop is closed, so the result is dropped without an error
     assert [thread.daemon for thread in threading.enumerate() if thread.name == "greendot-resolver"] in ([True], [])
 
 

@@ -167,7 +167,7 @@ def test_signals_are_bounded_in_bytes_too() -> None:
     outbox = SendBuffer()
     big = b"x" * (MAX_SIGNAL_BYTES // 4)
     assert [outbox.offer_signal(big, key) for key in "abcde"] == [True] * 4 + [False]
-    assert outbox.offer_signal(b"small", "a"), "what it replaces makes room"
+    assert outbox.offer_signal(b"small", "a"), "a replaced signal must make room"
     assert outbox.offer_signal(big[:-5], "e")
     outbox.drop(lambda key: key != "a")
     assert outbox.signal_bytes == len(b"small")

@@ -1,4 +1,4 @@
-"""Cached facts about visibility: number of reads, and decisions that are never made of old facts."""
+"""Cached facts about visibility: number of reads, and no decision from outdated facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unit.service_parts import DAY_MS, TENANT, Parts, in_virtual_time
 
 
 class Consumer:
-    """A service that shows these users."""
+    """Service that shows these users."""
 
     def __init__(self, *users: str) -> None:
         self.users = {*users}
@@ -46,7 +46,7 @@ async def test_where_nobody_hides_one_read_is_enough_for_everybody(parts: Parts)
     assert visibility.see(TENANT, "cid", "nobody-asked-for") == "full"
     assert visibility.knows(TENANT, "cid", ["x"])
     assert visibility.is_ready(TENANT, "x")
-    await hide(parts, "ann")  # from nobody
+    await hide(parts, "ann")  # the user hides from no other user
     await visibility.changed(TENANT, ["ann"])
     assert not visibility.matters(TENANT)
 
@@ -123,7 +123,7 @@ async def test_the_first_user_of_a_tenant_who_hides_makes_nobody_else_disappear(
     async with parts.store.holding("privacies", "after") as held:
         changing = asyncio.ensure_future(visibility.changed(TENANT, ["ann"]))
         await held.reached()
-        assert visibility.see(TENANT, "bob", "ann") == "full"  # as before, until it is read
+        assert visibility.see(TENANT, "bob", "ann") == "full"  # unchanged until the read has ended
     await changing
     assert (visibility.see(TENANT, "bob", "ann"), visibility.see(TENANT, "bob", "cid")) == ("hidden", "full")
     assert visibility.hides_from(TENANT, "ann") == {"bob"}
@@ -221,14 +221,14 @@ async def test_a_comparison_finds_tenants_that_began_to_hide_and_forgets_those_n
     visibility.consumers.append(Consumer("ann"))
     for tenant in (TENANT, "other", "gone"):
         await visibility.know(tenant, ["bob"], ["ann"])
-    await hide(parts, "ann", "bob")  # no node was told of it
+    await hide(parts, "ann", "bob")  # no node received this change
     parts.store.take_calls()
     assert await visibility.tenants_that_matter({TENANT, "other"}) == [TENANT]
     assert (visibility.see(TENANT, "bob", "ann"), visibility.see("other", "bob", "ann")) == ("hidden", "full")
     assert parts.store.take_calls() == ["hiding", "privacies"]
     assert visibility.matters("gone")
     await hide(parts, "ann")
-    assert await visibility.tenants_that_matter({TENANT}) == [TENANT]  # it did matter
+    assert await visibility.tenants_that_matter({TENANT}) == [TENANT]  # the tenant had hidden users before this read
     assert not visibility.matters(TENANT)
     assert await visibility.tenants_that_matter({TENANT}) == []
 

@@ -1,4 +1,4 @@
-"""Who may see whom: the rule, as a table and as properties."""
+"""Visibility rule, as a table and as properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW = 1_800_000_000_000
 
 
 def sight(policy: Policy, ann: VisibilityFacts = PLAIN, bob: VisibilityFacts = PLAIN, *, said: bool = False) -> Sight:
-    """What Ann sees of Bob."""
+    """Return how much Ann sees of Bob."""
     return may_see(VisibilityPolicy(policy, 30 * DAY), Person("ann", ann), Person("bob", bob), NOW, allowed_by_app=said)
 
 
@@ -35,14 +35,14 @@ def knows(**contacts: int) -> VisibilityFacts:
         ("shared_rooms", rooms("a", "b"), rooms("b", "c"), True),
         ("shared_rooms", rooms("a"), rooms("b"), False),
         ("contacts", knows(bob=NOW), knows(ann=NOW), True),
-        ("contacts", knows(bob=1), knows(ann=1), True),  # however long ago
+        ("contacts", knows(bob=1), knows(ann=1), True),  # of any age
         ("contacts", knows(bob=NOW), PLAIN, False),
         ("contacts", PLAIN, knows(ann=NOW), False),
         ("contacts", knows(eve=NOW), knows(eve=NOW), False),
         ("recent_contacts", PLAIN, knows(ann=NOW), True),
         ("recent_contacts", PLAIN, knows(ann=NOW - 30 * DAY), True),
         ("recent_contacts", PLAIN, knows(ann=NOW - 30 * DAY - 1), False),
-        ("recent_contacts", knows(bob=NOW), PLAIN, False),  # who writes to somebody does not see them for it
+        ("recent_contacts", knows(bob=NOW), PLAIN, False),  # writing to a user does not make that user visible
         ("ask", rooms("a"), rooms("a"), False),
     ],
 )
@@ -61,7 +61,7 @@ def test_a_user_hides_from_whom_they_name_whatever_the_policy(policy: Policy) ->
     bob = VisibilityFacts(Privacy("shown", frozenset({"ann"})), frozenset({"r"}), {"ann": NOW})
     assert sight(policy, ann, bob, said=True) == "hidden"
     assert sight(policy, bob=PLAIN, ann=VisibilityFacts(Privacy("hidden", frozenset({"bob"})))) == sight(policy), (
-        "one way only"
+        "hiding must not work in the other direction"
     )
 
 

@@ -1,4 +1,4 @@
-"""Who in a room is seen by whom, compared with the plainest way to keep it."""
+"""Visibility exceptions of a room, compared with a plain table."""
 
 from __future__ import annotations
 

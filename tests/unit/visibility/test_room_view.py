@@ -1,4 +1,4 @@
-"""The view of a room: which of its users each listener sees, and how many."""
+"""View of a room: the users and the count that each listener sees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Viewed:
         self.view = RoomView(self.channel, parts.context, parts.visibility, lambda: self.targets)
 
     async def listen(self, *users: str) -> list[RecordedConnection]:
-        """Have users listen, and note the counts they were told."""
+        """Attach listeners. Each gets the count on attaching."""
         connections = [await self.parts.connect(user, tenant=self.tenant) for user in users]
         await self.parts.visibility.know(self.tenant, users, self.targets)
         for connection in connections:
@@ -31,7 +31,7 @@ class Viewed:
         return connections
 
     async def appear(self, target: str) -> None:
-        """Have a user come into the room after the facts about the user are known."""
+        """Add a user to the room once the facts about the user are known."""
         self.targets.append(target)
         await self.parts.visibility.know(self.tenant, self.view.viewers(), [target])
         self.view.appears(target)
@@ -45,11 +45,11 @@ class Viewed:
     async def counted(
         self, *connections: RecordedConnection, others: Sequence[str] = (), also: int = 0
     ) -> list[list[int]]:
-        """Deliver counts, and return those that each connection got."""
+        """Deliver counts and return those that each connection received."""
         return await self._deliver(connections, others, also, lapses=False)
 
     async def repeated(self, *connections: RecordedConnection) -> list[list[int]]:
-        """The same for counts that lapse at the client."""
+        """Deliver counts that lapse at the client and return those that each connection received."""
         return await self._deliver(connections, (), 0, lapses=True)
 
     async def _deliver(
@@ -80,7 +80,7 @@ async def test_a_listener_who_does_not_see_a_user_is_left_out_and_gets_a_smaller
     assert (room.view.sees("bob", "ann"), room.view.sees("cid", "ann")) == (False, True)
     assert room.view.blind("ann") == [bob, laptop]
     assert (room.view.count("bob"), room.view.count("cid")) == (1, 2)
-    assert await room.counted(bob, laptop, cid) == [[], [], []]  # they were told when they came
+    assert await room.counted(bob, laptop, cid) == [[], [], []]  # they got the count on attaching
     await room.appear("eve")
     assert await room.counted(bob, laptop, cid) == [[2], [2], [3]]
 
@@ -90,9 +90,9 @@ async def test_a_count_that_stays_is_not_repeated_for_those_who_do_not_see_every
     room = Viewed(parts, "dan")
     await room.hide("ann", "bob")
     bob, cid = await room.listen("bob", "cid")
-    assert await room.counted(bob, cid) == [[], []]  # both were told when they came
+    assert await room.counted(bob, cid) == [[], []]  # both got the count on attaching
     await room.appear("ann")
-    assert await room.counted(bob, cid) == [[], [2]]  # for bob nothing has changed
+    assert await room.counted(bob, cid) == [[], [2]]  # the count of bob is unchanged
     await room.appear("eve")
     assert await room.counted(bob, cid) == [[2], [3]]
 
@@ -119,7 +119,7 @@ async def test_users_who_do_not_count_themselves_get_another_count(parts: Parts)
     assert await room.counted(ann, cid, others=["ann"], also=-1) == [
         [1],
         [1],
-    ]  # the count of cid is another for a reason
+    ]  # the count of cid changed because bob hides
 
 
 @in_virtual_time
@@ -137,13 +137,13 @@ async def test_a_count_that_lapses_is_repeated_unless_it_is_nothing(parts: Parts
 @in_virtual_time
 async def test_a_review_returns_what_is_different_for_the_users_named(parts: Parts) -> None:
     room = Viewed(parts, "ann", "dan")
-    await room.hide("eve", "x")  # from now on there is something to decide
+    await room.hide("eve", "x")  # from now on the tenant has hidden users
     await room.listen("bob", "cid")
     await room.hide("ann", "bob")
     await room.hide("dan", "cid")
     assert room.view.review(["ann"]) == [VisibilityChange("bob", "ann", False)]
     assert room.view.review(["ann"]) == []
-    assert room.view.review(["cid"]) == [VisibilityChange("cid", "dan", False)]  # by the viewer
+    assert room.view.review(["cid"]) == [VisibilityChange("cid", "dan", False)]  # found by the viewer
     await room.hide("ann")
     await room.hide("dan")
     assert sorted(room.view.review(None)) == [("bob", "ann", True), ("cid", "dan", True)]
@@ -178,7 +178,7 @@ async def test_where_contacts_see_each_other_each_listener_has_a_count_of_their_
     for user, other in (("ann", "bob"), ("bob", "ann"), ("dan", "bob")):
         await parts.store.put_contact("contacts", user, other, 1, most=10)
     ann, bob, cid = await room.listen("ann", "bob", "cid")
-    assert [room.view.count(user) for user in ("ann", "bob", "cid")] == [2, 2, 0]  # one's self, and contacts
+    assert [room.view.count(user) for user in ("ann", "bob", "cid")] == [2, 2, 0]  # oneself and contacts
     assert room.view.blind("ann") == [cid]
     assert await room.counted(ann, bob, cid) == [[], [], []]
     room.targets.remove("ann")
@@ -199,7 +199,7 @@ async def test_listeners_who_were_told_names_are_not_told_the_same_count(parts: 
     room.view.named()
     await room.hide("gus", "cid")
     await room.appear("gus")
-    assert await room.counted(bob, cid) == [[4], []]  # cid was told four names, and sees four still
+    assert await room.counted(bob, cid) == [[4], []]  # cid received four names, and still sees four
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""Changes of who may see whom: kept, acted on by all nodes, and found by themselves where a message was lost."""
+"""Changes of visibility: stored, applied by all nodes, and found again after a lost message."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ANN = (TENANT, "ann")
 
 
 class Consumer:
-    """A service in which bob looks at ann. Each review is recorded with the sight that bob had then."""
+    """Service in which bob sees ann. Each review is recorded with bob's view at that time."""
 
     def __init__(self, parts: Parts, tenant: str = TENANT) -> None:
         self.parts = parts
         self.tenant = tenant
         self.reviews: list[tuple[Collection[str] | None, str]] = []
-        self.failures = 0  # reviews to fail
+        self.failures = 0  # number of reviews that fail
         parts.visibility.consumers.append(self)
 
     def in_use(self, tenant: str) -> set[str]:
@@ -46,7 +46,7 @@ async def hide(parts: Parts, *others: str) -> None:
 
 
 def receive(parts: Parts) -> None:
-    """Have the bus bring a change of ann from another node."""
+    """Deliver a change of ann from another node, as the bus does."""
     parts.receive(Topic("node", "", parts.incarnation), VisibilityChanged(*ANN, "asker", 7))
 
 
@@ -55,7 +55,7 @@ async def test_a_change_is_made_when_the_nodes_have_acted_on_it(parts: Parts) ->
     consumer = Consumer(parts)
     await parts.visibility.know(TENANT, ["bob"], ["ann"])
     kept = await parts.visibility_updates.set_privacy(ANN, None, ["bob", "ann", "bob"])
-    assert kept.hide_from == {"bob"}  # nobody hides from oneself
+    assert kept.hide_from == {"bob"}  # a user cannot hide from oneself
     assert consumer.reviews == [(["ann"], "hidden")]
     await parts.visibility_updates.set_privacy(ANN, "hidden", [])
     assert consumer.reviews[1:] == [(["ann"], "without_last_seen")]
@@ -128,7 +128,7 @@ async def test_a_change_that_cannot_be_read_hides_the_user_until_it_can(parts: P
     receive(parts)
     await parts.pass_s(2.5 * RETRY_S)
     assert consumer.reviews == [(["ann"], "hidden")]
-    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation)]  # nobody sees the user: it is done
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation)]  # hidden from all: done
     parts.store.thread.is_away = False
     await parts.pass_s(RETRY_S)
     assert consumer.reviews[1:] == [(["ann"], "full")]
@@ -159,7 +159,7 @@ async def test_a_change_nobody_told_of_is_found_by_looking_at_everything(parts: 
     await parts.pass_s(AGAIN_S + TICK_S)
     assert consumer.reviews == [(None, "hidden")]
     await hide(parts, "cid")
-    parts.visibility_updates.lost()  # messages may have been missed: at once
+    parts.visibility_updates.lost()  # messages may have been lost: checked at once
     await parts.settle()
     assert consumer.reviews[1:] == [(None, "full")]
     await hide(parts)
@@ -167,7 +167,7 @@ async def test_a_change_nobody_told_of_is_found_by_looking_at_everything(parts: 
     await parts.settle()
     parts.store.take_calls()
     await parts.pass_s(AGAIN_S)
-    assert parts.store.take_calls() == ["hiding"]  # again and again, and nobody hides any more
+    assert parts.store.take_calls() == ["hiding"]  # repeated, but no user hides any more
 
 
 @in_virtual_time
@@ -209,7 +209,7 @@ async def test_an_app_that_does_not_answer_is_asked_again_after_a_rest(parts: Pa
 
     app = parts.apps["ask"] = Away()
     consumer = Consumer(parts, "ask")
-    assert parts.visibility_updates.bus  # it listens to the webhook since it was made
+    assert parts.visibility_updates.bus  # its creation registers it with the webhook
     for viewer in ("bob", "cid"):
         await parts.visibility.know("ask", [viewer], ["ann"])
     assert app.calls == 2
@@ -231,7 +231,7 @@ async def test_an_app_whose_failures_are_spread_is_asked_again_when_its_rest_is_
     parts.apps["ask"] = Away()
     Consumer(parts, "ask")
     assert parts.visibility_updates.bus
-    for viewer in ("bob", "cid", "dan"):  # the third failure in a row begins the rest
+    for viewer in ("bob", "cid", "dan"):  # the third failure in a row opens the circuit breaker
         await parts.visibility.know("ask", [viewer], ["ann"])
         await parts.pass_s(1.0)
     await parts.pass_s(REST_S + TICK_S)

@@ -1,4 +1,4 @@
-"""Questions to an app about visibility: requests, the life of answers, and failures that hide everybody."""
+"""Visibility webhook of an app: requests, lifetime of answers, and failures, which hide all users."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from greendot.visibility import webhook
 from greendot.visibility.webhook import FAILURES, REST_S
 from unit.service_parts import ANSWER_S, TICK_S, Parts, in_virtual_time
 
-ASK = "ask"  # the tenant that asks
+ASK = "ask"  # the tenant with the webhook
 
 
 class App:
-    """An app that shows these pairs of viewer and target."""
+    """App that allows these pairs of viewer and target."""
 
     def __init__(self, *visible: tuple[str, str]) -> None:
         self.visible = {*visible}
         self.requests: list[set[tuple[str, str]]] = []  # the pairs of each
         self.tenants: list[str] = []
-        self.answer: bytes | Exception | None = None  # instead of a good one
+        self.answer: bytes | Exception | None = None  # sent instead of a valid one
 
     async def ask(self, body: bytes) -> bytes:
         asked = msgspec.json.decode(body)
@@ -50,7 +50,7 @@ def app(parts: Parts, *visible: tuple[str, str], tenant: str = "") -> App:
 async def test_questions_of_one_moment_are_one_request_and_each_is_asked_once(parts: Parts) -> None:
     client = app(parts, ("bob", "ann"))
     await asyncio.gather(*(parts.webhook.ask(ASK, ["bob", "cid"], ["ann", "bob"]) for _ in range(3)))
-    assert client.requests == [{("bob", "ann"), ("cid", "ann"), ("cid", "bob")}]  # nobody asks about oneself
+    assert client.requests == [{("bob", "ann"), ("cid", "ann"), ("cid", "bob")}]  # no pair of a user with oneself
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     assert len(client.requests) == 1
     answers = {viewer: parts.webhook.answer(ASK, viewer, "ann") for viewer in ("bob", "cid", "dan")}
@@ -68,7 +68,7 @@ async def test_an_answer_counts_for_its_time_and_is_asked_for_again_after_half_o
     client.answer = GreendotError("away")
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     assert len(client.requests) == 2
-    assert parts.webhook.answer(ASK, "bob", "ann")  # as the app said before it was away
+    assert parts.webhook.answer(ASK, "bob", "ann")  # the last answer of the app
     await parts.pass_s(ANSWER_S / 2)
     assert not parts.webhook.answer(ASK, "bob", "ann")
 
@@ -193,4 +193,4 @@ async def test_answers_are_forgotten_when_they_are_too_many_or_too_old(
     assert seen() == [2]
     parts.webhook.forget(ASK, "bob")
     parts.webhook.prune()
-    assert seen() == []  # the change counts as long as the answer would
+    assert seen() == []  # the mark of a change is kept as long as an answer would be

@@ -1,4 +1,4 @@
-"""A store, hooks on it and apps that receive: all real but the time."""
+"""A store, webhooks on it, and apps that receive them. Only the clock is not real."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIVE_UP_S = 3600
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  (what is waited for has no event)
+        while not condition():  # noqa: ASYNC110  (the condition has no event)
             await asyncio.sleep(0.002)
 
 
@@ -35,7 +35,7 @@ async def until_so(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Site:
-    """One store with a room `r1` for each tenant with a hook."""
+    """One store with a room `r1` for each tenant with a webhook."""
 
     def __init__(self, store: SqliteStore, clock: ManualClock, apps: dict[str, Receiver]) -> None:
         self.store = store
@@ -59,11 +59,11 @@ class Site:
         await self.store.notify([Notice(tenant, user, "news", b'"hi"', f"k{self._said}", self.clock.now_ms())])
 
     def numbers(self, tenant: str = "t1") -> list[int]:
-        """Of the messages that the tenant's app took."""
+        """Return the numbers of the messages that the tenant's app accepted."""
         return [event["data"]["body"]["n"] for event in self.apps[tenant].of("room.message")]
 
     async def later(self, seconds: float, steps: int = 20) -> None:
-        """Let time pass, and what is due by then be tried."""
+        """Advance the clock in steps, so that due deliveries are tried."""
         for _ in range(steps):
             self.clock.advance(seconds / steps)
             await asyncio.sleep(2 * POLL_S)

@@ -1,4 +1,4 @@
-"""What an app's answer means, when to try again, how much goes into one request."""
+"""Webhook decisions: meaning of a response, retry times, and size of a request."""
 
 from __future__ import annotations
 

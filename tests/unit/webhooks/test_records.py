@@ -1,4 +1,4 @@
-"""What became of records is told at least once, whatever the app does, and to nobody else's app."""
+"""Webhooks for records: delivered at least once, and only to the tenant's own app."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_what_fails_is_tried_again_with_the_same_ids(failing: Verdict) -> 
         assert sorted(tried) == sorted(event["id"] for event in app.events)
         assert sorted(s.numbers()) == [1, 2, 3]
         deliveries = [request.headers["greendot-delivery"] for request in app.requests]
-        assert len({*deliveries}) == len(deliveries), "a delivery that is tried again is another one"
+        assert len({*deliveries}) == len(deliveries), "each attempt must have a delivery id of its own"
 
 
 async def test_pauses_grow_and_an_app_that_is_away_for_hours_is_not_hammered() -> None:
@@ -166,7 +166,7 @@ async def test_an_app_that_says_gone_is_left_alone_until_it_is_replayed(caplog: 
             assert len(app.requests) == 1
             assert "stopped: the app answered 410; to resume" in caplog.text
         app.behave = lambda events: 200
-        async with s.lanes(s.hook("t1")):  # another process learns of it
+        async with s.lanes(s.hook("t1")):  # another process reads that the webhook is stopped
             await s.later(60)
             assert len(app.requests) == 1
         await s.store.replay_hooks("t1", None)
@@ -201,7 +201,7 @@ async def test_of_two_processes_one_sends_and_the_other_goes_on_when_it_is_gone(
             await until(lambda: len(app.events) == 10)
             assert sorted([first.held, second.held]) == [[], ["t1"]]
         assert s.numbers() == [*range(1, 11)]
-        async with s.lanes(s.hook("t1")):  # those gave up their leases, so nobody waits for them to end
+        async with s.lanes(s.hook("t1")):  # the first two released their leases, so this one need not wait
             await s.say()
             await until(lambda: len(app.events) == 11)
 
@@ -218,7 +218,7 @@ async def test_who_was_killed_is_followed_by_another_when_the_lease_ends() -> No
 
 
 class HardToCount(SqliteStore):
-    """Each count fails, and the last never ends."""
+    """Store whose counts fail, and whose third count never ends."""
 
     counts = claims = 0
 
@@ -241,7 +241,7 @@ async def test_a_count_that_fails_or_never_ends_costs_no_queue_and_holds_up_noth
                 await until(lambda counts=counts: s.store.counts == counts)
                 assert lanes.held == ["t1"]
             claims = s.store.claims
-            await until(lambda: s.store.claims > claims + 2)  # its leases are renewed
+            await until(lambda: s.store.claims > claims + 2)  # the leases are renewed
             await s.say()
             await until(lambda: s.numbers() == [1])
             assert lanes.held == ["t1"]
@@ -265,7 +265,7 @@ async def test_an_app_that_never_answers_costs_one_request_at_a_time() -> None:
             await asyncio.sleep(0.1)
             assert len(app.requests) == 1
             app.behave = lambda events: 200
-            while s.numbers() != [1, 2, 3]:  # however often it was tried before
+            while s.numbers() != [1, 2, 3]:  # after any number of attempts
                 await s.later(30)
 
 

@@ -1,4 +1,4 @@
-"""Who comes and goes is told from memory, for a while, and what was not taken is counted."""
+"""Webhooks for signals: delivered from memory for a limited time, and dropped ones are counted."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_an_app_that_says_gone_is_told_nothing_more() -> None:
         made.offer(came("bob"))
         await s.later(60)
         assert len(app.requests) == 1
-        async with s.lanes(hook):  # the other nodes are told
+        async with s.lanes(hook):  # it stores the stop, which other nodes read
             await asyncio.sleep(10 * POLL_S)
         assert (await s.store.hook_states(["t1"]))[0].reason == "the app answered 410"
 

@@ -1,4 +1,4 @@
-"""What is published is read as it was written, and nothing else is read at all."""
+"""Bus codec: messages are read as they were written, and everything else is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MESSAGES: list[Message] = [
 
 
 def by_script(kind: str, body: str, channel: str = CHANNEL, key: bytes = KEY) -> bytes:
-    """As the Lua verbs write it."""
+    """Sign a message as the Lua verbs do."""
     return f"{kind}{sha1(f'{BusCodec(key).script_key}{channel}|{body}'.encode()).hexdigest()}{body}".encode()
 
 
@@ -126,7 +126,7 @@ def test_where_a_channel_ends_is_sealed_with_what_a_script_tells() -> None:
 
 
 def test_what_a_script_tells_cannot_be_passed_off_as_something_else() -> None:
-    """The seal of scripts does not cover the kind: the text itself must not do for the other."""
+    """The signature of a script does not cover the kind. So the text of one kind must not be valid for another."""
     read = BusCodec(KEY).reader(CHANNEL, ROOM)
     samples = (b"c", CHANGE), (b"t", TYPING), (b"p", ENTERED)
     for other, sample in ((kind, sample) for kind, _ in samples for own, sample in samples if own != kind):
@@ -148,7 +148,7 @@ def test_what_is_signed_and_makes_no_sense_is_refused_too(kind: str, body: str) 
 
 
 def signed(body: bytes, channel: str = CHANNEL) -> bytes:
-    """A body of a node's making, with the seal it would have."""
+    """Sign a body as a node does."""
     seal = BusCodec(KEY)._mac(channel)
     seal.update(body)
     return seal.digest() + body
@@ -205,7 +205,7 @@ def test_a_beat_is_read_as_it_was_written_and_a_strangers_is_not() -> None:
 
 
 def test_nodes_of_the_version_before_read_messages_with_a_time_and_are_read_without() -> None:
-    """They know two fields of a envelope; one that says when it was published has a third."""
+    """Nodes of the previous version read two fields of an envelope. The time of publication is a third field."""
 
     class Before(msgspec.Struct, frozen=True, array_like=True):
         message: AnySent
@@ -229,7 +229,7 @@ class _OldSent(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class _OldDeliver(_OldSent, frozen=True, tag="d"):
-    """As it was before messages carried a trace."""
+    """The struct before messages carried a trace."""
 
     frame: bytes
     seq: int | None = None

@@ -1,4 +1,4 @@
-"""What the Redis engine does about its own life."""
+"""New incarnation of a node that the others took for dead."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_node_taken_for_dead_gets_one_new_name_however_much_was_said_und
     async with two_nodes(url, "once:") as (node, other):
         old = node.incarnation
         await other.engine.lives.bury(old, "")
-        for round in range(3):  # sessions are restored in batches: meanwhile the rest still speaks under the old name
+        for round in range(3):  # sessions are restored in batches, and the rest still use the old name
             late = await asyncio.gather(*(touch(node, f"u{n}", old) for n in range(20)), return_exceptions=True)
             assert [type(answer) for answer in late] == [Fenced] * 20, round
             await node.engine.settled()

@@ -1,4 +1,4 @@
-"""The engine's time goes on evenly: small differences are followed, jumps are put right where they happened."""
+"""Time of the engine: small differences are followed, and jumps are corrected where they happened."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def test_a_young_node_leaves_corrections_to_those_who_were_there_before() -> Non
     assert time.observe(TOLD + HOUR_MS) == 0
     assert time.now() == TOLD
     clock.advance(1.0)
-    assert time.observe(TOLD + 1_000) == 0  # they have made it
+    assert time.observe(TOLD + 1_000) == 0  # the older nodes have corrected it
     clock.advance(5.0)
-    assert time.observe(TOLD + 6_000 + HOUR_MS) == -HOUR_MS  # now it makes its own
+    assert time.observe(TOLD + 6_000 + HOUR_MS) == -HOUR_MS  # the node corrects the next jump itself
 
 
 def test_a_young_node_whose_time_is_not_the_others_gives_it_up() -> None:
@@ -128,26 +128,26 @@ def test_a_young_node_whose_time_is_not_the_others_gives_it_up() -> None:
 
 
 def test_a_jump_after_one_that_another_node_has_mended_is_made_up_for() -> None:
-    """That another node's correction stands in place of ours is agreement as long as the time is as we have it."""
+    """Another node's correction in place of ours is agreement, as long as its time equals ours."""
     clock = ManualClock()
     time = told(clock)
     assert time.observe(TOLD + HOUR_MS) == -HOUR_MS
     time.mended(0, str(-HOUR_MS))
-    # The clock jumps again; another node is first to make up for it.
+    # The clock jumps again, and another node corrects it first.
     assert time.observe(TOLD, 0, str(-2 * HOUR_MS)) == 0
-    # And back: what it was an hour ago.
+    # The clock jumps back to its value of an hour ago.
     assert time.observe(TOLD - HOUR_MS, 0, str(-2 * HOUR_MS)) == HOUR_MS
     assert time.now() == TOLD
 
 
 @pytest.mark.parametrize("mended_by_us", [0, 1])
 def test_agreement_in_one_partition_counts_for_all(mended_by_us: int) -> None:
-    """Only one partition is looked at all the time. Jumps of the others are found when a verb is refused there."""
+    """Only one partition is observed continuously. Jumps of the others are found when a verb is refused there."""
     clock = ManualClock()
     time = told(clock)
-    time.mended(mended_by_us, str(-HOUR_MS))  # made up for the first jump, in this partition by us
+    time.mended(mended_by_us, str(-HOUR_MS))  # corrects the first jump, in this partition by us
     assert time.observe(TOLD, 0, str(-HOUR_MS)) == 0
-    assert time.observe(TOLD, 0, str(-2 * HOUR_MS)) == 0  # the second, in both by another node
+    assert time.observe(TOLD, 0, str(-2 * HOUR_MS)) == 0  # another node corrects the second jump in both
     assert time.observe(TOLD - HOUR_MS, 1, str(-2 * HOUR_MS)) == HOUR_MS
     assert time.now() == TOLD
 
@@ -157,6 +157,6 @@ def test_a_node_whose_correction_is_replaced_by_one_it_does_not_agree_with_was_w
     time = told(clock)
     assert time.observe(TOLD + HOUR_MS) == -HOUR_MS
     time.mended(0, str(-HOUR_MS))
-    assert time.observe(TOLD, 0, str(-HOUR_MS)) == 0  # its own
+    assert time.observe(TOLD, 0, str(-HOUR_MS)) == 0  # our own correction
     assert time.observe(TOLD + HOUR_MS, 0, "7") == 0
     assert time.now() == TOLD + HOUR_MS

@@ -1,4 +1,4 @@
-"""Keys stay in one slot per verb and spread evenly over the servers of a cluster."""
+"""Keys: one slot per verb, spread evenly over the servers of a cluster."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_everything_a_verb_touches_is_in_one_slot(tenant: str, name: str) -> Non
     assert len(room) == 1
 
 
-# Nodes of other releases read and write the same keys: they are a contract.
+# Nodes of other releases read and write the same keys, so the keys are a contract.
 
 
 def test_a_user_is_in_one_of_128_buckets_of_one_of_128_partitions() -> None:

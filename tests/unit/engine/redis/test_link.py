@@ -1,4 +1,4 @@
-"""The hot link against a real server: what is asked is answered in order, and a dead one is noticed."""
+"""Redis link on a real server: commands are answered in order, and a dead server is detected."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[RedisProcess]:
-    """One that the test may kill."""
+    """Start a Redis server that the test may kill."""
     with RedisProcess("redis", tmp_path) as process:
         yield process
 
 
 class Ends:
-    """What a link hands over."""
+    """Callbacks of a link, recorded."""
 
     def __init__(self) -> None:
         self.pushes: list[Any] = []
@@ -184,7 +184,7 @@ async def test_a_connection_that_is_lost_fails_everything_that_waits_and_says_so
     assert {await failure(future) for future in waiting} == {"the connection to Redis was lost"}
     assert (ends.lost, link.open) == (1, False)
     assert await failure(link.call("PING")) == "no connection to Redis"
-    link.post("PING")  # nobody would hear of it
+    link.post("PING")  # a post has no answer, so it does not fail
     link.close()
 
 
@@ -212,7 +212,7 @@ async def test_a_server_that_goes_on_answering_is_not_given_up(
         loop = asyncio.get_running_loop()
         end = loop.time() + 0.5
         ahead = [link.call("PING") for _ in range(10)]
-        while loop.time() < end:  # something waits all the time, and something is answered all the time
+        while loop.time() < end:  # calls always wait, and answers always arrive
             ahead.append(link.call("PING"))
             await ahead.pop(0)
         assert (link.open, ends.lost) == (True, 0)
@@ -301,7 +301,7 @@ async def test_a_database_that_is_not_there_is_the_reason_given(redis: RedisProc
 
 async def test_not_answering_in_time_is_the_reason_given(mortal: RedisProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECT_S", 0.2)
-    mortal.stop()  # the kernel goes on accepting connections for it
+    mortal.stop()  # the kernel still accepts connections for it
     with pytest.raises(EngineUnavailable, match=r"^it did not answer in time$"):
         await open_link(mortal.port, Ends())
 
@@ -315,7 +315,7 @@ async def test_how_long_redis_takes_is_measured_on_what_is_asked_anyway(redis: R
     async with linked(redis) as (link, _):
         await link.call("PING")
         assert link.latency_s > 0
-        # One that takes long, with a hundred around it: what is measured is the write they share.
+        # One slow call among a hundred: the latency is that of the write they share.
         calls = [link.call("PING") for _ in range(100)]
         calls += [link.call("BLPOP", "nothing", "0.2"), link.call("PING")]
         await asyncio.gather(*calls)

@@ -1,4 +1,4 @@
-"""The servers of an engine, and the task that follows where they are."""
+"""Servers of an engine, and the task that follows changes of their topology."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def test_they_are_closed_though_a_question_comes_up_at_that_moment(tmp_pat
             node = RedisNode(cluster.url, "gd:")
             await node.start()
             servers = node.engine.servers
-            await asyncio.sleep(0)  # it waits for a question
+            await asyncio.sleep(0)  # the task waits for a request
             servers.ask()
             for _ in range(turns):
                 await asyncio.sleep(0)

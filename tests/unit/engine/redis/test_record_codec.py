@@ -1,4 +1,4 @@
-"""The packed record is read as the scripts write it, whatever is in it."""
+"""Packed presence records: read exactly as the Lua scripts write them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_user_with_sessions_is_read_with_both_faces_and_devices() -> None:
 
 @pytest.mark.parametrize("record", ["o1||Zoë|a||k1-s1,tv,1", "i1||Zoë|a|3f|k1-s1,tv,1f,i", "f1||Zoë|a||k1-s-1,tv,1"])
 def test_the_common_record_is_read_as_any_other(record: str) -> None:
-    """It takes a shorter way; a revision makes it an uncommon one."""
+    """A common record has a fast path. A revision makes the same record take the general path."""
     assert snapshot(record) == snapshot(record.replace("|a|", "|a,1|")) is not None
     assert snapshot(record, {"k2"}) is None
     assert snapshot(record.replace("tv", "")).devices == ["default"]  # type: ignore[union-attr]
@@ -94,7 +94,7 @@ def test_the_common_record_is_read_as_any_other(record: str) -> None:
         "o1|||a||k2-s2,tv,1;k1-s1,tv,1,i,4ff,4f0",  # one of several
         "b1|||b,1,500||k1-s1,tv,1",  # a status that ends now
         "o1|||a||k9-s1,tv,1",  # a node that is not known to live
-        "o1|||a||k1-s1,tv,1,,,,k9",  # the same, named by the record
+        "o1|||a||k1-s1,tv,1,,,,k9",  # the same, but the record names the node
         "o1|||a,1||k2-s2,tv,1;k9-s1,tv,1",
     ],
 )

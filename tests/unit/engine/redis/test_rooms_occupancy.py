@@ -1,4 +1,4 @@
-"""Who is in a room when nodes die: their sessions count until the end, every other node is told of it, once."""
+"""Occupancy when nodes die: their sessions count until the grace ends, and every other node gets the change once."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_whoever_returns_after_the_end_of_a_dead_node_has_entered(server: 
         await living.engine.enter(T, ROOM, "ann", session_of(living, "a"))
         await living.engine.exit(T, ROOM, "ann", session_of(living, "a"))
         await living.settle()
-        assert living.heard == [], "still there by the dead node"
+        assert living.heard == [], "the session on the dead node still counts"
         await living.advance(GRACE_S + 0.1, dying)
         await living.engine.enter(T, ROOM, "ann", session_of(living, "a"))
         await living.settle()

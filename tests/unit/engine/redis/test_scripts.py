@@ -1,4 +1,4 @@
-"""Each verb is one script that says what it may do, so that Redis lets it run when it must."""
+"""Lua scripts: one per verb, with flags that let Redis run them when it is out of memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def flags(script: Script) -> set[str]:
 
 @pytest.fixture(scope="module", params=KINDS)
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    """A server that is out of memory."""
+    """Start a server that is out of memory."""
     with RedisProcess(request.param, tmp_path_factory.mktemp(request.param)) as process:
         process.command("HSET", "nodes", "k1", "live")
         process.command("CONFIG", "SET", "maxmemory", 1)
@@ -66,7 +66,7 @@ def test_a_server_takes_every_script(full: RedisProcess, script: Script) -> None
 
 @every_script
 def test_out_of_memory_nothing_new_is_taken_in_and_everything_else_goes_on(full: RedisProcess, script: Script) -> None:
-    """What ends or only looks must run: it is how memory comes back."""
+    """Scripts that remove data or only read must still run: removal frees the memory."""
     grows = script.name in ("enter", "register", "restore", "status", "touch", "typing_start")
     assert bool(flags(script)) != grows
     full.command("SCRIPT", "LOAD", script.source)
@@ -74,7 +74,8 @@ def test_out_of_memory_nothing_new_is_taken_in_and_everything_else_goes_on(full:
 
 
 def answer(redis: RedisProcess, script: Script) -> str:
-    """What comes of it when it is called with nothing: some fail for that, once they are let run."""
+    """Return the result or error of a call without keys. Some scripts fail without keys after Redis has admitted
+    them."""
     try:
         return str(redis.command("EVALSHA", script.sha, 0))
     except hiredis.ReplyError as error:

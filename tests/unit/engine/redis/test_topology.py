@@ -1,4 +1,4 @@
-"""Where partitions are, as servers tell it."""
+"""Location of partitions, as the servers report it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOLD = Address("10.0.0.9", 7000)
 
 
 def ranges(servers: int) -> list[list[object]]:
-    """CLUSTER SLOTS of a cluster that was cut into equal parts."""
+    """Return CLUSTER SLOTS of a cluster that is divided into equal parts."""
     edges = [16384 * number // servers for number in range(servers + 1)]
     return [[edges[n], edges[n + 1] - 1, [b"10.0.0.%d" % n, 6379, b"id", []]] for n in range(servers)]
 
@@ -87,7 +87,7 @@ async def test_a_cluster_nobody_answers_for_is_named_with_each_reason() -> None:
 
 
 async def test_a_server_that_is_down_delays_nobody() -> None:
-    """While one fails over the others are asked again and again."""
+    """During a failover the other servers are queried repeatedly."""
     lap = Lap()
     with pytest.raises(EngineUnavailable):
         await find(parse(f"redis+cluster://127.0.0.1:{free_port()}"), set())
@@ -130,7 +130,7 @@ async def test_a_question_that_is_given_up_at_any_turn_leaves_no_connection(tmp_
             asking.cancel()
             await asyncio.wait([asking])
             await asyncio.sleep(0)
-            assert not open_transports(), f"given up after {turns} turns"
+            assert not open_transports(), f"a connection was left open after a cancellation in turn {turns}"
             turns += 1
         assert turns > 5
 

@@ -1,4 +1,4 @@
-"""Where Redis is, as an operator writes it."""
+"""URLs of Redis in the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a connection is taken for deaf."""
+"""Detection of a connection on which pub/sub messages no longer arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def deaf(server: Primary, now: float, *, late: bool = False) -> bool:
 
 @pytest.fixture
 def server() -> Any:
-    """As far as the watchdog looks at one: a beat was sent at 0 and did not come back."""
+    """Stand-in with the fields that the watchdog reads: a beat was sent at 0 and did not come back."""
     pushes = SimpleNamespace(received=0)
     return SimpleNamespace(unheard=deque([(1, 0.0)]), beat_heard=0, pushes=pushes, received=0)
 

@@ -1,4 +1,4 @@
-"""From a workload to what it needs: counted by hand for some, and never less for more."""
+"""Capacity plan of a workload: some figures calculated by hand, and none that falls when the workload grows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_nodes_are_as_many_as_connections_and_work_need() -> None:
     busy = planned(users=100_000, messages_per_s=20_000, room_size=2_000)
     assert busy.spread.nodes > busy.spread.work.connections / 15_000
     assert busy.spread.cpu <= BUSY * busy.spread.nodes
-    # One node less would be too busy.
+    # One node less would be overloaded.
     assert Placement(busy.spread.work, busy.spread.nodes - 1).cpu > BUSY * (busy.spread.nodes - 2)
 
 
@@ -90,7 +90,7 @@ def test_redis_memory_meets_both_figures_that_were_measured() -> None:
 )
 def test_more_of_anything_never_needs_less(more: dict[str, float], spared: set[str]) -> None:
     few, many = planned(), planned(**more)
-    each = {"connections of each", "until all are back after an outage", "memory of each"}  # of nodes there are more of
+    each = {"connections of each", "until all are back after an outage", "memory of each"}  # fall with more nodes
     figures = [(one, many.value(one.part, one.what)) for one in few.figures]
     assert {one.what for one, value in figures if value < one.value * 0.999} <= spared | each
     assert any(value > one.value for one, value in figures)

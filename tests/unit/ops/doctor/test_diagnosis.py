@@ -1,4 +1,4 @@
-"""From settings and facts to findings: each planted problem is found, and a good set-up has none."""
+"""Findings of the doctor: each planted problem is found, and good settings have none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ EMBEDDED = {"engine": {"url": "memory"}, "store": {"url": "sqlite:////var/lib/gr
 
 HOME = {"allow_private": ["10.1.0.1"]}
 ASKED = {"visibility": {"ask_url": "http://10.1.0.1"}}
-INSIDE: dict[str, Any] = {"trusted_proxies": [], "origins": [], "hosts": []}  # nobody from elsewhere is spoken of
+INSIDE: dict[str, Any] = {"trusted_proxies": [], "origins": [], "hosts": []}  # no settings for access from outside
 
 
 def settings(**sections: dict[str, Any]) -> Settings:

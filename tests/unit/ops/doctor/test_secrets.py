@@ -1,4 +1,4 @@
-"""Secrets that people make up are told from those made by chance, and none is repeated."""
+"""Detection of invented secrets as opposed to random ones. No finding repeats the secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""APNs gets what it documents over HTTP/2, and what it answers is understood."""
+"""APNs: requests over HTTP/2 as Apple documents them, and the meaning of its responses."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Cer
         long = Raw(json.dumps({"title": "Mia", "more": "x" * 4_000}).encode())
         assert await sender.send(PHONE, payload(body=long)) == SendResult("sent")
         assert await sender.send(PHONE, payload(body=long, text="y" * 5_000)) == SendResult("sent")
-        apns.most_bytes = 200  # less than it says
+        apns.most_bytes = 200  # less than APNs documents
         assert (await sender.send(PHONE, payload())).outcome == "sent"
         apns.most_bytes = 100
         assert (await sender.send(PHONE, payload())).outcome == "refused"
@@ -128,14 +128,14 @@ def refused(status: int, reason: str, **more: Any) -> Answer:
     ("answer", "outcome", "is_away"),
     [
         (refused(410, "Unregistered", timestamp=NOW), "gone", False),
-        (refused(410, "Unregistered", timestamp=NOW - 5_000), "failed", False),  # it registered again since
+        (refused(410, "Unregistered", timestamp=NOW - 5_000), "failed", False),  # the device registered again meanwhile
         (refused(410, "ExpiredToken"), "gone", False),
         (Answer(410), "gone", False),
         (refused(400, "BadDeviceToken"), "gone", False),
         (refused(400, "DeviceTokenNotForTopic"), "refused", False),
         (refused(400, "BadTopic"), "refused", False),
         (refused(403, "InvalidProviderToken"), "refused", False),
-        (refused(429, "TooManyRequests"), "failed", False),  # to this device
+        (refused(429, "TooManyRequests"), "failed", False),  # for this device only
         (refused(429, "TooManyProviderTokenUpdates"), "failed", True),
         (refused(500, "InternalServerError"), "failed", True),
         (refused(503, "Shutdown"), "failed", True),
@@ -181,7 +181,7 @@ async def test_a_provider_token_that_has_ended_is_replaced_once(made: Certificat
     async with sending(made, terms) as (apns, sender, clock):
         await sender.send(PHONE, payload())
         clock.advance(61)
-        clock.jump_wall(7_200)  # it was wrong when the token was made
+        clock.jump_wall(7_200)  # the clock was wrong when the token was made
         sent = await asyncio.gather(*(sender.send(PHONE, payload(key=f"k{n}")) for n in range(5)))
         assert {one.outcome for one in sent} == {"sent"}
         assert len(apns.provider_tokens) == 2
@@ -207,7 +207,7 @@ async def test_no_answer_is_a_failure_and_the_next_may_be_answered(made: Certifi
         sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == ("failed", True), sent
         assert (await sender.send(PHONE, payload())).outcome == "sent"
-        if does != "hang":  # there, whether anything was heard meanwhile decides
+        if does != "hang":  # after a hang, data received meanwhile decides whether the connection is kept
             assert apns.connected == (1 if does == "slow" else 2)
         assert apns.keys == {"n1.phone": 2 if does == "lost" else 1}
 

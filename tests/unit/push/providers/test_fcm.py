@@ -1,4 +1,4 @@
-"""FCM gets what it documents, and what it answers is understood."""
+"""FCM: requests as Google documents them, and the meaning of its responses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_sent_twice_it_is_shown_once(made: Certificates, terms: Terms) -> 
         await sender.send(PHONE, payload())
         await sender.send(PHONE, payload())
     assert {message.android.notification.tag for message in fcm.taken if message.android.notification} == {"n1.phone"}
-    assert [message.android.collapse_key for message in fcm.taken] == [None, None]  # FCM keeps four of them only
+    assert [message.android.collapse_key for message in fcm.taken] == [None, None]  # FCM keeps only four of them
 
 
 async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Certificates, terms: Terms) -> None:
@@ -204,7 +204,7 @@ async def test_while_the_token_server_is_away_the_old_token_is_used_to_its_end(
         clock.advance(3_400)
         assert (await sender.send(PHONE, payload())).outcome == "sent"
         await until(lambda: len(fcm.grants) == 2)
-        assert (await sender.send(PHONE, payload())).outcome == "sent"  # and it does not ask again at once
+        assert (await sender.send(PHONE, payload())).outcome == "sent"  # the token is not requested again at once
         clock.advance(250)
         sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == ("failed", True)

@@ -1,4 +1,4 @@
-"""Keys are what providers give out, and what is none is said so without repeating it."""
+"""Private keys of providers. An invalid key is reported without repeating its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app of the tenant's own is told what to send where, signed, under a key that stays the same."""
+"""Push webhook of an app: signed requests with the push and the device, under a constant key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Browsers read what they are sent; their push services get what the RFCs say, and what they answer is understood."""
+"""Web Push: payloads that browsers decrypt, requests as the RFCs require, and the meaning of the responses."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Cer
         long = Raw(json.dumps({"more": "x" * 5_000}).encode())
         await sender.send(browser, payload(body=long))
         await sender.send(browser, payload(body=long, text="y" * 5_000))
-        service.most_bytes = 220  # less than it has to take
+        service.most_bytes = 220  # less than the RFC requires
         assert (await sender.send(browser, payload())).outcome == "sent"
         service.most_bytes = 100
         assert (await sender.send(browser, payload())).outcome == "refused"
@@ -160,7 +160,7 @@ async def test_no_browser_can_have_us_call_somebody_inside(host: str) -> None:
         sent = await sender.send(device("webpush", subscription(f"https://{host}/secret")), payload())
     finally:
         await sender.close()
-    if sent.outcome != "failed":  # this machine may not know such a name
+    if sent.outcome != "failed":  # this machine may not resolve such a name
         assert (sent.outcome, sent.is_away) == ("refused", False)
         assert "push.allow_private" in sent.reason
     assert "secret" not in sent.reason

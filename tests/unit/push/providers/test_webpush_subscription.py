@@ -1,4 +1,4 @@
-"""What is encrypted for a browser is what the RFC says, and what another implementation reads."""
+"""Encryption for browsers: equal to the example of the RFC, and readable by another implementation."""
 
 from __future__ import annotations
 

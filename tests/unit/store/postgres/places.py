@@ -1,4 +1,4 @@
-"""A server to misuse, and a wire to it that can be cut."""
+"""PostgreSQL stores for tests, and a proxy that can cut connections to the server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def started(url: str, limits: PoolLimits | None = None, pool: int = 8) -> 
 
 @asynccontextmanager
 async def opened(url: str, limits: PoolLimits | None = None, pool: int = 8) -> AsyncIterator[PostgresStore]:
-    """A store with nothing in it."""
+    """Open an empty store."""
     async with fresh_schema(url) as place, started(place, limits, pool) as store:
         yield store
 
@@ -43,16 +43,17 @@ async def linked(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 class Wire:
-    """Between a store and PostgreSQL. `cut_commits` commits are carried out, and their answers lost with the link."""
+    """Proxy between a store and PostgreSQL. For `cut_commits` commits it drops the link after the commit, before the
+    answer."""
 
     def __init__(self) -> None:
         self.cut_commits = 0
-        self.cut = 0  # so many were
+        self.cut = 0  # number of commits that were cut
 
 
 @asynccontextmanager
 async def wired(url: str) -> AsyncIterator[tuple[str, Wire]]:
-    """The URL of the server by way of a wire, and the wire."""
+    """Yield the URL of a proxy to the server, and the proxy."""
     place, wire = urlsplit(url), Wire()
     writers: set[asyncio.StreamWriter] = set()
 
@@ -90,8 +91,8 @@ async def wired(url: str) -> AsyncIterator[tuple[str, Wire]]:
 
 
 async def blocked_by(link: asyncpg.Connection, watcher: asyncpg.Connection, statement: str) -> None:
-    """Return when a backend waits for a lock that `link` holds, in a statement that contains `statement`."""
+    """Wait until a backend waits for a lock that `link` holds, in a statement that contains `statement`."""
     sql = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)) AND query LIKE $2"
     async with asyncio.timeout(10):
-        while not await watcher.fetchval(sql, link.get_server_pid(), f"%{statement}%"):  # noqa: ASYNC110  (no event tells)
+        while not await watcher.fetchval(sql, link.get_server_pid(), f"%{statement}%"):  # noqa: ASYNC110  (no event)
             await asyncio.sleep(0.005)

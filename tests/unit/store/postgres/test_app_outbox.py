@@ -1,4 +1,4 @@
-"""The outbox: what an app may write into it, how it is installed, who is told. Relays are in tests/unit/relay."""
+"""App outbox in PostgreSQL: valid rows, installation, and wake-ups. tests/unit/app_outbox covers relays."""
 
 from __future__ import annotations
 

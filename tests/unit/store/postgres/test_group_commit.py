@@ -1,4 +1,4 @@
-"""Group commit: who shares one, who waits for whom, who fails alone."""
+"""Group commit: calls that share a commit, calls that wait, and calls that fail alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from greendot.store.postgres.pool import Contended
 
 
 class Pen:
-    """Writes batches, as it is told to: works that begin with `bad` are refused, with `held` they stand in the way."""
+    """Writer of batches. Works that begin with `bad` are unstorable, and those with `held` are contended."""
 
     def __init__(self, flights: int = 2, patience_s: float = 5.0) -> None:
         self.batches: list[list[str]] = []
         self.written: list[str] = []
         self.ready = asyncio.Event()
         self.ready.set()
-        self.away = 0  # so many attempts fail before they are written
-        self.deaf = 0  # so many attempts are written and not answered
+        self.away = 0  # attempts that fail before the write
+        self.deaf = 0  # attempts that are written but not answered
         self.together: GroupCommit[str, str] = GroupCommit(self._write, flights, patience_s)
         self.together.open()
 
@@ -79,7 +79,7 @@ async def test_another_stream_does_not_wait_and_the_same_one_does() -> None:
     assert pen.batches == [["a"], ["c"]]
     calls += [pen.put("d", "z")]
     await turns()
-    assert len(pen.batches) == 2  # two are on their way, and no more may be
+    assert len(pen.batches) == 2  # two batches are under way, which is the limit
     pen.ready.set()
     assert await outcomes(calls) == ["A", "B", "C", "D"]
     assert pen.batches[2:] == [["b", "d"]]

@@ -1,4 +1,4 @@
-"""Marks in PostgreSQL beside changes of the same notifications: what is counted is what was marked."""
+"""Marks in PostgreSQL during changes of the same notifications: the counters match the marks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postgres_server import fresh_schema
 
 from .places import blocked_by, linked, started
 
-# As a node does that locks no head: one of the version before, whose push has just settled.
+# A node of the previous version, whose push has just settled, does not lock the head.
 _PUSHED = "UPDATE greendot_notifications SET push_at = 1 WHERE tenant = $1 AND user_id = 'ann' AND seq = 2"
 
 

@@ -1,4 +1,4 @@
-"""Counters that were made wrong by hand are found and set right."""
+"""Repair of inbox counters that were corrupted by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group commit in PostgreSQL: a call that nobody can write costs the others no second transaction."""
+"""Group commit in PostgreSQL: an unstorable call costs the others no second transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .places import opened
 
 
 class Transactions:
-    """Counts the transactions that a store begins."""
+    """Counter of the transactions that a store begins."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.begun = 0

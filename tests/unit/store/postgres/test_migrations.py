@@ -1,4 +1,4 @@
-"""Tables in PostgreSQL are made once, whoever starts, and never by surprise."""
+"""Migrations of PostgreSQL: made once by any server, and only when they are allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL that is restarted, cut off or frozen: nothing hangs, nothing is lost, and it heals by itself."""
+"""PostgreSQL that restarts, is cut off or freezes: no call hangs, nothing is lost, and the pool recovers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .places import QUICK, opened, started, wired
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresProcess]:
-    """A server that these tests may end."""
+    """Start a server that these tests may stop."""
     with postgres_server() as server:
         yield server
 
 
 async def terminate_all(url: str) -> None:
-    """What an operator does who wants everybody out."""
+    """Terminate all backends of Greendot, as an operator does."""
     link = await asyncpg.connect(url)
     try:
         await link.execute(
@@ -49,7 +49,7 @@ async def restart(server: PostgresProcess, how: signal.Signals) -> None:
 
 
 class Load:
-    """Writers that send with keys, and send again what was not acknowledged."""
+    """Writers that send with keys, and repeat unacknowledged writes."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
@@ -76,7 +76,7 @@ class Load:
                 self.retried += 1
 
     async def more(self, count: int) -> None:
-        """Wait until so many more are acknowledged."""
+        """Wait until `count` more writes are acknowledged."""
         until = len(self.written) + count
         async with self._acknowledged:
             await self._acknowledged.wait_for(lambda: len(self.written) >= until)

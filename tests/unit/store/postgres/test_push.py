@@ -1,7 +1,7 @@
-"""Pushes and devices in PostgreSQL beside other changes of the same rows.
+"""Pushes and devices in PostgreSQL during other changes of the same rows.
 
-A push that settles locks the head of its inbox, as everything does that changes notifications. What is removed for its
-age is looked at again once it is locked.
+A push that settles locks the head of its inbox, like every change of notifications. A row that expired is checked again
+once it is locked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ async def test_a_push_settles_after_whoever_holds_the_head_of_its_inbox(postgres
             done = Settled(push.id, "", results=[PushResult("phone", "fcm", "sent", NOW)], tried=True, sent=["phone"])
             settling = asyncio.ensure_future(store.settle_pushes("w1", [done], [], NOW))
             await blocked_by(other, watcher, "greendot_inboxes")
-            # Nothing is held while it waits: whoever has the head may go on to the push and the notification.
+            # The settling push holds no lock while it waits. The owner of the head can lock the push and the
+            # notification.
             await other.execute("SELECT FROM greendot_pushes WHERE id = $1 FOR UPDATE NOWAIT", push.id)
             await other.execute("COMMIT")
             assert await settling == {push.id}

@@ -1,4 +1,4 @@
-"""Markers in PostgreSQL: the marker and the head that a mark answers are of one moment."""
+"""Markers in PostgreSQL: a mark returns the marker and the head of the same moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Erasing a tenant in PostgreSQL while rows of the tenant change: nothing stays."""
+"""Erasure of a tenant in PostgreSQL while rows of the tenant change: no row stays."""
 
 from __future__ import annotations
 

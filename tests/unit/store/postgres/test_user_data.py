@@ -1,4 +1,4 @@
-"""Erasing a user in PostgreSQL while rows of the user change: nothing stays."""
+"""Erasure of a user in PostgreSQL while rows of the user change: no row stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every engine passes the suite that ships with the package."""
+"""The engine suite of the package, for every engine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 class TestRedis(EngineSuite):
-    """Each test has its own prefix in a server shared by all, and the rights that are documented."""
+    """Redis, with a prefix per test in one shared server and the documented permissions."""
 
     @pytest.fixture(autouse=True)
     def _server(self, server: str, request: pytest.FixtureRequest) -> None:
@@ -90,7 +90,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 class TestCluster(TestRedis):
-    """Three primaries: every verb must stay in one slot, every channel must be heard where it is."""
+    """A cluster of three primaries: every verb must stay in one slot, and every channel must be received from its
+    server."""
 
     @pytest.fixture(autouse=True)
     def _server(self, cluster: str, request: pytest.FixtureRequest) -> None:

@@ -1,4 +1,4 @@
-"""No table can be forgotten when a user is erased."""
+"""Erasure of a user covers every table with data of users."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from greendot.store.sqlite.user_data import _tables
 from greendot.store.user_data import tables_of
 from postgres_server import fresh_schema
 
-# Tables that say nothing of a user, and why. Whoever adds a table says so here, or gives it a column `user`
-# (`user_id`): rows with such a column are erased by themselves.
+# Tables without data of users, each with the reason. A new table must be listed here, or have a column `user`
+# (`user_id`). Rows with such a column are erased automatically.
 OF_NOBODY = {
     "rooms": "names and numbers of rooms",
     "tenants": "names of tenants",
     "api_keys": "keys of apps",
     "api_secrets": "hashes of keys of apps",
-    "hooks": "how it stands with a tenant's webhook",
-    "hook_events": "what apps are still to be told: that of a user's inbox goes with it",
-    "revocations": "stay until they end, or tokens of the user would be good again",
+    "hooks": "state of a tenant's webhook",
+    "hook_events": "events that wait for apps; those of a user's inbox are erased with it",
+    "revocations": "kept until they expire, or revoked tokens of the user would be valid again",
     "revocations_head": "a number",
-    "jobs": "when what is due; a cursor names the user a run has come to, until it ends",
-    "job_runs": "what became of runs",
+    "jobs": "due times; the cursor of a running job names a user until the run ends",
+    "job_runs": "outcomes of runs",
     "schema": "the version of the tables",
-    "sqlite_sequence": "SQLite's own",
+    "sqlite_sequence": "internal table of SQLite",
 }
 PEOPLE = {
     "contacts",
@@ -71,7 +71,7 @@ async def test_every_table_in_postgres_is_of_users_or_is_known_to_be_of_nobody(p
         finally:
             await link.close()
     without_key = {row[0] for row in found if not row[2]}  # rows are erased by their primary key
-    assert without_key == {"greendot_revocations_head"}  # which is nobody's
+    assert without_key == {"greendot_revocations_head"}  # which holds no data of users
     tables = tables_of({row[0]: row[1] for row in found}, {row[0]: row[2] or [] for row in found}, "greendot_")
     of_users = {table.plain for table in tables}
     assert {row[0].removeprefix("greendot_") for row in found} - of_users - OF_NOBODY.keys() == set()

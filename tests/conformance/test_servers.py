@@ -1,4 +1,4 @@
-"""The servers that the engine is tested against do what the tests say they do to them."""
+"""Test servers: each way of disturbing them has the intended effect."""
 
 from __future__ import annotations
 

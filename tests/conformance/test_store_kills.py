@@ -1,4 +1,4 @@
-"""A sender is killed at any point of a send: what it was told is there, and the rest can be sent again."""
+"""A sender that is killed at any point of a send: acknowledged records exist, and the rest can be sent again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from greendot.store.sqlite import SqliteStore
 from greendot.testing.store_harness import T, draft, notice, numbers, recounted
 from postgres_server import fresh_schema
 
-# Forks for each line it reads: to load a store takes longer than the life of a sender.
+# The process forks for each line it reads, because loading a store takes longer than the life of a sender.
 SENDER = """
 import asyncio, os, sys
 from greendot.store.postgres import PostgresStore
@@ -52,7 +52,7 @@ for life in sys.stdin:
 
 @asynccontextmanager
 async def opened(kind: str, folder: Path, server: str) -> AsyncIterator[tuple[Store, str]]:
-    """A store, and where it is."""
+    """Open a store and yield it with its URL."""
     if kind == "sqlite":
         place = str(folder / "store.db")
         store: Store = SqliteStore(place)
@@ -82,7 +82,7 @@ class Senders:
         self._lives, self._said = self._process.stdin, self._process.stdout
 
     def killed_while_sending(self, life: str, lines: int) -> list[list[str]]:
-        """What the process said before it was killed, word by word."""
+        """Kill a sender after `lines` lines of output. Return all its complete lines, split into words."""
         print(life, file=self._lives, flush=True)
         _, pid = self._said.readline().split()
         said = [self._said.readline() for _ in range(lines)]
@@ -90,7 +90,7 @@ class Senders:
         while (line := self._said.readline()) != "ended\n":
             said.append(line)
         assert int(self._said.readline()) == -signal.SIGKILL
-        return [line.split() for line in said[:-1]]  # its last words may be cut off in the middle
+        return [line.split() for line in said[:-1]]  # the last line may be incomplete
 
     def __enter__(self) -> Self:
         return self

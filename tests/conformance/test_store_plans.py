@@ -1,4 +1,4 @@
-"""Pages of a long room or a full inbox are read by an index, from where they begin: nothing is scanned or sorted."""
+"""Query plans: pages of a long room or a full inbox are read by an index from their start, without scans or sorts."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from postgres_server import fresh_schema
 
 FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
 MARKS: tuple[Mark, ...] = ("seen", "read", "archive", "ack")
-MANY = 40_000  # of one room and one user, beside a hundred small ones
+MANY = 40_000  # rows of one room and one user, among a hundred small ones
 
-# As an export reads them on, page by page.
+# The statement of an export, which reads page by page.
 BY_AUTHOR = """
     SELECT * FROM greendot_messages
     WHERE tenant = $1 AND user_id = $2 AND (room, key) > ($3, $4) ORDER BY room, key LIMIT 50
@@ -146,7 +146,7 @@ FILL = f"""
 
 @pytest.fixture(scope="module")
 def filled(postgres: str) -> Iterator[str]:
-    """A place with one long room and one full inbox beside many small ones."""
+    """Yield a schema with one long room and one full inbox among many small ones."""
     with asyncio.Runner() as runner:
         place = fresh_schema(postgres)
         url = runner.run(place.__aenter__())
@@ -169,7 +169,7 @@ async def fill(url: str) -> None:
 
 @asynccontextmanager
 async def linked(url: str) -> AsyncIterator[asyncpg.Connection]:
-    link = await asyncpg.connect(url)  # with the server's own settings: sequential scans are allowed here
+    link = await asyncpg.connect(url)  # with the server's own settings, which allow sequential scans
     try:
         yield link
     finally:
@@ -209,7 +209,7 @@ async def test_what_is_a_small_tenants_is_erased_without_a_look_at_anothers(
     async with linked(filled) as link:
         await link.execute(f"SET plan_cache_mode = {'force_generic_plan' if generic else 'force_custom_plan'}")
         for way in ("seqscan", "hashjoin", "mergejoin"):
-            await link.execute(f"SET enable_{way} = off")  # as the store has it
+            await link.execute(f"SET enable_{way} = off")  # as the store sets it
         (key,) = [row[1] for row in await link.fetch(tenants._TABLES) if row[0] == name]
         sql = f"EXPLAIN (ANALYZE, FORMAT JSON) {tenants.erase_sql(name, key, part)}"
         await link.execute("BEGIN")
@@ -238,7 +238,7 @@ async def test_a_page_far_back_takes_no_longer_than_the_newest(filled: str, only
 
 
 def test_no_statement_finds_rows_by_their_place() -> None:
-    """A row that another transaction changes meanwhile is elsewhere afterwards: statements join by key."""
+    """A row that another transaction changes gets another place. So statements join by key."""
     for file in Path(webhooks.__file__).parent.iterdir():
         if file.suffix in (".py", ".sql"):
             assert not re.search(r"ctid (=|IN)|SELECT (\w+\.)?ctid", file.read_text()), file
@@ -290,8 +290,8 @@ async def test_sqlite_reads_by_index(tmp_path: Path, name: str) -> None:
         db.close()
     searched = [line for line in plan if line.startswith("SEARCH")]
     assert searched, plan
-    # The rooms of one user are gathered first, and those few are walked through; so are the first unread ones, and what
-    # is counted up to a limit.
+    # Some statements gather a few rows first and scan those: the rooms of one user, the first unread notifications,
+    # and counts with a limit.
     gathered = dict.fromkeys(("who has something unread", "count of hook events"), "SCAN (subquery-")
     few = ({"rooms of a user": "SCAN"} | gathered).get(name, "-")
     assert not [line for line in plan if line.startswith("SCAN") and not line.startswith(few)], plan

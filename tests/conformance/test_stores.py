@@ -1,4 +1,4 @@
-"""Every store passes the suite that ships with the package."""
+"""The store suite of the package, for every store."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TestSqliteInMemory(StoreSuite, HookSuite, PushSuite, JobSuite):
 
 
 class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
-    """Each test has a schema in a server shared by all."""
+    """PostgreSQL, with a schema per test in one shared server."""
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: str) -> None:

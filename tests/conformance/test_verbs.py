@@ -1,4 +1,4 @@
-"""Lua verbs called as they are, on records as they are kept: what the suites of engines see only at odd moments."""
+"""Lua verbs called directly on stored records, for cases that the engine suites reach only by chance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Partition:
         return int(seconds) * 1000 + int(micros) // 1000
 
     def node(self, name: str, ends: int | None = None, renewed: int = 1) -> None:
-        """One that lives, or that is dead and whose sessions count until `ends`."""
+        """Add a live node, or a dead one whose sessions count until `ends`."""
         self("HSET", "nodes", name, "live" if ends is None else f"{renewed:x},{ends:x}")
 
     def verb(self, name: str, keys: list[str], *arguments: Any) -> Any:
@@ -50,7 +50,7 @@ class Partition:
         return ended, gone, forgotten, {*going}
 
     def user(self, name: str, *entries: str, version: int = 5, heard: str = "") -> None:
-        """Somebody who is online with these sessions."""
+        """Add a user who is online with these sessions."""
         self("HSET", "bucket", name, f"o{version:x}||Ann|a|{heard}|{';'.join(entries)}")
 
     def record(self, user: str) -> str | None:
@@ -102,7 +102,7 @@ def test_buckets_do_not_stay_for_ever(redis: Partition) -> None:
     assert DAY_MS - 60_000 < redis("PTTL", "bucket") <= DAY_MS
 
 
-# --- what is over ---
+# --- expired sessions ---
 
 
 def test_a_linger_that_is_over_is_neither_prolonged_nor_adopted(redis: Partition) -> None:
@@ -168,8 +168,8 @@ def test_users_of_a_dead_node_are_taken_out_together(redis: Partition) -> None:
     assert redis("HLEN", "bucket") == 0
     seen = {user: redis.seen(user) for user in ("ann", "bob", "eve")}
     assert all(text is not None and text.startswith("f") and text.endswith("|Ann") for text in seen.values())
-    assert str(seen["ann"]).partition("|")[0].split(",")[2] == "4"  # the node's last renewal, as it was heard before
-    assert str(seen["bob"]).startswith(f"f{later + 1:x},")  # later than what was told
+    assert str(seen["ann"]).partition("|")[0].split(",")[2] == "4"  # the node's renewal, later than the record's 3
+    assert str(seen["bob"]).startswith(f"f{later + 1:x},")  # later than the published version
 
 
 def test_of_a_user_with_a_device_elsewhere_only_the_session_ends(redis: Partition) -> None:
@@ -249,7 +249,7 @@ def test_the_time_is_moved_once_by_those_who_saw_the_same(redis: Partition) -> N
 
 def test_a_beat_says_what_it_is_given_and_tells_epoch_and_time(redis: Partition) -> None:
     redis("HSET", "nodes", "~epoch", "e1")
-    epoch, now, correction = redis.verb("beat", ["nodes"], "channel", "SET", "message")  # leaves a trace
+    epoch, now, correction = redis.verb("beat", ["nodes"], "channel", "SET", "message")  # SET keeps the message
     assert (epoch, correction, redis("GET", "channel")) == (b"e1", b"0", b"message")
     assert abs(now - redis.now) < 2_000
 

@@ -1,7 +1,7 @@
-"""Push providers, played by real servers: they check what they get as the real ones do, and answer like them.
+"""Fake push providers on real servers. They validate requests and answer as the real providers do.
 
-`async with playing(PlayedFcm(), certificates(tmp_path)) as fcm: …` — then `fcm.url`, and `fcm.taken` is what it took.
-What it does with the next requests is put into `script`; `behave` decides about each otherwise.
+`async with playing(PlayedFcm(), certificates(tmp_path)) as fcm: …` gives `fcm.url`, and `fcm.taken` lists the accepted
+requests. `script` sets the behaviour for the next requests, and `behave` decides about all others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""APNs."""
+"""Fake of APNs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from signers import signer
 KEY_ID, TEAM, TOPIC = "KEY1234567", "TEAM123456", "example.app"
 MOST_BYTES = 4_096
 TOKEN_S = 3_600
-UPDATE_S = 1_200  # not more often than this
+UPDATE_S = 1_200  # minimum time between two provider tokens
 
 
 class Notified(NamedTuple):
-    """What it took."""
+    """An accepted notification."""
 
     token: str
     headers: dict[str, str]
@@ -29,7 +29,7 @@ class Notified(NamedTuple):
 
 
 class PlayedApns(Played):
-    """Devices in `gone` have unregistered, at the time given there (ms)."""
+    """APNs server. `gone` has unregistered devices with the time of that (ms)."""
 
     alpn = ["h2"]  # noqa: RUF012
     taken: list[Notified]
@@ -39,11 +39,11 @@ class PlayedApns(Played):
         self.gone: dict[str, int] = {}
         self.bad: set[str] = set()
         self.most_bytes = MOST_BYTES
-        self.provider_tokens: dict[str, float] = {}  # that it saw, with when it first did
+        self.provider_tokens: dict[str, float] = {}  # with the time of the first use
 
     @staticmethod
     def key() -> str:
-        """The .p8 file."""
+        """Return the content of the .p8 file."""
         private = signer("ES256", "apple").private
         found: bytes = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return found.decode()

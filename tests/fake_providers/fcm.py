@@ -1,4 +1,4 @@
-"""FCM, with the token server of Google beside it."""
+"""Fake of FCM, and of Google's token server."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ MOST_BYTES = 4_096
 
 
 class Shown(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`notification`."""
+    """Field `notification`."""
 
     title: str | None = None
     body: str | None = None
 
 
 class OnAndroid(Struct, forbid_unknown_fields=True):
-    """`android.notification`."""
+    """Field `android.notification`."""
 
     tag: str
 
 
 class Android(Struct, forbid_unknown_fields=True):
-    """`android`."""
+    """Field `android`."""
 
     priority: Literal["NORMAL", "HIGH"]
     ttl: Annotated[str, Meta(pattern=r"^[0-9]+s$")]
@@ -46,7 +46,7 @@ class Android(Struct, forbid_unknown_fields=True):
 
 
 class Message(Struct, forbid_unknown_fields=True):
-    """What is sent."""
+    """Field `message`."""
 
     token: str
     data: dict[str, str]
@@ -55,13 +55,13 @@ class Message(Struct, forbid_unknown_fields=True):
 
 
 class Request(Struct, forbid_unknown_fields=True):
-    """The body."""
+    """Body of a request."""
 
     message: Message
 
 
 class PlayedFcm(Played):
-    """Devices in `gone` have unregistered; tokens that begin with `bad` are none."""
+    """FCM server. `gone` has unregistered devices. Tokens that begin with `bad` are invalid."""
 
     alpn = ["h2", "http/1.1"]  # noqa: RUF012
     taken: list[Message]
@@ -69,13 +69,13 @@ class PlayedFcm(Played):
     def __init__(self, clock: Any = None) -> None:
         super().__init__(clock)
         self.gone: set[str] = set()
-        self.granted: dict[str, float] = {}  # access tokens, with the seconds they end at
+        self.granted: dict[str, float] = {}  # access tokens, with the seconds at which they expire
         self.lives_s = 3_600
-        self.grants: list[Answer | str] = []  # instead of tokens, for the next who ask
-        self.is_asked: Callable[[], None] = lambda: None  # for a token
+        self.grants: list[Answer | str] = []  # answers instead of tokens, for the next requests
+        self.is_asked: Callable[[], None] = lambda: None  # called for each token request
 
     def account(self) -> str:
-        """The file of the service account."""
+        """Return the file of the service account."""
         pem = signer("RS256", "google").private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return json.dumps(
             {
@@ -143,7 +143,7 @@ class PlayedFcm(Played):
 def refusal(
     status: int, kind: str, code: str | None = None, *, field: str | None = None, message: str = "", **headers: str
 ) -> Answer:
-    """As Google's services write it."""
+    """Make an error in the format of Google's services."""
     details: list[dict[str, Any]] = []
     if field is not None:
         violation = {"field": field, "description": message}

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for tests."""
+"""Small HTTP/1.1 server for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRIP_S = 0.05
 
 
 class Http1(asyncio.Protocol):
-    """One connection. Requests come one after another, with a content-length."""
+    """One connection. Requests follow one another, each with a content-length."""
 
     def __init__(self, played: Played) -> None:
         self._played = played

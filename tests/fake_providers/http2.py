@@ -1,4 +1,4 @@
-"""A small HTTP/2 server for tests."""
+"""Small HTTP/2 server for tests."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Http2(asyncio.Protocol):
         try:
             self._state.send_data(stream, b" ")
         except ProtocolError:
-            return  # nobody waits for it any more
+            return  # the client has reset the stream
         self._flush()
         self._drips.append(asyncio.get_running_loop().call_later(DRIP_S, self._again, stream))
 

@@ -1,4 +1,4 @@
-"""What a played provider is asked, and what it does about it."""
+"""Requests to a fake provider, and its answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What it is answered."""
+    """One answer."""
 
     status: int
     body: bytes = b""
@@ -26,6 +26,6 @@ class Answer(NamedTuple):
         return cls(status, json.dumps(body).encode(), {"content-type": "application/json"} | headers)
 
 
-# hang: no answer, ever. reset: the connection is cut off. lost: it is taken, and then the connection is cut off.
-# slow: an answer that does not come to its end. goaway: the connection is closed in order, without an answer (HTTP/2).
-Does = Answer | Literal["hang", "reset", "lost", "slow", "goaway"] | None  # None: as the real one does
+# hang: no answer. reset: the connection is cut. lost: the request is accepted, and then the connection is cut.
+# slow: an answer that never ends. goaway: an orderly close of the connection without an answer (HTTP/2).
+Does = Answer | Literal["hang", "reset", "lost", "slow", "goaway"] | None  # None: as the real provider does

@@ -1,4 +1,4 @@
-"""What all played providers have in common: requests, answers, and ways to behave badly."""
+"""Common parts of the fake providers: requests, answers, and faulty behaviour."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from redis_servers.tls import Certificates
 
 
 class Played:
-    """A provider."""
+    """A fake provider."""
 
-    alpn: ClassVar[list[str]] = ["http/1.1"]  # what it speaks
+    alpn: ClassVar[list[str]] = ["http/1.1"]  # offered protocols
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
         self.asked: list[Asked] = []
-        self.taken: list[Any] = []  # what it answered well, or would have
-        self.keys: Counter[str] = Counter()  # of what it took
+        self.taken: list[Any] = []  # requests that were accepted, including those whose answer was lost
+        self.keys: Counter[str] = Counter()  # of the accepted requests
         self.script: deque[Does] = deque()
         self.behave: Callable[[Asked], Does] = lambda asked: None
         self.connections: set[Any] = set()
-        self.connected = 0  # ever
+        self.connected = 0  # since the start
         self.port = 0
 
     @property
@@ -58,7 +58,7 @@ class Played:
 
 
 class _Either(asyncio.Protocol):
-    """HTTP/2 or HTTP/1.1, as was agreed."""
+    """Protocol that selects HTTP/2 or HTTP/1.1 by the result of ALPN."""
 
     def __init__(self, played: Played) -> None:
         self._played = played
@@ -79,7 +79,7 @@ class _Either(asyncio.Protocol):
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Something comes soon, if at all."""
+    """Poll until the condition is true. Raise TimeoutError after 10 s."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -90,7 +90,7 @@ P = TypeVar("P", bound=Played)
 
 @asynccontextmanager
 async def playing(played: P, made: Certificates) -> AsyncIterator[P]:
-    """On loopback, in TLS. It ends with all its connections."""
+    """Run the provider on loopback with TLS. All connections end with it."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.certificate, made.key)
     tls.set_alpn_protocols(played.alpn)

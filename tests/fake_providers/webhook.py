@@ -1,4 +1,4 @@
-"""An app of the tenant's own that sends pushes."""
+"""Fake of a tenant's own push app."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECRET = "the secret of a push webhook, for tests only"
 
 
 class PlayedApp(Played):
-    """Tokens in `gone` are no more."""
+    """App server. Tokens in `gone` are unregistered."""
 
     def __init__(self, clock: Any = None) -> None:
         super().__init__(clock)

@@ -1,4 +1,4 @@
-"""A push service of browsers, and the browsers: what arrives is decrypted by an implementation that is not ours."""
+"""Fake of a push service with its browsers. An independent implementation decrypts the payloads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ URGENCIES = ("very-low", "low", "normal", "high")
 
 
 class Delivered(NamedTuple):
-    """What a browser got."""
+    """A payload as the browser decrypted it."""
 
     path: str
     headers: dict[str, str]
@@ -32,11 +32,11 @@ class Delivered(NamedTuple):
 class _Browser(NamedTuple):
     key: ec.EllipticCurvePrivateKey
     auth: bytes
-    sender: str  # the public key of who may send
+    sender: str  # the public key of the permitted sender
 
 
 class PlayedWebPush(Played):
-    """Paths in `gone` have unsubscribed."""
+    """Push service. Paths in `gone` are unsubscribed."""
 
     taken: list[Delivered]
 
@@ -47,7 +47,7 @@ class PlayedWebPush(Played):
         self._browsers: dict[str, _Browser] = {}
 
     def subscribe(self, sender: str) -> str:
-        """A browser's subscription, as JSON; `sender` is the public key it was made with."""
+        """Return a browser's subscription as JSON. `sender` is the public key of its application server."""
         browser = _Browser(ec.generate_private_key(ec.SECP256R1()), os.urandom(16), sender)
         path = f"/push/{len(self._browsers)}-secret"
         self._browsers[path] = browser
@@ -81,7 +81,7 @@ class PlayedWebPush(Played):
         return Answer(201, headers={"location": f"{self.url}/message/{len(self.taken)}"})
 
     def _is_from(self, sender: str, authorization: str) -> bool:
-        """VAPID, RFC 8292."""
+        """Verify the VAPID header (RFC 8292)."""
         found = re.fullmatch(r"vapid t=([^,\s]+), k=([^,\s]+)", authorization)
         if found is None or found[2] != sender:
             return False

@@ -1,4 +1,4 @@
-"""`make mutants`: changes pure modules one small bit at a time, and counts the changes their unit tests notice."""
+"""`make mutants`: applies small changes to pure modules and counts those that their unit tests detect."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SEED = "greendot"
 
 
 class Result(NamedTuple):
-    """What became of a mutant."""
+    """Outcome of one mutant."""
 
     mutant: Mutant
     killed: bool
 
 
 class Tally:
-    """The results of one module."""
+    """Results of one module."""
 
     def __init__(self, module: str, chosen: list[Mutant], equivalent: set[tuple[str, str, str]]) -> None:
         self.module = module
@@ -55,7 +55,7 @@ class Tally:
 
     @property
     def no_equivalents(self) -> list[Mutant]:
-        """Those listed as equivalent that a test has told apart from the source."""
+        """Return mutants that are listed as equivalent although a test has killed them."""
         return [one.mutant for one in self.results if one.killed and one.mutant.key in self._equivalent]
 
 
@@ -91,30 +91,30 @@ def main() -> int:
 def arguments() -> Any:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument(
-        "modules", nargs="*", help="modules to look at, such as presence/model or rooms/ (all that are listed)"
+        "modules", nargs="*", help="modules to mutate, such as presence/model or rooms/ (default: all listed modules)"
     )
     parser.add_argument("--all", action="store_true", help="all mutants, not a sample")
-    parser.add_argument("--sample", type=int, default=20, help="how many of each module (%(default)s)")
-    parser.add_argument("--line", type=int, help="only those of one line")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (%(default)s)")
+    parser.add_argument("--sample", type=int, default=20, help="mutants per module (%(default)s)")
+    parser.add_argument("--line", type=int, help="only mutants of this line")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="modules at a time (%(default)s)")
     parser.set_defaults(stale=False)
     return parser.parse_args()
 
 
 def sample(module: str, every: list[Mutant], number: int) -> list[Mutant]:
-    """So many of a module's mutants, always the same ones of the same source."""
+    """Return `number` mutants of a module, always the same for the same source."""
     chosen = random.Random(f"{SEED} {module}").sample(range(len(every)), min(number, len(every)))
     return [every[place] for place in sorted(chosen)]
 
 
 def tests_of(module: str, more: list[str]) -> list[str]:
-    """The unit tests of a module: where tests/unit mirrors it, unless the list says otherwise."""
+    """Return the unit tests of a module: those listed, or else the file in tests/unit that mirrors it."""
     folder, _, name = module.rpartition("/")
     return more or [str(Path("tests/unit") / folder / f"test_{name}.py")]
 
 
 class Runner:
-    """A process for each module, some at a time; each writes its results into a pipe, a line each."""
+    """Runner of one process per module, `jobs` at a time. Each process writes one line per result into a pipe."""
 
     def __init__(self, usage: list[Tally], listed: dict[str, list[str]], jobs: int) -> None:
         self._usage = usage
@@ -165,7 +165,7 @@ class Runner:
             os.waitpid(child, 0)
             del self._running[pipe]
             if len(tally.results) < len(tally.chosen) and tally.problem is None:
-                tally.problem = "its process ended early"
+                tally.problem = "the process ended early"
             print(f"{self._clear()}{described(tally)}", flush=True)
             show_survivors(tally)
 
@@ -181,7 +181,7 @@ class Runner:
 
 
 def load() -> None:
-    """Import other people's packages that the tests need, so that no trial has to. Ours are imported by each."""
+    """Import third-party packages that the tests need, so that trials need not. Each trial imports our own modules."""
     sys.path.insert(0, str(ROOT / "tests"))
     mine, its = os.pipe()
     child = os.fork()
@@ -200,7 +200,7 @@ def load() -> None:
 
 
 def work(tally: Tally, tests: list[str], pipe: int) -> None:
-    """In a process of its own: try the mutants of one module."""
+    """Try the mutants of one module, in a process of its own."""
     places = {id(mutant): place for place, mutant in enumerate(tally.chosen)}
 
     def say(**words: object) -> None:
@@ -218,7 +218,7 @@ def work(tally: Tally, tests: list[str], pipe: int) -> None:
 
 
 def silence() -> None:
-    """In a fork: be ended by signals as usual, and say nothing."""
+    """Restore the default signal handlers and discard all output, in a fork."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -239,12 +239,12 @@ def show_survivors(tally: Tally) -> None:
         print(f"    src/greendot/{tally.module}.py:{mutant.line} in {mutant.where or 'the module'}")
         print(f"      - {mutant.before}\n      + {mutant.after}")
     for mutant in tally.no_equivalents:
-        print(f"    equivalent.toml: {tally.module}.py:{mutant.line}: a test has found it\n      + {mutant.after}")
+        print(f"    equivalent.toml: {tally.module}.py:{mutant.line}: a test has killed it\n      + {mutant.after}")
     sys.stdout.flush()
 
 
 def report(usage: list[Tally]) -> int:
-    """Say what was found; 1 if it is not enough."""
+    """Print the totals. Return 1 if too many mutants survived."""
     killed, survived = sum(one.killed for one in usage), sum(len(one.survivors) for one in usage)
     share = killed / max(killed + survived, 1)
     equivalent = sum(one.equivalent for one in usage)

@@ -1,11 +1,11 @@
-"""`make faults`: plants faults in Lua and SQL, one at a time, and looks whether the suites find them.
+"""`make faults`: plants faults in Lua and SQL, one at a time, and checks that the suites find them.
 
-`faults.toml` lists them by file: text in the source, what is there instead, and the tests that have to fail; without
-tests those of the file's folder. A text that is not in the source exactly once is an error. So is a fault that no test
-finds, and a suite that fails without any.
+`faults.toml` lists faults by file: the text in the source, its replacement, and the tests that must fail. Faults
+without tests use those of the file's folder. A text that is not exactly once in the source is an error. So is a fault
+that no test finds, and a suite that fails without a fault.
 
-Each fault has a fork. Lua is planted after the tests were collected, where it is kept; SQL is in constants that other
-modules import, so everything is imported with it.
+Each fault has a fork. Lua is replaced in memory after the tests were collected. SQL is in constants that other modules
+import, so all modules are imported again with the fault.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LIMIT_S = 600.0
 
 
 class Fault(NamedTuple):
-    """One text instead of another in a file. Without a file it is none: the suite has to pass."""
+    """Replacement of a text in a file. Without a file there is no fault, and the suite must pass."""
 
     file: str
     old: str
     new: str
-    tests: str  # what pytest is called with
+    tests: str  # arguments of pytest
 
     def __str__(self) -> str:
         if not self.file:
@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 
 
 def listed() -> list[Fault]:
-    """All faults. ValueError if one cannot be planted."""
+    """Return all faults. Raise ValueError if one cannot be planted."""
     given = tomllib.loads(LISTED.read_text())
     suites: dict[str, str] = given.pop("suites")
     faults = []
@@ -57,7 +57,7 @@ def listed() -> list[Fault]:
         for entry in entries:
             fault = Fault(file, entry["old"], entry["new"], entry.get("tests", usual))
             if text.count(fault.old) != 1:
-                raise ValueError(f"its text is in the source {text.count(fault.old)} times: {fault}")
+                raise ValueError(f"the text is in the source {text.count(fault.old)} times, not once: {fault}")
             faults.append(fault)
     return faults
 
@@ -92,14 +92,14 @@ def main() -> int:
 
 
 def arguments() -> Any:
-    parser = argparse.ArgumentParser(prog="make faults", description="Plant faults in Lua and SQL, and look for them.")
+    parser = argparse.ArgumentParser(prog="make faults", description="Plant faults in Lua and SQL, and run the suites.")
     parser.add_argument("words", nargs="*", help="only faults with these words in their description")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="faults at a time (%(default)s)")
     return parser.parse_args()
 
 
 def run(faults: list[Fault], jobs: int, begin: Callable[[Fault], int], found: dict[Fault, bool]) -> None:
-    """Try all of them, some at a time, and first their suites without any."""
+    """Try all faults, `jobs` at a time, after their suites without a fault."""
     waiting = [Fault("", "", "", tests) for tests in dict.fromkeys(fault.tests for fault in faults)] + faults
     running: dict[int, tuple[Fault, float]] = {}
     try:
@@ -133,7 +133,7 @@ def settle(fault: Fault, ended: int, took_s: float, found: dict[Fault, bool]) ->
 
 
 def forked(trial: Callable[[], int]) -> int:
-    """Run something in a fork that is alone in its process group; the fork's id."""
+    """Run a trial in a fork that is alone in its process group. Return the fork's process id."""
     child = os.fork()
     if child == 0:
         ended = 9
@@ -147,11 +147,11 @@ def forked(trial: Callable[[], int]) -> int:
 
 
 def start(fault: Fault) -> int:
-    """Import everything with a fault in it and run its tests."""
+    """Import all modules with the fault and run its tests."""
 
     def trial() -> int:
         for name in [name for name, module in sys.modules.items() if is_ours(module)]:
-            del sys.modules[name]  # what started PostgreSQL has imported some of the sources
+            del sys.modules[name]  # starting PostgreSQL has imported some of the sources
         plant(fault)
         words = shlex.split(fault.tests)
         chosen = Chosen([word[1:] for word in words if word.startswith("@")])
@@ -161,13 +161,13 @@ def start(fault: Fault) -> int:
 
 
 def is_ours(module: object) -> bool:
-    """Whether it is one of the sources or of the tests, this package aside."""
+    """Return whether a module belongs to the sources or the tests, except for this package."""
     path = Path(getattr(module, "__file__", None) or "/")
     return (path.is_relative_to(ROOT / "src") or path.is_relative_to(ROOT / "tests")) and path.parent != LISTED.parent
 
 
 class Chosen(SameExamples):
-    """Of a class made of many suites, runs the tests of some: `@inbox_suite` in what pytest is called with."""
+    """Selection of tests from a class made of many suites, by `@inbox_suite` among the arguments of pytest."""
 
     def __init__(self, suites: list[str]) -> None:
         self._modules = {f"greendot.testing.{suite}" for suite in suites}
@@ -178,7 +178,7 @@ class Chosen(SameExamples):
 
 
 def run_collected(tests: str, faults: list[Fault], jobs: int, found: dict[Fault, bool]) -> None:
-    """Collect the tests of Lua once, and try the faults in forks."""
+    """Collect the Lua tests once and try each fault in a fork."""
     collected = Collected(faults, jobs, found)
     pytest.main([*ARGUMENTS, *shlex.split(tests)], plugins=[collected])
     if collected.problem is not None:
@@ -186,7 +186,7 @@ def run_collected(tests: str, faults: list[Fault], jobs: int, found: dict[Fault,
 
 
 class Collected(SameExamples):
-    """Runs collected tests once for each fault."""
+    """Runner of collected tests, once for each fault."""
 
     def __init__(self, faults: list[Fault], jobs: int, found: dict[Fault, bool]) -> None:
         self._faults = faults
@@ -222,7 +222,7 @@ class Collected(SameExamples):
 
 
 def plant(fault: Fault) -> None:
-    """Let everybody in this process read the fault instead of the source."""
+    """Make all readers in this process get the fault instead of the source."""
     if not fault.file:
         return
     path = SOURCES / fault.file

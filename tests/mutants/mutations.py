@@ -1,8 +1,8 @@
-"""Mutants of a module: small changes of its source, each of which a unit test has to notice.
+"""Mutants of a module: small changes of its source that a unit test must detect.
 
 Changes are made in the text, so that a survivor can be shown as a line before and after. Annotations, decorators,
-docstrings, f-strings, `assert`, class keywords and `__slots__` are left alone: they hold no decisions. So are numbers a
-module gives a name to (`MOST_HELD = 300`): how large a limit is was chosen, and its tests use the name.
+docstrings, f-strings, `assert`, class keywords and `__slots__` are not changed, because they hold no decisions. Neither
+are named constants (`MOST_HELD = 300`): the size of a limit is a choice, and its tests use the name.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ UNTOUCHED_CALLS = {"cast", "TypeVar", "NewType"}
 REMOVED = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Delete, ast.Raise, ast.Break, ast.Continue)
 
 
-Proposal = tuple[ast.AST, str]  # a node, and the text in its place
+Proposal = tuple[ast.AST, str]  # a node and the text in its place
 
 
 class Mutant(NamedTuple):
-    """One change. `where` is the qualified name of the function or class it is in."""
+    """One change. `where` is the qualified name of its function or class."""
 
     where: str
     line: int
@@ -63,7 +63,7 @@ class Mutant(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Text in place of a node's."""
+    """Replacement of a node's text."""
 
     node: ast.AST
     text: str
@@ -71,7 +71,7 @@ class Change(NamedTuple):
 
 
 def mutants(source: str) -> list[Mutant]:
-    """All mutants of a module, in the order of its lines."""
+    """Return all mutants of a module, in the order of its lines."""
     text = Text(source)
     found = [text.changed(change) for change in Walk(text).changes(ast.parse(source))]
     unique = {(one.line, one.key, one.source): one for one in found if one.source != source}
@@ -79,7 +79,7 @@ def mutants(source: str) -> list[Mutant]:
 
 
 class Text:
-    """A source, by the positions that nodes have: lines from 1, and columns in bytes."""
+    """Source text, indexed by the positions of nodes: lines from 1, columns in bytes."""
 
     def __init__(self, source: str) -> None:
         self._bytes = source.encode()
@@ -113,12 +113,12 @@ class Text:
 
 
 def one_line(text: str) -> str:
-    """The text in one line, without comments."""
+    """Return the text in one line, without comments."""
     return " ".join(COMMENT.sub("", text).split())
 
 
 class Walk:
-    """Goes through a module and proposes changes."""
+    """Visitor of a module that proposes changes."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -126,7 +126,7 @@ class Walk:
         self._bound: list[Counter[str]] = [Counter()]
 
     def changes(self, node: ast.AST) -> Iterator[Change]:
-        """Changes of this node and of all in it."""
+        """Yield changes of this node and of all nodes in it."""
         for kind, proposed in PROPOSALS:
             if isinstance(node, kind):
                 for changed, text in proposed(self, node):
@@ -174,14 +174,14 @@ class Walk:
 
     @staticmethod
     def _is_number(value: ast.expr) -> bool:
-        """Whether it is a number, some of them, or calculated from others by sign and operator."""
+        """Return whether the node is a number, several numbers, or an expression of numbers."""
         written = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.Name | ast.expr_context
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
         return all(isinstance(node, written) for part in parts for node in ast.walk(part))
 
     @staticmethod
     def _is_type(node: ast.AST) -> bool:
-        """Whether it looks like `str | None`."""
+        """Return whether the node looks like a type, such as `str | None`."""
         match node:
             case ast.BinOp(op=ast.BitOr(), left=left, right=right):
                 return Walk._is_type(left) and Walk._is_type(right)
@@ -250,7 +250,7 @@ class Walk:
             case ast.Expr(value=ast.Constant()) | ast.AnnAssign(value=None):
                 return
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                # Without the only value of a name, all that follows raises: that proves nothing.
+                # Without the only value of a name, all later uses raise. That proves nothing.
                 if self._bound[-1][name] < 2:
                     return
         if self._scope:
@@ -262,7 +262,7 @@ def spelled(node: ast.expr) -> str:
 
 
 def bound(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Counter[str]:
-    """How often each plain name gets a value in a function."""
+    """Count the assignments to each plain name in a function."""
     arguments = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
     stored = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
     return Counter([*arguments, *stored])

@@ -1,4 +1,4 @@
-"""What is changed in a source, and what is left alone."""
+"""Mutations of a source: the proposed changes, and the parts that are not changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_each_kind_of_decision_is_changed(source: str, expected: list[str]) -> N
         "a = f'{b + 1}'",
         "def f():\n    assert a > 1",
         "def f():\n    return None",
-        "def f():\n    a = b\n    return",  # what follows would raise without it
+        "def f():\n    a = b\n    return",  # later uses of the name would raise without it
         "@a(1)\ndef f(): ...",
     ],
 )
@@ -76,7 +76,7 @@ def test_every_model_is_listed_with_tests_that_exist() -> None:
     source = ROOT / "src/greendot"
     models = {*source.rglob("model.py"), *source.rglob("*_model.py")}
     named = {path.relative_to(source).with_suffix("").as_posix() for path in models if mutants(path.read_text())}
-    assert named - {"ops/facts_model"} <= LISTED.keys()  # facts decide nothing
+    assert named - {"ops/facts_model"} <= LISTED.keys()  # facts hold no decisions
     for module, tests in LISTED.items():
         folder, _, name = module.rpartition("/")
         assert all((ROOT / test).is_file() for test in tests or [f"tests/unit/{folder}/test_{name}.py"]), module

@@ -1,9 +1,9 @@
-"""Tries the mutants of one module on its unit tests, each in a process forked for it.
+"""Trials of a module's mutants on its unit tests, each in a fork.
 
 Tests are collected once. In a fork, the functions that a mutant changes get their new code in place, and the collected
-tests run until one fails. What is evaluated at import (constants, defaults, class bodies) cannot be changed so: then
-the package is imported anew with the mutant in it, which takes longer. So are mutants of functions that were called
-before the tests ran: a test may have asked the module for its parameters.
+tests run until one fails. Code that runs at import (constants, defaults, class bodies) cannot be replaced this way.
+Then the package is imported again with the mutant, which takes longer. The same applies to mutants of functions that
+were called before the tests ran: a test may have called the module for its parameters.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from hypothesis import Phase, settings
 from .mutations import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-PASSED, FAILED, BROKEN = 0, 1, 9  # how a trial ends
+PASSED, FAILED, BROKEN = 0, 1, 9  # exit codes of a trial
 MOST_MEMORY = 4 << 30
 ARGUMENTS = "-x -s -o timeout=0 -p no:randomly -p no:xdist -W ignore::pytest.PytestAssertRewriteWarning".split()  # noqa: SIM905
 
-# Examples are the same in each run, so that a mutant that is killed is always killed.
+# Examples are the same in each run, so that results can be repeated.
 settings.register_profile(
     "mutants",
     deadline=None,
@@ -46,16 +46,16 @@ settings.register_profile(
     derandomize=True,
     database=None,
     report_multiple_bugs=False,
-    phases=[Phase.explicit, Phase.generate],  # the smallest example is of no use here
+    phases=[Phase.explicit, Phase.generate],  # shrinking is of no use here
 )
 
 
 class Unusable(Exception):
-    """The tests do not pass without any mutant."""
+    """Tests that fail without any mutant."""
 
 
 class Trials:
-    """The trials of one module. `told` hears of each result as it is known."""
+    """Trials of one module. `on_result` is called with each result."""
 
     def __init__(self, module: str, tests: list[str]) -> None:
         self.name = f"greendot.{module.replace('/', '.')}"
@@ -63,21 +63,22 @@ class Trials:
         self.tests = tests
         self._limit_s = 60.0  # of processor time
 
-    def run(self, mutants: list[Mutant], told: Callable[[Mutant, bool], None]) -> None:
-        """Try all; `told` hears of each whether it was killed."""
+    def run(self, mutants: list[Mutant], on_result: Callable[[Mutant, bool], None]) -> None:
+        """Try all mutants. Call `on_result` with each mutant and whether it was killed."""
         self.measured(partial(self._anew, self.path.read_text()))
-        for mutant in self._quickly(mutants, told):
-            told(mutant, self.in_fork(partial(self._anew, mutant.source)) != PASSED)
+        for mutant in self._quickly(mutants, on_result):
+            on_result(mutant, self.in_fork(partial(self._anew, mutant.source)) != PASSED)
 
     def measured(self, trial: Callable[[], int]) -> None:
-        """Run the tests as they are: they have to pass, and they say how long a trial may take."""
+        """Run the tests without a mutant. They must pass, and their duration sets the limit of a trial."""
         before = children_s()
         if self.in_fork(trial) != PASSED:
             raise Unusable(f"{' '.join(self.tests)} fail without any mutant")
         self._limit_s = 1.0 + 5 * (children_s() - before)
 
-    def _quickly(self, mutants: list[Mutant], told: Callable[[Mutant, bool], None]) -> list[Mutant]:
-        """Try those that can be put into functions, in a process that has collected the tests; those that are left."""
+    def _quickly(self, mutants: list[Mutant], on_result: Callable[[Mutant, bool], None]) -> list[Mutant]:
+        """Try mutants that change functions only, in a process that has collected the tests. Return the other
+        mutants."""
         mine, its = os.pipe()
         child = os.fork()
         if child == 0:
@@ -93,16 +94,16 @@ class Trials:
         with os.fdopen(mine) as lines:
             for place, killed in (map(int, line.split()) for line in lines):
                 tried.add(place)
-                told(mutants[place], bool(killed))
+                on_result(mutants[place], bool(killed))
         os.waitpid(child, 0)
         return [mutant for place, mutant in enumerate(mutants) if place not in tried]
 
     def in_fork(self, trial: Callable[[], int]) -> int:
-        """How a trial in a fork of this process ended: by itself, or by a signal when it used too much of something."""
+        """Run a trial in a fork and return its exit code. A negative one is the signal that ended it at a limit."""
         child = os.fork()
         if child == 0:
             self._be_tried(trial)
-        # What loops is stopped by the processor time it has used; what waits, by the time that has passed.
+        # A loop is stopped by its processor time, and a deadlock by the wall-clock time.
         deadline = time.monotonic() + 20 + 10 * self._limit_s
         pause = 0.001
         while True:
@@ -125,19 +126,19 @@ class Trials:
             os._exit(ended)
 
     def _anew(self, source: str) -> int:
-        """Import everything with another source of the module, and run the tests."""
+        """Import all modules with another source of this one and run the tests."""
         sys.meta_path.insert(0, Planted(self.name, self.path, source))
         return int(pytest.main([*ARGUMENTS, "--noconftest", *self.tests], plugins=[Light()]))
 
 
 def children_s() -> float:
-    """Processor time that children have used."""
+    """Return the processor time of ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 class SameExamples:
-    """Loads the profile after that of tests/conftest.py, and before tests are imported."""
+    """Plugin that loads the profile after tests/conftest.py and before tests are imported."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
@@ -145,7 +146,7 @@ class SameExamples:
 
 
 class Light(SameExamples):
-    """In the place of tests/conftest.py, which imports the whole package: runs tests that are coroutines."""
+    """Plugin that runs coroutine tests in place of tests/conftest.py, which imports the whole package."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -157,19 +158,19 @@ class Light(SameExamples):
 
 
 class Quick(Light):
-    """Runs collected tests once for each mutant that can be put into functions. `told` hears which were killed."""
+    """Plugin that runs the collected tests for each mutant that changes only functions, and calls `on_result`."""
 
-    def __init__(self, trials: Trials, mutants: list[Mutant], told: Callable[[int, bool], object]) -> None:
+    def __init__(self, trials: Trials, mutants: list[Mutant], on_result: Callable[[int, bool], object]) -> None:
         self._trials = trials
         self._mutants = mutants
-        self._told = told
+        self._on_result = on_result
         self._path = str(trials.path)
         self._original = compile(trials.path.read_text(), self._path, "exec", dont_inherit=True)
         self._called: set[CodeType] = set()
         self._took_s: dict[str, float] = defaultdict(float)
 
     def called(self, frame: FrameType, event: str, _: object) -> None:
-        """Python calls it with each call (sys.setprofile)."""
+        """Record called functions of the module. Python calls this for each call (sys.setprofile)."""
         if event == "call" and frame.f_code.co_filename == self._path:
             self._called.add(frame.f_code)
 
@@ -177,7 +178,7 @@ class Quick(Light):
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         sys.setprofile(None)
         functions = self._functions()
-        gc.freeze()  # forks share what there is
+        gc.freeze()  # forks share the existing objects
         with tempfile.NamedTemporaryFile() as file:
             self._trials.measured(partial(self._timed, session, file.name))
             took = {node: float(time_s) for node, time_s in json.loads(Path(file.name).read_text()).items()}
@@ -188,13 +189,13 @@ class Quick(Light):
                 continue
             killed = self._trials.in_fork(partial(self._changed_tests, changed, functions, session)) != PASSED
             if killed or not any(old in self._called for old, _ in changed):
-                self._told(place, killed)
+                self._on_result(place, killed)
         return True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            os._exit(FAILED)  # the rest need not run
+            os._exit(FAILED)  # the other tests need not run
         self._took_s[report.nodeid] += report.duration
 
     def _timed(self, session: pytest.Session, file: str) -> int:
@@ -219,7 +220,7 @@ class Quick(Light):
         return self._tests(session)
 
     def _functions(self) -> dict[CodeType, list[FunctionType]]:
-        """The functions of the module as they were imported, by their code."""
+        """Return the imported functions of the module by their code."""
         found = defaultdict(list)
         for one in gc.get_objects():
             if type(one) is FunctionType and one.__code__.co_filename == self._path:
@@ -227,7 +228,7 @@ class Quick(Light):
         return found
 
     def _changed(self, mutant: Mutant) -> list[tuple[CodeType, CodeType]] | None:
-        """The codes of outermost functions that a mutant changes, before and after; None if it changes more."""
+        """Return the outermost functions that a mutant changes, before and after; None if it changes other code."""
         mutated = compile(mutant.source, self._path, "exec", dont_inherit=True)
         before, after = [*outermost(self._original)], [*outermost(mutated)]
         if [one.co_qualname for one in before] != [one.co_qualname for one in after]:
@@ -241,7 +242,7 @@ class Quick(Light):
 
 
 def outermost(code: CodeType) -> Iterator[CodeType]:
-    """The functions of a module and of its classes."""
+    """Yield the functions of a module and of its classes."""
     for const in code.co_consts:
         if isinstance(const, CodeType):
             if const.co_flags & 0x02:  # CO_NEWLOCALS: a function, a lambda or a comprehension
@@ -251,13 +252,13 @@ def outermost(code: CodeType) -> Iterator[CodeType]:
 
 
 def shape(code: CodeType) -> tuple[object, ...]:
-    """What a code does, wherever it stands."""
+    """Return the behaviour of a code object, without its position."""
     consts = tuple(shape(one) if isinstance(one, CodeType) else (type(one), one) for one in code.co_consts)
     return code.co_code, consts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
 
 
 def around(code: CodeType) -> tuple[object, ...]:
-    """What is evaluated at import: the module and its classes, without what is in functions."""
+    """Return the code that runs at import: the module and its classes, without the bodies of functions."""
     consts = tuple(
         (around(one) if not one.co_flags & 0x02 else one.co_qualname) if isinstance(one, CodeType) else (type(one), one)
         for one in code.co_consts
@@ -266,7 +267,7 @@ def around(code: CodeType) -> tuple[object, ...]:
 
 
 class Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module, with a source of our own."""
+    """Finder of one module with a replaced source."""
 
     def __init__(self, name: str, path: Path, source: str) -> None:
         self._name, self._path, self._source = name, path, source

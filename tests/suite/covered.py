@@ -1,4 +1,4 @@
-"""Line and branch coverage of the source, measured while the tests run and merged from all their processes."""
+"""Line and branch coverage of the source, measured during the tests and merged from all their processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "greendot"
 
 @contextmanager
 def measured(folder: Path) -> Iterator[None]:
-    """Measure what is imported within. Write what was covered to a file of this process in `folder`."""
+    """Measure the coverage of modules imported in this context. Write it to a file of this process in `folder`."""
     sources = [str(SOURCE)]
     coverage = Slipcover(branch=True, source=sources)
     with ImportManager(coverage, FileMatcher(sources=sources)):
@@ -25,7 +25,7 @@ def measured(folder: Path) -> Iterator[None]:
 
 
 def merged(folder: Path) -> dict[str, Any]:
-    """Put together what all processes covered."""
+    """Merge the coverage of all processes."""
     found: dict[str, Any] = {}
     for path in sorted(folder.glob("*.json")):
         part = json.loads(path.read_text())
@@ -34,7 +34,7 @@ def merged(folder: Path) -> dict[str, Any]:
 
 
 def report(coverage: dict[str, Any], write_to: Path) -> tuple[float, list[str]]:
-    """The covered percentage of lines and branches, and the files with most of the uncovered. All go to a file."""
+    """Return the covered percentage, and the files by number of uncovered lines. Write their details to a file."""
     total = coverage["summary"]
     rows = []
     for name, file in coverage["files"].items():
@@ -48,7 +48,7 @@ def report(coverage: dict[str, Any], write_to: Path) -> tuple[float, list[str]]:
 
 
 def uncovered(file: dict[str, Any]) -> str:
-    """The lines, as ranges, and the branches between lines."""
+    """Format uncovered lines as ranges, and uncovered branches as pairs of lines."""
     ranges: list[list[int]] = []
     for line in file["missing_lines"]:
         if ranges and line == ranges[-1][1] + 1:

@@ -1,7 +1,7 @@
 """One of several pytest processes that share a queue of test files: `python lane.py QUEUE RESULTS PYTEST-ARGUMENT…`.
 
-A lane takes the next file when it has no test left, so that all lanes end at about the same time, and collects only the
-files it runs. QUEUE holds the paths of the files, one in a line; RESULTS is a file descriptor that gets a line of JSON
+A lane takes the next file when it has no test left, so that all lanes end at about the same time. It collects only the
+files it runs. QUEUE holds the paths of the files, one per line. RESULTS is a file descriptor that gets a line of JSON
 for each file and for each test that failed or was skipped.
 """
 
@@ -26,7 +26,7 @@ ROOT = TESTS.parent
 
 
 class Lane:
-    """A pytest plugin: collect and run a file of the queue after the other."""
+    """Pytest plugin that collects and runs one file of the queue after another."""
 
     def __init__(self, queue: Path, results: IO[str]) -> None:
         self._queue = queue
@@ -52,7 +52,7 @@ class Lane:
                 self._end_file()
                 self._file = file
                 self._tell(began=file)
-            following = next(items, None)  # known before this one is torn down: what both use is kept
+            following = next(items, None)  # read before the teardown of this one, which keeps shared fixtures
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             item = following
         self._end_file()
@@ -77,7 +77,7 @@ class Lane:
     # --- the queue ---
 
     def _items(self, session: pytest.Session) -> Iterator[pytest.Item]:
-        # The folders are walked once, so that their fixtures are kept; a file is imported when it is taken.
+        # The folders are walked once, so that their fixtures are kept. A file is imported when it is taken.
         folder = session.config.hook.pytest_collect_directory(path=TESTS, parent=session)
         files = {str(node.path.relative_to(ROOT)): node for node in modules([folder])}
         while file := take(self._queue):
@@ -102,7 +102,7 @@ class Lane:
 
 
 def modules(nodes: Iterable[pytest.Item | pytest.Collector]) -> Iterator[pytest.Collector]:
-    """The files of tests below these folders."""
+    """Yield the test files below these folders."""
     for node in nodes:
         if isinstance(node, pytest.Directory):
             report = collect_one_node(node)
@@ -125,14 +125,14 @@ def take(queue: Path) -> str | None:
 
 
 def processor_s() -> float:
-    """The processor time of this process, of the children that have ended and of the servers that were forked."""
+    """Return the processor time of this process, its ended children and the forked servers."""
     forking: Any = sys.modules.get("e2e.forking")
     spent = os.times()
     return sum(spent[:4]) + (forking.processor_s() if forking else 0.0)
 
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that put us in the background has it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores SIGINT in background jobs
     queue, results, *arguments = sys.argv[1:]
     sys.path[0] = str(TESTS)  # as `pythonpath` in pyproject.toml
     if folder := os.environ.pop("COVERAGE_FOLDER", None):
@@ -145,7 +145,7 @@ def main() -> int:
 
 
 def run(queue: Path, results: int, arguments: list[str]) -> int:
-    gc.set_threshold(20_000, 20, 20)  # all that the tests have loaded is large, and stays
+    gc.set_threshold(20_000, 20, 20)  # the loaded modules are many, and stay
     with os.fdopen(results, "w") as file:
         lane = Lane(queue, file)
         code = int(pytest.main([str(TESTS), *arguments], plugins=[lane]))

@@ -1,4 +1,4 @@
-"""A test that does not end is ended, however it waits: one must not keep all others waiting."""
+"""Time limit of tests: a test that hangs is ended, in every way of waiting."""
 
 from __future__ import annotations
 

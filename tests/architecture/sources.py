@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,14 +76,22 @@ def modules() -> tuple[Module, ...]:
     return tuple(Module(_name(path), path) for path in sorted(SOURCE.rglob("*.py")))
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(SOURCE).with_suffix("").parts
+@cache
+def modules_of_tests() -> tuple[Module, ...]:
+    """Return the modules of `tests` and `bench`, such as `tests.unit.test_ids`, without recordings of old versions."""
+    paths = [path for folder in ("bench", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
+    return tuple(Module(_name(path, ROOT), path) for path in paths if ROOT / "tests" / "fixtures" not in path.parents)
+
+
+def _name(path: Path, root: Path = SOURCE) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def offences(check: Callable[[Module], Any]) -> dict[str, Any]:
-    """Apply a check to every module. Return what it found, by module: one test for a rule names all who break it."""
-    return {module.name or "greendot": found for module in modules() if (found := check(module))}
+def offences(check: Callable[[Module], Any], among: Iterable[Module] | None = None) -> dict[str, Any]:
+    """Apply a check to modules, by default to all of the package, and return the findings by module."""
+    checked = modules() if among is None else among
+    return {module.name or "greendot": found for module in checked if (found := check(module))}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""An app that says who may see whom, as good or as bad as a test wants it."""
+"""Fake app that answers the visibility webhook, correctly or incorrectly as the test sets it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import msgspec
 from greendot.protocol.webhooks import check_signature
 
 SECRET = "the secret of questions, for tests only"
-NEARBY = {"allow_private": ("127.0.0.0/8",)}  # of [webhooks]: it is on this machine
+NEARBY = {"allow_private": ("127.0.0.0/8",)}  # setting of [webhooks]: allow the fake app's loopback address
 
 
 class App:
-    """`allowed` are pairs of viewer and target. `answer` overrides: a whole answer, a status, or None to be silent."""
+    """Visibility webhook that allows the pairs of viewer and target in `allowed`.
+
+    `override` replaces the answer: a status, a whole response as bytes, or None for no response.
+    """
 
     def __init__(self, *allowed: tuple[str, str]) -> None:
         self.allowed = {*allowed}
@@ -32,12 +35,12 @@ class App:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """All that was asked."""
+        """Return all pairs of viewer and target that the server asked for."""
         found = [question for body in self.questions for question in body["questions"]]
         return [(question["viewer"], target) for question in found for target in question["targets"]]
 
     def verify(self, now_s: float) -> None:
-        """All it was asked is signed, as of now."""
+        """Check the signature of each request at the given time."""
         for headers, body in zip(self.headers, self.bodies, strict=True):
             check_signature(body, headers["greendot-signature"], SECRET, now_s)
 

@@ -1,4 +1,4 @@
-"""A server in this process on each pair of engine and store, for tests that must hold on all of them."""
+"""Server in this process on each pair of engine and store, for tests that must pass on all of them."""
 
 from __future__ import annotations
 

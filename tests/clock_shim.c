@@ -1,5 +1,5 @@
-/* Preloaded into a server, adds to its wall clock the milliseconds found in the 8 bytes of the file CLOCK_SHIM_FILE.
-   The file is mapped: a test that changes it moves the clock at once. The monotonic clock stays as it is. */
+/* Preloaded library that adds the milliseconds in the 8-byte file CLOCK_SHIM_FILE to a server's wall clock.
+   The file is mapped, so that a change moves the clock at once. The monotonic clock is not changed. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -26,7 +26,7 @@ __attribute__((constructor)) static void map_file(void)
         shift_ms = mapped;
 }
 
-/* The system call, not the next symbol: it works before the other libraries are there. */
+/* The system call, not the next symbol: it works before the other libraries are loaded. */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
     int result = (int)syscall(SYS_clock_gettime, clock, now);

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry spans: takes OTLP over HTTP on loopback, and keeps what came."""
+"""OpenTelemetry collector: receives OTLP over HTTP on loopback and keeps the spans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Span(NamedTuple):
-    """What matters of one."""
+    """Fields of a span that tests check."""
 
     service: str
     name: str
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 class Collector:
-    """Its `spans` are those of all who send them."""
+    """Collector that keeps the spans of all senders in `spans`."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

@@ -1,4 +1,4 @@
-"""Tests are coroutines where they need to be: each runs on a loop of its own, uvloop as in production."""
+"""Pytest setup: each coroutine test runs on its own uvloop event loop, as in production."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ import limited
 from postgres_server import given_or_own_server
 from wire_described import listening
 
-LIMIT_S, SPARE_S = 50.0, 10.0  # a test that says how long it may take ends so much before
+LIMIT_S, SPARE_S = 50.0, 10.0  # a test with its own timeout is cancelled SPARE_S before that timeout
 
-# Servers that tests start keep what they compile; else each would compile all modules again.
+# Let servers that tests start write bytecode. Without it each server would compile all modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Node.js from its wheel is here if the machine has none, or an old one (scripts/ensure-node): so it comes first.
+# scripts/ensure-node installs Node.js into this prefix if the machine has none or an old one. Put it first in PATH.
 if (node := Path(sys.prefix, "node")).exists():
     os.environ["PATH"] = f"{node}{os.pathsep}{os.environ['PATH']}"
 
-# These machines are busy at times: how long one example takes proves nothing.
+# The machines are busy at times, so the duration of one example proves nothing.
 settings.register_profile("greendot", deadline=None)
 settings.load_profile("greendot")
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL that all tests share. Each takes a schema of its own there."""
+    """Yield the URL of a PostgreSQL server that all tests share. Each test uses its own schema."""
     with given_or_own_server() as url:
         yield url
 
@@ -45,11 +45,11 @@ def what_clients_are_told_is_as_the_document_says() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Nothing is skipped in CI: there, what a test lacks is a failure."""
+    """Turn skips into failures in CI: a missing tool must not hide a test."""
     report = yield
     if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
-        report.outcome, report.longrepr = "failed", f"skipped, which nothing is in CI: {reason}"
+        report.outcome, report.longrepr = "failed", f"skipped, but CI allows no skips: {reason}"
     return report
 
 

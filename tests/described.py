@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of an answer, held against the answer."""
+"""Check of HTTP responses against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ import jsonschema_rs
 from greendot.app.http import document
 
 DOCUMENT = document()
-MOST_BYTES = 100_000  # of a body that is looked into: many servers under test share our loop, and some are measured
+MOST_BYTES = 100_000  # limit for validated bodies: servers under test share this event loop, and some are measured
 PATHS = {path: re.compile(re.sub(r"{\w+}", "[^/]+", path)) for path in DOCUMENT["paths"]}
 
 
 def conforms(method: str, target: str, status: int, kind: str | None, body: bytes) -> None:
-    """AssertionError if the document does not speak of such an answer. What it does not speak of may be anything."""
+    """Raise AssertionError if the OpenAPI document does not describe this response.
+
+    Requests to operations that the document does not contain are not checked.
+    """
     found = _operation(method, target.partition("?")[0])
     if found is None:
         return
     said = f"{method} {target[:200]} → {status} {kind}"
-    assert str(status) in found["responses"], f"{said}: a status the document does not know"
+    assert str(status) in found["responses"], f"{said}: status is not in the document"
     known = _content(found["responses"][str(status)])
     if not known:
-        assert body == b"", f"{said}: the document knows of no body"
+        assert body == b"", f"{said}: the document describes no body"
         return
     media_type = (kind or "").partition(";")[0]
-    assert media_type in known, f"{said}: the document knows {[*known]}"
+    assert media_type in known, f"{said}: media types in the document: {[*known]}"
     if media_type.endswith("json") and len(body) <= MOST_BYTES:
         errors = _validator(json.dumps(known[media_type])).iter_errors(json.loads(body))
         assert [(error.message, error.instance_path) for error in errors] == [], said
 
 
 def _operation(method: str, path: str) -> dict[str, Any] | None:
-    # A path that is written out comes before one with an id in its place; a slash is one however it is written.
+    # Literal paths have precedence over paths with an id. Percent-encoded slashes count as slashes.
     path = unquote(path)
     for known in sorted(PATHS, key=lambda path: path.count("{")):
         if PATHS[known].fullmatch(path):
@@ -46,7 +49,7 @@ def _operation(method: str, path: str) -> dict[str, Any] | None:
 
 
 def _content(answer: dict[str, Any]) -> dict[str, Any]:
-    """Media types, without their parameters, and the schema of each."""
+    """Return the schema of each media type, without the parameters of the type."""
     if "$ref" in answer:
         answer = DOCUMENT["components"]["responses"][answer["$ref"].rpartition("/")[2]]
     return {name.partition(";")[0]: each["schema"] for name, each in answer.get("content", {}).items()}

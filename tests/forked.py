@@ -1,10 +1,10 @@
-"""Run `greendot` without loading it again: a process that has loaded every module forks for each call.
+"""Fork server for `greendot`: a process with all modules loaded forks for each call.
 
     python forked.py serve SOCKET       listen for calls, until standard input ends
     python forked.py SOCKET ARGUMENT…   make a call: the child gets this folder, environment and files
     python forked.py --pid SOCKET ARGUMENT…   the same; print the child's process id on standard error first
 
-The child is a process of its own, with its own id, signals and exit code. It ends when the server ends.
+The child is a separate process with its own id, signals and exit code. It ends when the fork server ends.
 """
 
 import array
@@ -39,10 +39,10 @@ def serve(path: str) -> None:
     import selectors
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the caller, which ends standard input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the caller, which closes standard input
     main = _load()
     gc.collect()
-    gc.freeze()  # a collection in a child does not copy what all children share
+    gc.freeze()  # garbage collection in a child does not copy shared pages
     waiting = selectors.DefaultSelector()
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
@@ -50,7 +50,7 @@ def serve(path: str) -> None:
     waiting.register(door, selectors.EVENT_READ)
     waiting.register(0, selectors.EVENT_READ)
     print("loaded", flush=True)
-    children: dict[int, tuple[int, socket.socket]] = {}  # by the file descriptor of the process
+    children: dict[int, tuple[int, socket.socket]] = {}  # by the process's file descriptor
     while True:
         for key, _ in waiting.select():
             if key.fd == 0:
@@ -75,7 +75,7 @@ def serve(path: str) -> None:
 
 
 def _load():  # noqa: ANN202
-    """Load all modules of the server and its commands, and what they load when they are needed."""
+    """Load all modules of the server and of its commands, including modules they import lazily."""
     import pkgutil
     from importlib import import_module
 
@@ -92,7 +92,7 @@ def _tell(link: socket.socket, line: str) -> None:
     try:
         link.sendall(f"{line}\n".encode())
     except OSError:
-        pass  # the caller has gone
+        pass  # the caller has ended
 
 
 def _fork(link: socket.socket, main) -> int:  # noqa: ANN001
@@ -112,7 +112,7 @@ def _fork(link: socket.socket, main) -> int:  # noqa: ANN001
 
 
 def _run(main, folder: str, environment: dict[str, str], arguments: list[str]) -> None:  # noqa: ANN001
-    """In the child: do what a new interpreter does around the command."""
+    """Run the command in the child, with the setup and cleanup of a new interpreter."""
     import atexit
     import io
     import signal
@@ -133,7 +133,7 @@ def _run(main, folder: str, environment: dict[str, str], arguments: list[str]) -
         setattr(sys, name, stream)
     code = 1
     try:
-        if first := environment.get("FORKED_FIRST"):  # a file with changes to what was loaded
+        if first := environment.get("FORKED_FIRST"):  # file with changes to the loaded modules
             with open(first) as file:
                 exec(compile(file.read(), first, "exec"), {"__name__": "first"})
         main()

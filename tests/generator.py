@@ -1,4 +1,4 @@
-"""The load generator of the benchmarks, for tests with more sockets than Python can read from."""
+"""Load generator of the benchmarks, for tests with more sockets than Python can serve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WITHIN_S = 40.0
 
 
 def compiled(folder: Path) -> Path:
-    """Build it into `folder`."""
+    """Compile the load generator into `folder` and return its path."""
     program = folder / "load"
     sources = sorted(file for part in ("load", "wire") for file in (BENCH / part).glob("*.c"))
     subprocess.run(["cc", "-O2", "-o", program, *sources], check=True, capture_output=True)
@@ -23,7 +23,7 @@ def compiled(folder: Path) -> Path:
 
 
 async def generate(program: Path, mode: str, **options: Any) -> dict[str, Any]:
-    """Run it to its end: what it measured."""
+    """Run the load generator to its end and return the measurements."""
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     process = await asyncio.create_subprocess_exec(program, mode, *flags, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
     try:

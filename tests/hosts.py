@@ -1,4 +1,4 @@
-"""A node as an engine sees it, for tests, and a Redis engine whose time is moved by hand."""
+"""Engine host that records calls, and a Redis engine with a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADVANCE = "for _, key in ipairs(KEYS) do redis.call('HINCRBY', key, '~clock', AR
 
 
 class RecordingHost:
-    """Keeps what it is told."""
+    """Engine host that records the calls and messages it receives."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[Topic, Message]] = []
@@ -38,7 +38,7 @@ class RecordingHost:
 
 
 class RedisNode:
-    """An engine with a host of its own. Nothing happens by itself: `advance` and `tick` do it."""
+    """Redis engine with its own host. Time passes and timers run only by `advance` and `tick`."""
 
     def __init__(self, url: str, prefix: str, *, driven: bool = False, **options: Any) -> None:
         self.clock = ShiftedClock()
@@ -56,12 +56,12 @@ class RedisNode:
         self.incarnation = await self.engine.start(self.host)
 
     async def advance(self, seconds: float, *others: RedisNode) -> None:
-        """Let the engine's time pass, for this node and those that share its keys."""
+        """Advance the engine's clock for this node and the given nodes, which share its keys."""
         for node in (self, *others):
             node.clock.advance(seconds)
         ms, servers = round(seconds * 1000), self.engine.servers
         names = [keys.nodes_key(self.prefix, partition) for partition in range(keys.PARTITIONS)]
-        if len(servers.all) == 1:  # all at once: a call for each would be most of what such a test does
+        if len(servers.all) == 1:  # one script call: a call for each key would take most of the test's time
             server = servers.of(0)
             script = await server.call("SCRIPT", "LOAD", ADVANCE)
             await server.call("EVALSHA", script, len(names), *names, ms)
@@ -71,10 +71,10 @@ class RedisNode:
         )
 
     async def settle(self) -> None:
-        """What was published before on any server has been received."""
+        """Wait until all messages published so far on any server have been received."""
         await self.engine.bus.drained()
         for server in self.engine.servers.all.values():
-            # Redis hands a message to its subscribers before it answers the publisher.
+            # Redis passes a message to its subscribers before it replies to the publisher.
             assert server.pushes is not None
             await server.call("PING")
             await server.pushes.call("PING")

@@ -1,4 +1,4 @@
-"""The HTTP application with routes that are listed and never called."""
+"""HTTP application whose routes tests list but never call."""
 
 from __future__ import annotations
 

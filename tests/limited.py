@@ -1,7 +1,7 @@
-"""Run a coroutine on a loop of its own, for a limited time.
+"""Run of a coroutine on its own event loop, with a time limit.
 
-pytest-timeout sends a signal, which does not get through to a uvloop that waits. A cancellation alone does not do
-either: a coroutine may swallow one (`asyncio.wait_for` of Python 3.11 does when its result comes in the same turn).
+The signal of pytest-timeout does not reach a uvloop that waits. One cancellation is not enough either: a coroutine may
+swallow it. `asyncio.wait_for` of Python 3.11 does so if its result arrives in the same loop turn.
 """
 
 from __future__ import annotations
@@ -17,27 +17,31 @@ import uvloop
 
 AGAIN_S = 3.0  # between two cancellations
 TIMES = 5
-CLOSED_S = 30.0  # for the tasks and threads that are left when the coroutine has ended
+CLOSED_S = 30.0  # for tasks and threads that remain after the coroutine has ended
 
 
 def run(coroutine: Callable[[], Coroutine[Any, Any, None]], limit_s: float, give_up: Callable[[str], object]) -> None:
-    """Raise TimeoutError when it takes longer. Call `give_up` with a report when it cannot be ended."""
+    """Run the coroutine; raise TimeoutError after `limit_s`.
+
+    Call `give_up` with a report if the coroutine or its loop cannot be ended.
+    """
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     loop = runner.get_loop()
     try:
         runner.run(_bounded(coroutine(), limit_s, give_up))
     finally:
-        # The runner ends the tasks and threads that are left, then the loop ends its handles: no timer of it runs.
-        closing = threading.Timer(CLOSED_S, lambda: give_up(f"Its loop does not close. Left:\n{_stacks(loop)}"))
+        # The runner ends remaining tasks and threads, then the loop closes its handles. Loop timers do not run
+        # meanwhile, so the deadline needs a thread.
+        closing = threading.Timer(CLOSED_S, lambda: give_up(f"The event loop does not close. Tasks:\n{_stacks(loop)}"))
         closing.start()
         try:
             with warnings.catch_warnings(record=True) as warned:
-                # As an error, this warning keeps uvloop from closing what it warns of: then it waits for ever.
+                # If this warning were an error, uvloop would not close the handle it warns of and would wait for ever.
                 warnings.simplefilter("always", ResourceWarning)
                 runner.close()
         finally:
             closing.cancel()
-    assert not warned, f"left open: {[str(warning.message) for warning in warned]}"
+    assert not warned, f"resources left open: {[str(warning.message) for warning in warned]}"
 
 
 async def _bounded(coroutine: Coroutine[Any, Any, None], limit_s: float, give_up: Callable[[str], object]) -> None:
@@ -53,7 +57,7 @@ async def _bounded(coroutine: Coroutine[Any, Any, None], limit_s: float, give_up
         await asyncio.wait([task], timeout=AGAIN_S)
         if task.done():
             raise TimeoutError(f"not done after {limit_s:g} s\n{where}")
-    give_up(f"It swallows each cancellation:\n{where}")
+    give_up(f"The coroutine swallows each cancellation:\n{where}")
 
 
 def _stacks(loop: asyncio.AbstractEventLoop) -> str:
@@ -61,6 +65,6 @@ def _stacks(loop: asyncio.AbstractEventLoop) -> str:
     for task in asyncio.all_tasks(loop):
         try:
             task.print_stack(file=text)
-        except (AttributeError, TypeError):  # a coroutine of uvloop has no frame of its own
+        except (AttributeError, TypeError):  # coroutines of uvloop have no frame
             print(task, file=text)
     return text.getvalue()

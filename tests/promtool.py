@@ -1,4 +1,4 @@
-"""Prometheus' own tool, where it can be had."""
+"""Prometheus's own tool, where it is installed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 
 def promtool() -> str:
-    """Where it is. In CI it must be there; elsewhere tests that need it are skipped with a word."""
+    """Return the path of promtool. Without promtool the test is skipped; in CI it fails."""
     found = shutil.which("promtool")
     if found is None and os.environ.get("CI"):
-        pytest.fail("promtool is needed in CI: sh scripts/ensure-debs prometheus@/usr/bin/promtool")
+        pytest.fail("promtool is required in CI; run: sh scripts/ensure-debs prometheus@/usr/bin/promtool")
     if found is None:
-        pytest.skip("promtool is not installed (Debian: prometheus)")
+        pytest.skip("promtool is not installed; install the Debian package prometheus")
     return found

@@ -1,4 +1,4 @@
-"""Something to push, and devices to push it to."""
+"""Push payload and devices for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app that receives webhooks, as good or as bad as a test wants it."""
+"""Fake app that receives webhooks and responds as the test sets it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from greendot.client import verify_webhook
 
 SECRET = "the secret of a webhook, for tests only"
 LOOPBACK = {"allow_private": ("127.0.0.0/8",), "batch_wait_ms": 10}
-Verdict = int | bytes | str | None  # a status; a whole answer; what else it does: hang, drop, drip, flood
+Verdict = int | bytes | str | None  # status, whole response, or another behaviour: hang, drop, drip, flood
 
 
 class Received(NamedTuple):
-    """One request."""
-
     path: str
     headers: dict[str, str]
     body: bytes
@@ -31,7 +29,10 @@ class Received(NamedTuple):
 
 
 class Receiver:
-    """Answers as `behave` says: given the events of a request, what to do. What it took (answered 2xx) is kept."""
+    """Webhook receiver that responds as `behave` decides for the events of each request.
+
+    `taken` has the requests that were answered with 2xx.
+    """
 
     def __init__(self, behave: Callable[[list[dict[str, Any]]], Verdict]) -> None:
         self.behave = behave
@@ -47,14 +48,14 @@ class Receiver:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """All it took, in order."""
+        """Return all events of the taken requests, in order."""
         return [event for request in self.taken for event in request.events]
 
     def of(self, *types: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] in types]
 
     def verify(self, secret: str = SECRET) -> None:
-        """All it was sent is signed, as of now."""
+        """Check the signature of each request."""
         for request in self.requests:
             verify_webhook(request.body, request.headers["greendot-signature"], secret, tolerance_s=10**9)
 
@@ -73,7 +74,7 @@ class Receiver:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
-        # Signatures are in lower case already; nothing else here tells cases apart.
+        # Lower-casing the values is safe: signatures are lower case, and nothing else here depends on case.
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         request = Received(head[0].split()[1], headers, body)
         self.requests.append(request)
@@ -132,7 +133,7 @@ async def receiving(
 
 
 def by_type(events: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Their data."""
+    """Return the data of the events, grouped by type."""
     found: dict[str, list[dict[str, Any]]] = {}
     for event in events:
         found.setdefault(event["type"], []).append(event["data"])

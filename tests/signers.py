@@ -1,4 +1,4 @@
-"""Those who sign tokens, with real keys, and a server on loopback that publishes them, well or badly."""
+"""Signers of tokens with real keys, and a JWKS server on loopback with configurable faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _JWK = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}
 
 @dataclass(frozen=True)
 class Signer:
-    """Somebody with a private key, or a secret."""
+    """Signer of tokens with a private key or a secret."""
 
     alg: str
     private: Any
@@ -47,14 +47,14 @@ class Signer:
         return found | ({} if kid is None else {"kid": kid}) | more
 
     def setting(self, kid: str, **more: Any) -> dict[str, Any]:
-        """As a key in the settings."""
+        """Return the key as an entry of the settings."""
         given = {"secret": self.private} if self.alg in SECRETS else {"public_key": self.pem}
         return {"kid": kid, "alg": self.alg} | given | more
 
 
 @cache
 def signer(alg: str, name: str = "") -> Signer:
-    """The signer of this name; a key takes a moment to make, so each is made once."""
+    """Return the signer of this name. Cached: creating a key is slow."""
     match alg:
         case "RS256":
             return Signer(alg, rsa.generate_private_key(65537, 2048))
@@ -67,16 +67,16 @@ def signer(alg: str, name: str = "") -> Signer:
 
 @dataclass
 class KeyServer:
-    """A server of keys. What it answers, and how, is changed by a test as it runs."""
+    """JWKS server whose responses a test changes at run time."""
 
     url: str = ""
     keys: list[dict[str, Any]] = field(default_factory=list)
-    body: bytes | None = None  # instead of the keys
+    body: bytes | None = None  # replaces the keys
     head: str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
     requests: int = 0
-    hold: asyncio.Event = field(default_factory=asyncio.Event)  # answers wait until it is set
-    trickle: bool = False  # a byte now and then, without end
-    endless: bool = False  # as fast as it is read, without end
+    hold: asyncio.Event = field(default_factory=asyncio.Event)  # responses wait until it is set
+    trickle: bool = False  # send a byte every 20 ms, without end
+    endless: bool = False  # send as fast as the client reads, without end
     paths: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Host names whose name server never answers: looking one up blocks its thread until the test ends."""
+"""Host names whose name server never responds: a lookup blocks its thread until the test ends."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-LONGEST_S = 60.0  # a test that forgets to release does not keep threads for ever
+LONGEST_S = 60.0  # threads of a test that does not release them end after this time
 
 
 class SilentNames:
-    """Look-ups of names that end in `.test`."""
+    """Blocking lookups of names that end in `.test`."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.under_way = 0  # threads that are blocked
+        self.under_way = 0  # blocked threads
         self.most_under_way = 0
         self._lock = threading.Lock()
         self._released = threading.Event()
@@ -38,7 +38,7 @@ class SilentNames:
 
 @contextmanager
 def silent_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentNames]:
-    """The look-ups of this process, with `.test` silent until the end."""
+    """Block lookups of `.test` names in this process until the test ends."""
     found, real = SilentNames(), socket.getaddrinfo
 
     def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How long processes had work and no processor: time that other programs on the machine took, not they themselves."""
+"""Time that processes waited for a processor because other programs on the machine used it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-KNOWN = Path("/proc/self/schedstat").exists()  # not on every kernel: without it all time counts
+KNOWN = Path("/proc/self/schedstat").exists()  # some kernels lack it; then waiting time is 0
 
 
 def waited_s(*pids: int) -> float:
-    """Return the seconds that the first threads of these processes have waited for a processor, all together."""
+    """Return the seconds that the main threads of these processes waited for a processor, in total."""
     if not KNOWN:
         return 0.0
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9
 
 
 def waited_by_threads_s(pid: int) -> float:
-    """Return the seconds that all threads of a process have waited for a processor."""
+    """Return the seconds that all threads of a process waited for a processor."""
     if not KNOWN:
         return 0.0
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
@@ -26,9 +26,9 @@ def waited_by_threads_s(pid: int) -> float:
 
 
 class Lap:
-    """Time since its beginning, without what other programs took from these processes and this one.
+    """Elapsed time without the time that these processes and this one waited for a processor.
 
-    Of a process that has ended, what it had waited when `seconds` was last asked for counts.
+    For a process that has ended, the value of the last read of `seconds` counts.
     """
 
     def __init__(self, *pids: int) -> None:

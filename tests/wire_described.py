@@ -1,4 +1,4 @@
-"""What the AsyncAPI document says of a frame, held against the frame."""
+"""Check of WebSocket frames against the AsyncAPI document."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from greendot.testing import WireClient
 Frame = dict[str, Any]
 DOCUMENT = document()
 MESSAGES = DOCUMENT["components"]["messages"]
-MOST = 200  # of a kind that are looked at: some tests are about how much there can be of something
+MOST = 200  # checked frames per type: some tests send very many
 
 
 def is_command(frame: Frame) -> bool:
-    """Whether the document knows it as something a client may say."""
+    """Return whether the document has the frame as a command of clients."""
     return frame["type"] in MESSAGES and _validator(frame["type"]).is_valid(frame)
 
 
 def said(frame: Frame) -> None:
-    """AssertionError if a client may not say it."""
+    """Raise AssertionError if the frame is not a valid command of its type."""
     assert [error.message for error in _validator(frame["type"]).iter_errors(frame)] == [], frame
 
 
 def heard(frame: Frame, command: str | None = None) -> str:
-    """What the document calls what the server said; AssertionError if it does not know it, or a field of it.
+    """Return the document's name for a frame of the server.
 
-    `command` is what a reply is the answer to.
+    Raise AssertionError if the document does not have the frame or one of its fields. `command` is the type of the
+    command that a reply answers.
     """
     name = _name(frame, command)
     assert name in MESSAGES, frame
@@ -46,14 +47,14 @@ def heard(frame: Frame, command: str | None = None) -> str:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Whatever clients on the bare wire are told meanwhile has to be as the document says."""
+    """Check all frames that WireClients receive in this block against the document."""
     told, say = WireClient._next, WireClient.send
     looked_at: Counter[str] = Counter()
 
     def send(self: WireClient, **command: Any) -> None:
         asked = vars(self).setdefault("asked", {})
         if command.get("type") == "hello" and "key" in command:
-            vars(self)["asked"] = None  # the dashboard speaks otherwise
+            vars(self)["asked"] = None  # the dashboard's socket has other frames
         elif asked is not None and isinstance(command.get("id"), str | int):
             asked[command["id"]] = command.get("type")
         say(self, **command)
@@ -63,7 +64,7 @@ def listening() -> Iterator[None]:
         asked = vars(self).get("asked")
         kind = str(frame.get("type"))
         if asked is None or (kind == "reply" and frame.get("id") not in asked):
-            return frame  # on another socket, or to something that was sent as bytes
+            return frame  # a dashboard frame, or the reply to a command sent as bytes
         command = asked.pop(frame["id"]) if kind == "reply" else None
         if looked_at[command or kind] < MOST:
             looked_at[command or kind] += 1
@@ -94,5 +95,5 @@ def _resolved(schema: Frame) -> Frame:
 
 @cache
 def _validator(name: str) -> jsonschema_rs.Validator:
-    # As the specification has it: payloads without a format of their own are of draft 7.
+    # AsyncAPI: a payload without a schema format is JSON Schema draft 7.
     return jsonschema_rs.Draft7Validator(MESSAGES[name]["payload"] | {"components": DOCUMENT["components"]})

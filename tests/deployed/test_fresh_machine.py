@@ -1,6 +1,6 @@
-"""A machine with nothing but Python, make and a C compiler: what cannot be had there is said, and the demo is served.
+"""Machine with only Python, make and a C compiler: missing tools are reported, and the demo is served.
 
-How long that takes when everything has to be installed first is for `make fresh`.
+`make fresh` measures the time with all installations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WANTED = [
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A PATH without apt, and with next to nothing else."""
+    """Return a PATH without apt and with few other programs."""
     for name in ("sh", "id"):
         (tmp_path / name).symlink_to(program(name))
     return tmp_path
@@ -62,7 +62,7 @@ def test_a_skip_is_one_line_with_its_reason_and_in_ci_a_failure(ci: str) -> None
     (reason,) = [line for line in done.stdout.splitlines() if "there is no bash on this machine" in line]
     if ci:
         assert (done.returncode, "1 failed" in done.stdout) == (1, True)
-        assert "skipped, which nothing is in CI" in reason
+        assert "skipped, but CI allows no skips" in reason
     else:
         assert (done.returncode, "1 skipped" in done.stdout) == (0, True)
         assert reason.startswith("SKIPPED [1]")
@@ -70,9 +70,9 @@ def test_a_skip_is_one_line_with_its_reason_and_in_ci_a_failure(ci: str) -> None
 
 def test_make_serve_in_a_fresh_clone_needs_nothing_else(tmp_path: Path) -> None:
     if not (ROOT / ".git").exists():
-        pytest.skip("this is no clone that could be cloned")
+        pytest.skip("this folder is not a git clone")
     program("git")
-    # Installing is left out: the environment of this test is lent to the clone.
+    # Installation is skipped: the clone uses the environment of this test.
     told = said(
         sys.executable, ROOT / "scripts" / "fresh-clone", "--within", "40", "--venv", sys.prefix, TMPDIR=str(tmp_path)
     )

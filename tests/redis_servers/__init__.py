@@ -1,4 +1,4 @@
-"""Real Redis and Valkey servers for tests, on free ports, ended with the tests."""
+"""Real Redis and Valkey servers for tests, on free ports, which end with the tests."""
 
 from __future__ import annotations
 

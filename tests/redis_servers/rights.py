@@ -1,4 +1,4 @@
-"""The rights that docs/redis-keys.md gives to Greendot's own Redis user: tests run under them, so they cannot rot."""
+"""Rights of Greendot's Redis user in docs/redis-keys.md. Tests run with them, so that they stay correct."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "redis-keys.md"
 ADMIN = ("admin", "of the tests")
-_OF_TESTS = "+hincrby"  # what they move the engine's time with, on its own connection
+_OF_TESTS = "+hincrby"  # tests advance the engine's time on the engine's own connection
 _PATTERNS = "~gd:* &gd:*"
 
 
 def rights(*prefixes: str, cluster: bool = False) -> str:
-    """What follows `reset on >PASSWORD` in the recipe, for these prefixes (none: `gd:`)."""
+    """Return the rights after `reset on >PASSWORD` in the document, for these prefixes (default `gd:`)."""
     text = DOCUMENT.read_text()
     alone, in_a_cluster = re.findall(r"^ACL SETUSER greendot reset on >PASSWORD (.*)$", text, re.MULTILINE)
     (bare,) = re.findall(r"^~presence:.*$", text, re.MULTILINE)
@@ -28,7 +28,7 @@ def commands(given: str) -> set[str]:
 
 
 def limited(*prefixes: str, cluster: bool = False) -> dict[str, Any]:
-    """For a RedisProcess: who does not log in has Greendot's rights, and the test itself all."""
+    """Return settings of a RedisProcess: connections without a login have Greendot's rights, the test has all."""
     given = rights(*prefixes, cluster=cluster)
     default = f"default on nopass resetkeys resetchannels {given} {_OF_TESTS}"
     return {"login": ADMIN, "user": [default, f"{ADMIN[0]} on nopass ~* &* +@all"]}

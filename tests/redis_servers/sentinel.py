@@ -1,4 +1,4 @@
-"""A primary, its replica and three sentinels that watch over them."""
+"""Primary, replica and three sentinels that watch them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .proxy import Proxy
 
 NAME = "mymaster"
 QUORUM = 2
-# What no client sends, but sentinels do (in the name of their connections) and replicas.
+# Sent by sentinels (in the name of their connections) and replicas only, never by clients.
 BACKSTAGE = (b"sentinel-", b"REPLCONF")
-# Sentinel's own periods are made for networks; failing over would take most of a test's time.
+# Sentinel's default periods are for real networks; a failover would take most of a test's time.
 PERIODS_MS = {
     "info-period": 200,
-    "ping-period": 400,  # times five is how old the news of a replica may be that is promoted; they come every second
+    "ping-period": 400,  # a promoted replica's last reply may be five times as old; replies come every second
     "ask-period": 100,
     "publish-period": 200,
-    "tilt-period": 1_000,  # after a pause of a busy machine sentinels do nothing for this long; 30 s otherwise
+    "tilt-period": 1_000,  # sentinels do nothing for this long after a pause of a busy machine; 30 s by default
 }
 
 
 class Sentinel:
-    """`primary` and `replica` are the roles that the sentinels see now.
+    """Sentinel group. `primary` and `replica` are the roles that the sentinels see now.
 
-    Each stands behind a proxy, and the proxy's port is the one that sentinels tell to clients.
+    Each server is behind a proxy, and sentinels give the proxy's port to clients.
     """
 
     def __init__(self, servers: dict[RedisProcess, Proxy], sentinels: list[RedisProcess]) -> None:
@@ -40,14 +40,16 @@ class Sentinel:
         return "redis+sentinel://" + ",".join(f"127.0.0.1:{each.port}" for each in self.sentinels) + f"/{NAME}"
 
     def fail_over(self) -> RedisProcess:
-        """Kill the primary and wait for the promotion of the replica; gives this replica."""
+        """Kill the primary, wait for the promotion of the replica and return the replica."""
         self.primary.kill()
         return self.promoted()
 
     def split(self) -> RedisProcess:
-        """Two primaries: the old one, given back, runs on and answers its clients, but for sentinels it is gone.
+        """Split the group: the old primary still answers its clients, but sentinels cannot reach it. Return the old
+        primary.
 
-        They have promoted the replica and cannot demote the old one until `heal`. What is written to it is lost then.
+        Sentinels have promoted the replica and cannot demote the old primary until `heal`. Then its later writes are
+        lost.
         """
         old = self.primary
         self.proxies[old].freeze(*BACKSTAGE)
@@ -55,13 +57,13 @@ class Sentinel:
         return old
 
     def heal(self) -> None:
-        """After `split` or a restart of the old primary: wait until it is a replica of the new one, in step."""
+        """Wait until the old primary is a replica of the new one, in sync, after `split` or a restart."""
         self.proxies[self.replica].heal()
         until(self._is_in_step, "the old primary follows the new one")
         until(self._is_known, "the sentinels see the old primary as a replica")
 
     def promoted(self) -> RedisProcess:
-        """Wait until all sentinels name the replica as the primary, which it then is; gives it. The roles change."""
+        """Wait until all sentinels name the replica as the primary. Swap the roles and return it."""
         primary, replica = self.replica, self.primary
         port = self.proxies[primary].port
 
@@ -77,7 +79,7 @@ class Sentinel:
         return role[:4] == [b"slave", b"127.0.0.1", self.proxies[self.primary].port, b"connected"]
 
     def _is_known(self) -> bool:
-        """Whether a failover would succeed: every sentinel knows everybody and everybody is well."""
+        """Return whether a failover would succeed: all sentinels know all servers, and all servers are reachable."""
         return all(map(self._is_content, self.sentinels))
 
     def _is_content(self, sentinel: RedisProcess) -> bool:
@@ -89,14 +91,14 @@ class Sentinel:
             and [(row["port"], row["flags"]) for row in replicas] == [(str(self.proxies[self.replica].port), "slave")]
             and replicas[0]["master-link-status"] == "ok"
             and len(others) == len(self.sentinels) - 1
-            # Valkey keeps what the others said of the primary before.
+            # Valkey keeps older reports of the others about the primary.
             and all(row["flags"] in ("sentinel", "sentinel,master_down") for row in others)
         )
 
 
 @contextmanager
 def redis_sentinel(folder: Path, kind: str = "redis") -> Iterator[Sentinel]:
-    """One primary, one replica in step, three sentinels of which two decide."""
+    """Run one primary, one replica in sync, and three sentinels with a quorum of two."""
     primary, replica = processes = [RedisProcess(kind, folder) for _ in range(2)]
     sentinels = [RedisProcess(kind, folder, sentinel=True) for _ in range(3)]
     group = Sentinel({process: Proxy(process.port) for process in processes}, sentinels)
@@ -104,18 +106,18 @@ def redis_sentinel(folder: Path, kind: str = "redis") -> Iterator[Sentinel]:
         process.configure({"replica-announce-port": proxy.port})
     with group.proxies[primary] as public, group.proxies[replica] as spare, together(*processes):
         replica.command("REPLICAOF", "127.0.0.1", public.port)
-        until(group._is_in_step, "the replica is in step")
+        until(group._is_in_step, "the replica is in sync")
         for number, process in enumerate(sentinels):
             process.configure({"sentinel": _lines(number, sentinels, public.port, spare.port)})
         with together(*sentinels):
             for process in sentinels:
                 process.command("SENTINEL", "DEBUG", *(word for pair in PERIODS_MS.items() for word in pair))
-            until(group._is_known, "the sentinels know everybody")
+            until(group._is_known, "the sentinels know all servers")
             yield group
 
 
 def _lines(number: int, sentinels: list[RedisProcess], primary: int, replica: int) -> list[str]:
-    """A sentinel's configuration. It knows the others from the start: finding each other would take seconds."""
+    """Return a sentinel's configuration. It has the other sentinels from the start: discovery would take seconds."""
     ids = [f"{process.port:040x}" for process in sentinels]
     known = zip(sentinels, ids, strict=True)
     return [

@@ -1,4 +1,4 @@
-"""Certificates for servers that are spoken to in TLS."""
+"""Certificates for TLS servers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LOCAL = ("127.0.0.1", "localhost")
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files in PEM: an authority, and a server's certificate and key signed by it. Clients may use the latter too."""
+    """PEM files: an authority, and a server's certificate and key signed by it. Clients may use the latter, too."""
 
     authority: Path
     certificate: Path
     key: Path
 
     def settings(self, port: int) -> dict[str, str | int]:
-        """For a server that speaks TLS only and takes clients without a certificate."""
+        """Return the settings of a server that accepts TLS only, from clients without a certificate."""
         return {
             "port": 0,
             "tls-port": port,
@@ -36,14 +36,14 @@ class Certificates:
         }
 
     def context(self, *, any_host: bool = False) -> ssl.SSLContext:
-        """For a client that trusts the authority only."""
+        """Return the context of a client that trusts the authority only."""
         context = ssl.create_default_context(cafile=self.authority)
         context.check_hostname = not any_host
         return context
 
 
 def certificates(folder: Path, hosts: tuple[str, ...] = LOCAL) -> Certificates:
-    """Make an authority and a certificate for a server with these names, valid since yesterday for two days."""
+    """Create an authority and a certificate for a server with these names, valid since yesterday for two days."""
     made = Certificates(folder / "authority.pem", folder / "server.pem", folder / "server.key")
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     name, issuer = _name("greendot test server"), _name("greendot test authority")

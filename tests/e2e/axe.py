@@ -1,4 +1,4 @@
-"""axe-core, which finds what keeps people with a screen reader or a keyboard out of a page."""
+"""Accessibility checks of a page by axe-core."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from playwright.sync_api import Page
 
 from clients.javascript import CLIENTS, installed
 
-# What makes a page usable for everybody (WCAG 2.1 A and AA), and what is good practice beside it.
+# WCAG 2.1 A and AA, and axe's best practices.
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
-# Of these, what depends on the colour scheme.
+# Rules that depend on the colour scheme.
 COLOURS = ["color-contrast", "link-in-text-block"]
 RUN = """async (runOnly) => {
   const { violations } = await axe.run(document, { runOnly, resultTypes: ["violations"] });
@@ -22,9 +22,9 @@ RUN = """async (runOnly) => {
 
 
 def faults(page: Page, *, colours_only: bool = False) -> list[str]:
-    """What is wrong with the page as it is now, each with the elements it is about. Skips where there is no Node."""
+    """Return axe's violations on the current page, each with its elements. Skip the test without Node.js."""
     installed()
-    # By evaluation: a page's policy lets no other script in.
+    # Load axe by evaluation: the page's content security policy blocks other scripts.
     if not page.evaluate("'axe' in globalThis"):
         page.evaluate(f"() => {{ {source()} }}")
     chosen = {"type": "rule", "values": COLOURS} if colours_only else {"type": "tag", "values": RULES}

@@ -1,4 +1,4 @@
-"""A real server process and a real browser, for the tests of the page."""
+"""Real server process and real browser, for tests of pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = {
     "GREENDOT_TYPING_THROTTLE_S": "0.5",
     "GREENDOT_API_KEY": API_KEY,
 }
-# The first draws no windows: a page takes it a third of the processor time.
+# The headless shell draws no windows: a page costs a third of the processor time.
 CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -39,10 +39,10 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-# The page looks for newcomers every ten seconds; everything else is quicker.
+# The page refreshes the list of people every ten seconds. All other updates are faster.
 expect.set_options(timeout=15_000)
 
-# What browsers write themselves when a server is gone; a page cannot keep them from it.
+# Messages that browsers log when a server is unreachable; a page cannot suppress them.
 UNREACHABLE = re.compile(r"ERR_CONNECTION_REFUSED|WebSocket connection to .* failed")
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) =>
@@ -51,10 +51,11 @@ addEventListener("securitypolicyviolation", (event) =>
 
 
 class ServerProcess:
-    """`greendot serve --dev` on a port of its own, that can be stopped and started again."""
+    """`greendot serve --dev` on its own port, which tests can stop and restart."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        self.port = free_port()  # and stays so while it is stopped: no socket is given one of these by chance
+        # The port stays free while the server is stopped: the kernel assigns none of this range.
+        self.port = free_port()
         self._log = folder / f"server-{self.port}.log"
         self._environment = {key: value for key, value in os.environ.items() if not key.startswith("GREENDOT_")}
         self._environment |= SETTINGS | {"GREENDOT_SERVER_DATA_DIR": str(folder / "data")} | settings
@@ -63,31 +64,31 @@ class ServerProcess:
         self.url = f"http://127.0.0.1:{self.port}/"
 
     def start(self) -> None:
-        """Return once the server says that it is ready."""
+        """Start the server and return when it is ready."""
         with self._log.open("a") as log:
             words = ("serve", "--dev", "--port", str(self.port))
             self._process = Blocking(self._folder, self._environment, *words, log=log)
         said = ""
         while "is ready" not in said:
             line = self._process.stdout.readline()
-            assert line, f"the server ended before it was ready: {said}{self.log}"
+            assert line, f"the server exited before it was ready: {said}{self.log}"
             said += line
 
     def stop(self) -> None:
-        """As an operator stops it."""
+        """Stop the server with a signal, as an operator does."""
         if self._process is not None:
             self.thaw()
             self._process.terminate()
             self._end()
 
     def kill(self) -> None:
-        """As a crash stops it."""
+        """Kill the server, as a crash does."""
         if self._process is not None:
             self._process.kill()
             self._end()
 
     def freeze(self) -> None:
-        """As a network without an answer: the sockets stay open, nothing comes."""
+        """Stop the process with SIGSTOP: sockets stay open and receive nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -101,7 +102,7 @@ class ServerProcess:
         self._process = None
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Over the HTTP API, as an operator."""
+        """Call the HTTP API with the operator's key."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, method=method, headers={"Authorization": f"Bearer {API_KEY}"})
         with urlopen(request, timeout=10) as answer:
@@ -113,12 +114,12 @@ class ServerProcess:
 
 
 class Tab:
-    """One person's page, and everything that went wrong on it."""
+    """Page of one person in a browser, with its frames and problems."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
         self.problems: list[str] = []
-        self.heard: list[dict[str, Any]] = []  # all frames of all sockets, in their order
+        self.heard: list[dict[str, Any]] = []  # frames of all sockets, in order
         self.said: list[dict[str, Any]] = []
         page.on("websocket", self._listen)
         page.add_init_script(REPORT_VIOLATIONS)
@@ -135,7 +136,7 @@ class Tab:
         socket.on("framesent", lambda text: self.said.append(json.loads(text)))
 
     def states_of(self, user: str) -> list[str]:
-        """The states in which somebody was shown to this page by changes."""
+        """Return the states of the user in the presence.changed events that this page received."""
         told = [frame["data"] for frame in self.heard if frame["type"] == "presence.changed"]
         return [entry["state"] for entry in told if entry["user"] == user]
 
@@ -145,7 +146,7 @@ class Tab:
         self.expect_connected()
 
     def expect_connected(self) -> None:
-        """Connected, and in the room: what is typed before is told to nobody."""
+        """Wait until the page is connected and in the room. Text typed earlier is not published."""
         expect(self.page.locator("#connection")).to_have_text("Connected")
         expect(self.page.locator("#present")).not_to_have_text("not connected")
 
@@ -153,7 +154,7 @@ class Tab:
         return self.page.locator(f'#people [data-user="{user}"]')
 
     def expect_state(self, user: str, state: str) -> None:
-        """The dot and the words say the same."""
+        """Expect the state in the user's dot and in the text."""
         expect(self.person(user).locator(".dot")).to_have_attribute("data-state", state)
         words = "offline|last seen" if state == "offline" else state
         expect(self.person(user).locator(".state")).to_have_text(re.compile(words))
@@ -187,10 +188,10 @@ class Tab:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Not for the whole session: while Playwright runs, no other test could start an event loop."""
+    """Yield a browser for one module, not the session: no other test can start an event loop while Playwright runs."""
     path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
     if path is None:
-        sentence = "Chromium is not installed, so the page cannot be tried in a browser (apt install chromium)."
+        sentence = "Chromium is not installed; run: apt install chromium"
         if os.environ.get("CI"):
             pytest.fail(sentence)
         pytest.skip(sentence)
@@ -202,7 +203,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., AbstractContextManager[ServerProcess]]:
-    """Makes servers with settings of one's own; `folder` where several share a store."""
+    """Return a function that starts servers with the given settings. Servers with the same `folder` share a store."""
 
     @contextmanager
     def serving(folder: Path | None = None, **settings: str) -> Iterator[ServerProcess]:
@@ -225,7 +226,7 @@ def site(serve: Callable[..., AbstractContextManager[ServerProcess]]) -> Iterato
 
 @pytest.fixture
 def open_tab(chromium: Browser, site: ServerProcess) -> Iterator[Callable[..., Tab]]:
-    """Opens tabs, each with a browser context of its own, and finds fault with them at the end."""
+    """Yield a function that opens tabs, each in its own browser context. Fail at the end if a tab logged problems."""
     tabs: list[Tab] = []
     contexts = []
 

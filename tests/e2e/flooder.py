@@ -1,7 +1,7 @@
-"""A client that says too much, in a process of its own: it must not slow down who measures.
+"""Flooding client in its own process, so that it does not slow down the process that measures.
 
-`python flooder.py PORT ROOM COMMAND RATE TOKEN TOKEN…`: the first floods, the others listen. A line on its input begins
-a flood, the next one ends it and is answered with what was sent and what came back. It ends with its input.
+`python flooder.py PORT ROOM COMMAND RATE TOKEN TOKEN…`: the first client floods, the others listen. A line on standard
+input starts a flood. The next line ends it and prints its result. The program ends with its input.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ ERROR = re.compile(rb'"type":"error","id":0,"code":"(\w+)","message":"([^;]+); r
 
 
 class Flood(msgspec.Struct):
-    """What became of one, from line to line."""
+    """Result of one flood."""
 
     sent: int = 0
     granted: int = 0
     refused: int = 0
     codes: set[str] = set()
-    reasons: set[str] = set()  # what the errors said, without the wait
+    reasons: set[str] = set()  # messages of the errors, without the wait
     waits_ms: set[int] = set()
-    seconds: float = 0.0  # from the first command to the last answer
+    seconds: float = 0.0  # from the first command to the last reply
     closed: bool = False
 
 
 class Flooder:
-    """One connection, and how its floods went."""
+    """Client that floods a room and counts replies and errors."""
 
     def __init__(self, client: WireClient, frame: bytes, rate: float) -> None:
         self._client = client
         self._frame = frame
         self._rate = rate
-        self._received = bytearray()  # since the flood began; looked at when it is over, which costs least
+        self._received = bytearray()  # bytes since the start of the flood; parsed after its end, which costs least
         self._closed = False
 
     async def read(self) -> None:
@@ -58,7 +58,7 @@ class Flooder:
             sent += due
             await asyncio.sleep(EVERY_S)
         await over
-        while not self._closed and self._answered() < sent:  # noqa: ASYNC110  (counted by nobody else)
+        while not self._closed and self._answered() < sent:  # noqa: ASYNC110  (no event counts replies)
             await asyncio.sleep(EVERY_S)
         return self._found(sent, time.monotonic() - begun)
 

@@ -1,4 +1,4 @@
-"""Start `greendot` by forking a process that has loaded it: a server is ready in a tenth of the processor time."""
+"""Start of `greendot` by forking a process that has loaded it, in a tenth of the processor time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import IO, NamedTuple, Self
 
 from forked import request
 
-# These change the interpreter itself, so a process with them is not forked.
+# These variables change the interpreter itself, so the process is not forked.
 OF_THE_INTERPRETER = ("LD_PRELOAD", "PYTHONPATH", "PYTHONPROFILEIMPORTTIME")
 
 
@@ -27,19 +27,19 @@ _spent: list[float] = []
 
 
 def processor_s() -> float:
-    """The processor time of all processes that were forked and have ended."""
+    """Return the processor time of all forked processes that have ended."""
     return sum(_spent)
 
 
 def _end_of(answer: bytes) -> int:
-    """Take in how a process ended and the time it used; return its exit code."""
-    code, seconds = (answer or b"-9 0").split()  # no answer: the server of forks was killed
+    """Record the processor time of an ended process and return its exit code."""
+    code, seconds = (answer or b"-9 0").split()  # no answer: the fork server was killed
     _spent.append(float(seconds))
     return int(code)
 
 
 class Output(NamedTuple):
-    """The reading end of a pipe."""
+    """Reading end of a pipe."""
 
     reader: asyncio.StreamReader
     transport: asyncio.BaseTransport
@@ -54,7 +54,7 @@ class Output(NamedTuple):
 
 
 class Forked:
-    """A forked process, with the methods of asyncio.subprocess.Process."""
+    """Forked process with the methods of asyncio.subprocess.Process."""
 
     def __init__(self, pid: int, out: Output, err: Output, answers: Output) -> None:
         self.pid = pid
@@ -74,7 +74,7 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            with suppress(ProcessLookupError):  # its end is not taken in yet
+            with suppress(ProcessLookupError):  # the process has ended, but the exit code was not read yet
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -90,7 +90,7 @@ class Forked:
 
 
 async def fork(folder: Path, environment: dict[str, str], *arguments: str) -> Forked:
-    """Start `greendot ARGUMENT…` there, with pipes for what it prints."""
+    """Start `greendot ARGUMENT…` in the folder, with pipes for its output."""
     out, to_out = os.pipe()
     err, to_err = os.pipe()
     try:
@@ -103,10 +103,10 @@ async def fork(folder: Path, environment: dict[str, str], *arguments: str) -> Fo
 
 
 class Blocking:
-    """A forked process, with the methods of subprocess.Popen, for tests without an event loop."""
+    """Forked process with the methods of subprocess.Popen, for tests without an event loop."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *arguments: str, log: IO[str] | None = None) -> None:
-        """What it prints is read from `stdout`; what it says on standard error too, unless there is a log for it."""
+        """Start the process. `stdout` has its output, and standard error too unless there is a `log`."""
         out, to_out = os.pipe()
         try:
             self._link = _asked(folder, environment, arguments, to_out, log.fileno() if log else to_out)
@@ -119,7 +119,7 @@ class Blocking:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            with suppress(ProcessLookupError):  # its end is not taken in yet
+            with suppress(ProcessLookupError):  # the process has ended, but the exit code was not read yet
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -129,7 +129,7 @@ class Blocking:
         self.send_signal(signal.SIGTERM)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
-        """The rest of what it prints, after its end; TimeoutError where that does not come."""
+        """Wait for the end and return the rest of the output. Raise TimeoutError if the process does not end."""
         said: list[str] = []
         reading = threading.Thread(target=lambda: said.append(self.stdout.read()), daemon=True)
         reading.start()
@@ -143,7 +143,7 @@ class Blocking:
 
 
 def _asked(folder: Path, environment: dict[str, str], arguments: tuple[str, ...], out: int, err: int) -> socket.socket:
-    """The line on which a fork is asked for, and its process id and its end are told."""
+    """Request a fork. The returned socket receives the process id and later the exit code."""
     link = socket.socket(socket.AF_UNIX)
     link.connect(server())
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -156,7 +156,7 @@ def _asked(folder: Path, environment: dict[str, str], arguments: tuple[str, ...]
 
 @functools.cache
 def server() -> str:
-    """The socket of a process that forks, started once for all tests of this process."""
+    """Return the socket of the fork server, which is started once per test process."""
     folder = tempfile.mkdtemp(prefix="forked")
     path = os.path.join(folder, "socket")
     program = Path(__file__).parents[1] / "forked.py"

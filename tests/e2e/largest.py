@@ -1,4 +1,4 @@
-"""Each command and each HTTP route at its largest allowed size, on a server whose loop turns are measured."""
+"""Each command and each HTTP route at its largest allowed size, with measured loop turns of the server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ BODY = "x" * (FRAME - 512)
 
 
 async def together(work: Iterable[Awaitable[Any]]) -> None:
-    """Do many things, hundreds at a time."""
+    """Await all of the work, in groups of 500."""
     waiting = iter(work)
     while some := [*islice(waiting, 500)]:
         await asyncio.gather(*some)
 
 
 class World:
-    """A server and clients of it. Clients run in another thread, so that only the server's work counts."""
+    """Server with clients. Clients run in another thread, so that only the server's work is measured."""
 
     def __init__(self, served: Served, aside: Aside, measured: Turns) -> None:
         self.served = served
@@ -47,7 +47,7 @@ class World:
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
-        """Count the turns of this block, and of the work it leaves behind."""
+        """Measure the loop turns of this block and of the work it starts."""
         await self.served.settle()
         await asyncio.sleep(0)
         self.turns.restart()
@@ -71,12 +71,12 @@ class World:
         return client
 
     async def ask(self, client: WireClient, **command: Any) -> dict[str, Any]:
-        """Send a command and return its reply, measured."""
+        """Send a command, measure it and return its reply."""
         async with self.measuring():
             return await self.aside.run(client.request(**command))
 
     async def http(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return the answer's JSON, measured."""
+        """Send a request, measure it and return the JSON of the response."""
         async with self.measuring():
             return await asyncio.to_thread(self._http, method, path, body)
 
@@ -92,10 +92,10 @@ class World:
         finally:
             connection.close()
 
-    # --- the largest there is of each thing ---
+    # --- largest data of each type ---
 
     async def fill_room(self, room: str = "hall", messages: int = 0) -> None:
-        """Make an open room with this many messages of the greatest size."""
+        """Make an open room with this many messages of the largest size."""
         store = self.served.node.store
         await store.put_room(T, room, open=True)
         body = msgspec.json.encode(BODY)
@@ -103,12 +103,12 @@ class World:
             await store.append(T, room, Draft("viewer", None, body, f"k{number}", 1))
 
     async def enter(self, room: str, count: int) -> None:
-        """Have so many users be in the room, by the engine's word."""
+        """Register `count` users in the room with the engine."""
         engine, node = self.served.node.engine, self.served.node.incarnation
         await together(engine.enter(T, room, name, SessionEpoch(f"{node}.{name}", node, 1)) for name in NAMES[:count])
 
     async def be_online(self, users: list[str]) -> None:
-        """Have these users be online, by the engine's word."""
+        """Register these users as online with the engine."""
         engine, node = self.served.node.engine, self.served.node.incarnation
 
         async def one(user: str) -> None:
@@ -118,7 +118,7 @@ class World:
         await together(one(user) for user in users)
 
     async def crowd(self, room: str, count: int) -> None:
-        """Have so many clients listen in the room."""
+        """Connect `count` clients that join the room."""
         tokens = [self.served.token(f"l{number}") for number in range(count)]
 
         async def joined(token: str) -> None:
@@ -138,10 +138,10 @@ class World:
 
 
 class Case(NamedTuple):
-    """Something to be done at its largest size."""
+    """Commands or routes at their largest size."""
 
     run: Callable[[World], Awaitable[None]]
-    of: tuple[str, ...]  # the commands and routes
+    of: tuple[str, ...]  # names of the commands and routes
     settings: dict[str, Any]  # of the server, by section
 
 
@@ -157,7 +157,7 @@ def case(*of: str, **settings: Any) -> Callable[[Callable[[World], Awaitable[Non
 
 @contextmanager
 def collected_as_served() -> Iterator[None]:
-    """Have the garbage collector be as `greendot serve` sets it, and leave the test's own objects out."""
+    """Set the garbage collector as `greendot serve` does and exclude the test's own objects."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -170,7 +170,7 @@ def collected_as_served() -> Iterator[None]:
 
 
 async def longest_turn(case: Case, **settings: Any) -> float:
-    """Run a case on a server of its own and return its longest turn, in seconds of processor time."""
+    """Run a case on its own server and return its longest turn, in seconds of processor time."""
     settings = {"limits": {"enabled": False}} | case.settings | settings
     async with serving(**settings) as served, Aside() as aside, turns() as measured:
         world = World(served, aside, measured)
@@ -189,7 +189,7 @@ async def longest_turn(case: Case, **settings: Any) -> float:
 async def hello_with_every_room_and_a_long_inbox(world: World) -> None:
     rooms = [f"room{number:03}" for number in range(500)]
     await together(world.fill_room(room) for room in rooms)
-    for number in range(60):  # of all rooms together, no more is sent again than 4 MiB
+    for number in range(60):  # a resend is limited to 4 MiB for all rooms together
         await world.served.node.store.append(T, rooms[number], Draft("bob", None, msgspec.json.encode(BODY), "k", 1))
     await world.fill_inbox("viewer", 300, b'"%b"' % (b"x" * 3_000))
     supports = {f"type{number}": list(range(1, 33)) for number in range(199)}
@@ -438,7 +438,7 @@ async def a_user_with_all_there_may_be(world: World) -> None:
     await world.http("GET", f"{user}/push")
     assert len((await world.http("GET", f"{user}/inbox?limit=300"))["notifications"]) == 300
     await world.http("DELETE", f"/v1/sessions/{session}")
-    world.served.clock.advance(1.0)  # a token of this very moment is not of before
+    world.served.clock.advance(1.0)  # the token must be older than this second to be revoked
     assert (await world.http("POST", "/v1/tokens/revoke", {"user": "viewer"}))["closed"] == 99
 
 

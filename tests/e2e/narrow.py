@@ -1,4 +1,4 @@
-"""Clients over a narrow pipe, which can stop reading."""
+"""Clients with small socket buffers that can stop reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greendot.testing import Served, WireClient
 
 
 class Peer(WireClient):
-    """A client over a narrow pipe that can stop reading, reads any frame, and writes byte by byte."""
+    """Client with small socket buffers that can stop reading, read any frame and write byte by byte."""
 
     @classmethod
     async def connect(cls, port: int, path: str = "/v1/connect") -> Self:
@@ -29,17 +29,17 @@ class Peer(WireClient):
         return client
 
     async def trickle(self, data: bytes) -> None:
-        """Write one byte at a time, each in a packet of its own."""
+        """Write one byte at a time, each in its own packet."""
         for byte in data:
             self.send_bytes(bytes([byte]))
             await asyncio.sleep(0)
 
     async def frame(self) -> tuple[int, bytes]:
-        """The next frame, of whatever kind."""
+        """Return the next frame of any type."""
         return await asyncio.wait_for(self._frame(), 10)
 
     def half_close(self) -> None:
-        """End our side of the connection; the other may still send."""
+        """Close the sending side of the connection; the server can still send."""
         self._writer.write_eof()
 
     def stop_reading(self) -> None:
@@ -50,7 +50,7 @@ class Peer(WireClient):
 
 
 def upgrade(path: str = "/v1/connect", method: str = "GET", **changes: str | None) -> bytes:
-    """The bytes of a handshake; a header given as None is left out."""
+    """Return the bytes of a handshake. A header given as None is left out."""
     headers: dict[str, str | None] = {
         "Host": "127.0.0.1",
         "Connection": "Upgrade",

@@ -1,4 +1,4 @@
-"""A real `greendot` in a process of its own, HTTP as an app backend speaks it, and waiting for a condition."""
+"""Real `greendot` processes, HTTP requests of an app backend, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
 from greendot.testing import WireClient
 
-PATIENCE_S = 15.0  # seconds before a test fails instead of waiting on
+PATIENCE_S = 15.0  # time until a waiting test fails
 SECRET = "a secret for real processes, long enough"
 API_KEY = "an API key for real processes"
 
@@ -30,7 +30,7 @@ AnyProcess = asyncio.subprocess.Process | Forked
 
 
 def crowding() -> float:
-    """How many processes want a core, for each that there is: everything takes so many times as long."""
+    """Return the number of runnable processes per core, at least 1. Everything takes that many times as long."""
     try:
         running = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]
     except OSError:
@@ -39,15 +39,15 @@ def crowding() -> float:
 
 
 class Patience:
-    """Seconds of a machine that has nothing else to do, for one who looks again and again for something."""
+    """Time limit of a polling loop, in seconds of an idle machine."""
 
     def __init__(self, seconds: float, pause_s: float = 0.001, longest_s: float = 0.025) -> None:
         self._left_s = seconds
-        self._pause_s, self._longest_s = pause_s, longest_s  # what takes long is not looked for all the time
+        self._pause_s, self._longest_s = pause_s, longest_s  # pauses grow: slow conditions are polled less often
         self._looked = time.monotonic()
 
     async def pause(self) -> bool:
-        """Wait until the next look. False: it has taken too long."""
+        """Sleep until the next poll. Return False when the time limit has passed."""
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 1.2, self._longest_s)
         now = time.monotonic()
@@ -57,15 +57,15 @@ class Patience:
 
 
 async def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
-    """Wait for something no event tells of; TimeoutError if it does not become true."""
+    """Poll until the condition is true; raise TimeoutError after `within_s`. For states without an event."""
     patience = Patience(within_s)
     while not condition():
         if not await patience.pause() and not condition():
-            raise TimeoutError(f"not within {within_s:g} s")
+            raise TimeoutError(f"condition not true within {within_s:g} s")
 
 
 async def serves_a_fresh_client(port: int, token: str) -> None:
-    """Whatever was done to the server before: a newcomer is welcomed and answered."""
+    """Check that the server accepts and answers a new client."""
     async with await WireClient.connect(port) as client:
         await client.hello(token)
         await client.quiet()
@@ -77,7 +77,7 @@ async def serves_a_fresh_client(port: int, token: str) -> None:
 
 
 class Answer(NamedTuple):
-    """What came back for a request."""
+    """HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -88,9 +88,9 @@ class Answer(NamedTuple):
 
 
 async def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-    """One request on a connection of its own. `body` is sent as it is if it is bytes, else as JSON.
+    """Send a request on its own connection and return the response. A body that is not bytes is sent as JSON.
 
-    Whatever is asked, the answer must be one the OpenAPI document speaks of.
+    The response must match the OpenAPI document.
     """
     data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
     lines = [
@@ -102,13 +102,13 @@ async def ask(port: int, method: str, path: str, body: Any = None, **headers: st
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     answer = await exchange(port, "\r\n".join([*lines, "", ""]).encode() + data)
     if method != "HEAD" and len(answer.body) < int(answer.headers.get("content-length", 0)):
-        raise ConnectionResetError("the server ended in the middle of its answer")
+        raise ConnectionResetError("the server closed the connection within its response")
     conforms(method, path, answer.status, answer.headers.get("content-type"), answer.body)
     return answer
 
 
 async def exchange(port: int, request: bytes) -> Answer:
-    """The answer to these bytes, whatever they are, read until the server closes."""
+    """Send raw bytes and return the response, read until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
@@ -119,7 +119,7 @@ async def exchange(port: int, request: bytes) -> Answer:
 
 
 def answer_in(received: bytes) -> Answer:
-    """The first answer in what a server sent. A chunked body is left as it is."""
+    """Parse the first response in the received bytes. A chunked body is not decoded."""
     head, _, body = received.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in lines)
@@ -130,7 +130,7 @@ def answer_in(received: bytes) -> Answer:
 
 
 class Ended(NamedTuple):
-    """How a process ended and what it said."""
+    """Exit code and output of an ended process."""
 
     code: int
     out: str
@@ -138,12 +138,12 @@ class Ended(NamedTuple):
 
 
 class Process:
-    """A server that is ready for clients."""
+    """Server process that accepts clients."""
 
     def __init__(self, process: AnyProcess, announced: str) -> None:
         self._process = process
         self._ended: Ended | None = None
-        self.announced = announced  # what it printed until it was ready
+        self.announced = announced  # output until the server was ready
         found = re.search(r":(\d+)/v1/connect", announced)
         assert found, announced
         self.port = int(found[1])
@@ -159,7 +159,7 @@ class Process:
         return client
 
     def token(self, user: str) -> str:
-        """For a server that was started with SECRET."""
+        """Return a token for a server that was started with SECRET."""
         return Tokens(SECRET).make(user, SystemClock().now_ms(), 3600, name=user.capitalize())
 
     async def ask(self, method: str, path: str, body: Any = None, key: str = API_KEY) -> Answer:
@@ -175,14 +175,14 @@ class Process:
         self._process.send_signal(number)
 
     async def ended(self, within_s: float = PATIENCE_S) -> Ended:
-        """Wait for its end; TimeoutError if it goes on."""
+        """Wait for the end of the process; raise TimeoutError if it does not end."""
         if self._ended is None:
             out, err = await asyncio.wait_for(self._process.communicate(), within_s)
             self._ended = Ended(self._process.returncode or 0, self.announced + out.decode(), err.decode())
         return self._ended
 
     async def kill(self) -> None:
-        """As the kernel does when memory is short: without a word."""
+        """Kill the process without warning, as the kernel does when memory is short."""
         if self._process.returncode is None:
             self._process.kill()
         await self.ended()
@@ -190,7 +190,7 @@ class Process:
 
 @asynccontextmanager
 async def running(data_dir: Path, *flags: str, **environment: str) -> AsyncIterator[Process]:
-    """`greendot serve` on a free port, with SECRET and API_KEY unless the test says otherwise."""
+    """Run `greendot serve` on a free port, with SECRET and API_KEY unless the environment has others."""
     process = await start(data_dir, "serve", "--port", "0", *flags, **environment)
     lines = []
     try:
@@ -211,7 +211,7 @@ async def running(data_dir: Path, *flags: str, **environment: str) -> AsyncItera
 
 
 async def greendot(data_dir: Path, *arguments: str, **environment: str) -> Ended:
-    """Run a command that is expected to end by itself."""
+    """Run a command that ends by itself."""
     process = await start(data_dir, *arguments, **environment)
     try:
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
@@ -230,7 +230,7 @@ async def start(data_dir: Path, *arguments: str, **environment: str) -> AnyProce
         | {"GREENDOT_SERVER_DATA_DIR": str(data_dir), "PYTHONUNBUFFERED": "1"}
         | {name: value for name, value in given.items() if value}
     )
-    # A stray file must not land in the repository: the folder is the test's own.
+    # Run in the test's own folder: stray files must not end up in the repository.
     if not any(name in environment for name in OF_THE_INTERPRETER):
         return await fork(data_dir, surroundings, *arguments)
     return await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""A program in a terminal of its own: what is on its screen, keys, sizes, and whether it left it as it was."""
+"""Program in a pseudoterminal: its screen, keys, sizes, and the terminal's state after the program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"\x1b\[(\?\d+)?([\d;]*)([a-zA-Z])|\r|\n|[^\x1b\r\n]+")
 
 
 class Screen:
-    """As far as the program draws: home, end of line, end of screen, styles, the other screen and the cursor."""
+    """Terminal screen with the sequences that the program uses: home, erase, styles, alternate screen, cursor."""
 
     def __init__(self) -> None:
         self.lines: list[str] = [""]
@@ -66,7 +66,7 @@ class Screen:
 
 
 class Pseudoterminal:
-    """See the module."""
+    """Process in a pseudoterminal, with its screen."""
 
     def __init__(self, process: asyncio.subprocess.Process, master: int, slave: int) -> None:
         self.process = process
@@ -88,11 +88,11 @@ class Pseudoterminal:
         return "\n".join(self.screen.lines)
 
     async def shows(self, condition: Callable[[str], Any], within_s: float = 2 * PATIENCE_S) -> str:
-        """The screen, once it fits."""
+        """Wait until the screen meets the condition and return its text."""
         try:
             await until(lambda: bool(condition(self.text)), within_s)
         except TimeoutError:
-            raise AssertionError(f"the screen shows:\n{self.text}") from None
+            raise AssertionError(f"the screen does not meet the condition:\n{self.text}") from None
         return self.text
 
     def press(self, keys: str) -> None:
@@ -104,12 +104,12 @@ class Pseudoterminal:
 
     async def ended(self) -> int:
         code = await asyncio.wait_for(self.process.wait(), PATIENCE_S)
-        await asyncio.sleep(0.05)  # what it wrote last is read
+        await asyncio.sleep(0.05)  # time to read the last output
         return code
 
     @property
     def is_as_it_was(self) -> bool:
-        """Its settings, its own screen, its cursor."""
+        """Return whether the program restored the terminal's settings, main screen and cursor."""
         left = self.screen.modes.get("?1049") is False and self.screen.modes.get("?25") is True
         return left and termios.tcgetattr(self._slave) == self.before
 
@@ -127,7 +127,7 @@ def set_size(terminal: int, columns: int, lines: int) -> None:
 async def in_a_terminal(
     folder: Path, *arguments: str, columns: int = 80, lines: int = 24, **environment: str
 ) -> AsyncIterator[Pseudoterminal]:
-    """`greendot` with these arguments."""
+    """Run `greendot` with these arguments in a pseudoterminal."""
     master, slave = pty.openpty()
     set_size(master, columns, lines)
     names = ("GREENDOT_", "COLUMNS", "LINES", "NO_COLOR")
@@ -153,6 +153,6 @@ async def in_a_terminal(
 
 
 def _own_terminal(terminal: int) -> None:
-    """Ctrl-C in the terminal is for the program, and for nobody else."""
+    """Make the pseudoterminal the controlling terminal, so that Ctrl-C reaches only the program."""
     os.setsid()
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)

@@ -1,4 +1,4 @@
-"""A server that pushes to a played FCM, and what tests of push do with it."""
+"""Server that pushes to a fake FCM, with helpers for push tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redis_servers.tls import Certificates, certificates
 
 
 def push_settings(fcm: PlayedFcm, made: Certificates, folder: Path) -> dict[str, Any]:
-    """Of a server that pushes by this FCM."""
+    """Return the push settings for this FCM."""
     account = folder / "account.json"
     account.write_text(fcm.account())
     return {
@@ -26,7 +26,7 @@ def push_settings(fcm: PlayedFcm, made: Certificates, folder: Path) -> dict[str,
 
 
 class Pushed:
-    """A server, its time, and the FCM it pushes by."""
+    """Server with a virtual clock, and the fake FCM it pushes to."""
 
     def __init__(self, served: Served, fcm: PlayedFcm) -> None:
         self.served = served
@@ -41,7 +41,7 @@ class Pushed:
         assert answer.status in (200, 201), answer
 
     async def notify(self, user: str = "ann", **more: Any) -> str:
-        """Answers the notification's id."""
+        """Create a notification and return its id."""
         body = {"user": user, "kind": "ping", "body": {"title": "Hi", "text": "there"}} | more
         answer = await self.http("POST", "/v1/notifications", body)
         assert answer.status == 201, answer
@@ -49,7 +49,7 @@ class Pushed:
         return made
 
     async def work(self, after_s: float = 0.0, alive: Any = ()) -> list[str]:
-        """Let time pass, and have what is due then done. Answers the keys of all that FCM took until now."""
+        """Advance the clock, run the push worker once and return the keys of all messages FCM has accepted so far."""
         if after_s:
             await self.served.advance(after_s, alive)
         assert self.served.greendot.pushing is not None

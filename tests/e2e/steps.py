@@ -1,7 +1,7 @@
-"""What a server does to answer one thing and another: calls of its functions, counted in all of its threads.
+"""Comparison of the work for two requests by counting function calls in all threads of a server.
 
-Who does the same takes the same time, on any machine. What functions written in C do with more or less data is not
-seen: `stopwatch` times a sample of the same questions.
+Equal work takes equal time on any machine. Work inside C functions is not counted: `stopwatch` times a sample of the
+same requests.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from greendot.testing import Served
 
 PRODUCT = Path(greendot.__file__).parent
 WARM_UP, SAMPLES = 3, 6
-MOST = 0.1  # of the calls: they are a third of what a client waits for, and those that differ are short ones
+MOST = 0.1  # allowed difference: calls are a third of the response time, and calls that differ are short
 
 
 class Compared(NamedTuple):
-    """Calls for the one and the other, and the functions that were not called equally often."""
+    """Number of calls for each request, and the functions with different counts."""
 
     one: int
     other: int
-    apart: dict[str, int]  # more calls for the one; negative: for the other
+    apart: dict[str, int]  # calls of the first request minus calls of the second
 
     @property
     def is_even(self) -> bool:
-        """Whether the store does exactly the same, and the rest is as many calls, but for a few."""
+        """Return whether the calls in the store are equal and the total differs by at most 10 %."""
         in_store = any(name.startswith("store/") for name in self.apart)
         return not in_store and abs(self.one - self.other) <= MOST * max(self.one, self.other)
 
 
 class Steps:
-    """Calls since the beginning, by function."""
+    """Calls since the last reset, by function."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -63,7 +63,7 @@ def _module(file: str) -> str:
 
 @contextmanager
 def counting() -> Iterator[Steps]:
-    """Count in this thread and in those that begin within the block: start the server in it."""
+    """Count calls in this thread and in threads that start within the block. Start the server inside it."""
     steps = Steps()
     threading.setprofile(steps.note)
     sys.setprofile(steps.note)
@@ -77,14 +77,15 @@ def counting() -> Iterator[Steps]:
 async def compared_by_steps(
     served: Served, steps: Steps, one: Any, other: Any, token: str = "", key: str = ""
 ) -> Compared:
-    """Ask for the one and for the other, by WebSocket with a token or by HTTP with a key, as `stopwatch` does."""
+    """Compare two requests, by WebSocket with a token or by HTTP with a key, as `stopwatch` does."""
     turns = [turn if isinstance(turn, list) and isinstance(turn[0], list | dict) else [turn] for turn in (one, other)]
     client: Wire | Http = await asyncio.to_thread(lambda: Wire(served.port, token) if token else Http(served.port, key))
     try:
         found = await _counted(served, steps, client, turns)
     finally:
         client.close()
-    fewest = [min(samples, key=Counter.total) for samples in found]  # what the server did else is in some of them
+    # Other samples include unrelated work of the server.
+    fewest = [min(samples, key=Counter.total) for samples in found]
     names = fewest[0].keys() | fewest[1].keys()
     apart = {name: fewest[0][name] - fewest[1][name] for name in names}
     return Compared(*(counts.total() for counts in fewest), {name: by for name, by in apart.items() if by})
@@ -96,7 +97,7 @@ async def _counted(
     requests = [[client.request(asked) for asked in turn] for turn in turns]
     found: tuple[list[Counter[str]], list[Counter[str]]] = [], []
     for number in range(-WARM_UP, SAMPLES):
-        for which in (0, 1) if number % 2 else (1, 0):  # some work is done for every second frame
+        for which in (0, 1) if number % 2 else (1, 0):  # some work happens only for every second frame
             *before, counted = requests[which]
             for request in before:
                 await asyncio.to_thread(client.took, request)

@@ -1,7 +1,7 @@
-"""How long a server takes to answer one thing and another, seen by a client in a process of its own.
+"""Comparison of the response times for two requests, measured by a client in its own process.
 
-Run as a program: it reads what to ask as JSON from its standard input and prints the times. It asks the one and the
-other in turns, in random order, so that whatever the machine does meanwhile falls on both.
+As a program, it reads the requests as JSON from standard input and prints the times. It sends both requests alternately
+in random order, so that other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from statistics import median
 from typing import Any, NamedTuple
 
 WARM_UP = 50
-BLOCK = 50  # samples of each whose medians are compared: what the machine does changes more slowly than that
-LOOKS = (1_000, 2_000, 4_000)  # samples of each, after which it is looked at how far they differ
+BLOCK = 50  # samples of each whose medians are compared: the machine's load changes more slowly
+LOOKS = (1_000, 2_000, 4_000)  # numbers of samples of each after which the difference is checked
 MOST = 0.05
 
 
 class Told(NamedTuple):
-    """The medians, in microseconds, and by how much those of blocks differ, in the middle."""
+    """Medians in microseconds, and the median difference between blocks."""
 
     one: float
     other: float
@@ -36,7 +36,7 @@ class Told(NamedTuple):
 
 
 class _Socket:
-    """A blocking socket that sends bytes made before, and reads one answer."""
+    """Blocking socket that sends prepared bytes and reads one response."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -78,7 +78,7 @@ class _Socket:
 
 
 class Wire(_Socket):
-    """A WebSocket that has said hello."""
+    """WebSocket after its hello."""
 
     def __init__(self, port: int, token: str) -> None:
         super().__init__(port)
@@ -95,7 +95,7 @@ class Wire(_Socket):
     def request(command: Any) -> bytes:
         payload = json.dumps({"id": 1, **command}).encode()
         size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack(">H", len(payload))
-        return b"\x81" + size + b"\0\0\0\0" + payload  # masked with nothing
+        return b"\x81" + size + b"\0\0\0\0" + payload  # masked with zeros
 
     def answer(self) -> bytes:
         while True:
@@ -113,7 +113,7 @@ class Wire(_Socket):
 
 
 class Http(_Socket):
-    """A connection that is kept. A request is its method, path and body."""
+    """Keep-alive connection. A request is its method, path and body."""
 
     def __init__(self, port: int, key: str) -> None:
         super().__init__(port)
@@ -161,11 +161,10 @@ def _told(one: list[float], other: list[float]) -> Told:
 async def compared(
     port: int, one: Any, other: Any, token: str = "", key: str = "", looks: Sequence[int] = LOOKS
 ) -> Told:
-    """Ask for the one and for the other, by WebSocket with a token or by HTTP with a key.
+    """Compare the response times of two requests, by WebSocket with a token or by HTTP with a key.
 
-    Each is a command or request, or a list of them of which the last is timed. Where medians differ by more than they
-    may after 1,000 samples of each, there are more samples: a difference that is real stays, one of the machine does
-    not.
+    Each is a command or request, or a list of them of which the last is timed. If the medians differ too much after
+    1,000 samples of each, more samples are taken. A real difference persists; noise of the machine does not.
     """
     turns = [turn if isinstance(turn, list) and isinstance(turn[0], list | dict) else [turn] for turn in (one, other)]
     asked = {"port": port, "turns": turns, "looks": looks} | ({"token": token} if token else {"key": key})

@@ -1,4 +1,4 @@
-"""The dashboard in a browser, against a real server."""
+"""Dashboard in a browser, with a real server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 pytest_plugins = ("e2e.browser",)
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
-API_KEY = "a-key-for-the-tests-of-the-page"  # of e2e.browser, which pytest has to load first
+API_KEY = "a-key-for-the-tests-of-the-page"  # pytest must load e2e.browser first
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 WIDE = {"viewport": {"width": 1280, "height": 900}}
 
 
 @pytest.fixture
 def look(open_tab: OpenTab, site: ServerProcess) -> Callable[..., Tab]:
-    """Opens the dashboard with the key of the settings, which sees nodes and the tenant `default`."""
+    """Return a function that opens the dashboard with the operator's key: it shows nodes and the tenant `default`."""
 
     def open_one(view: str = "", **context: object) -> Tab:
         tab = open_tab(url=f"{site.url}admin#{view}", **context)
@@ -132,7 +132,7 @@ def test_events_are_shown_as_they_happen_and_can_be_narrowed(look: Callable[...,
     tab = look("events")
     page, rows = tab.page, tab.page.locator("#tail li[data-kind]")
     expect(page.locator("#tail")).to_contain_text("Nothing yet")
-    page.wait_for_timeout(1500)  # the server hears once a second which events are wanted
+    page.wait_for_timeout(1500)  # the page sends the event filter to the server once a second
     alice = open_tab("Alice")
     expect(page.locator("#tail")).to_contain_text("connected")
     alice.say("hello there")
@@ -178,7 +178,7 @@ def test_an_action_is_asked_for_twice_and_done_once(
     page.keyboard.press("Enter")
     expect(page.locator("#toast")).to_have_text("Done: 1 session disconnected (4503).")
     expect(page.locator(".found")).to_contain_text("this user is not connected")
-    expect(page.get_by_role("button", name="Disconnect all")).to_be_focused()  # where one was before
+    expect(page.get_by_role("button", name="Disconnect all")).to_be_focused()  # focus returns to the button
     expect(alice.page.locator("#connection")).not_to_have_text("Connected")
     assert site.log.count("audit: ") == 2
 
@@ -208,7 +208,7 @@ def test_what_is_found_is_shown_as_text(look: Callable[..., Tab], open_tab: Open
 
 
 def looked_at(tab: Tab, view: str) -> None:
-    """In both colour schemes; a page that moves little changes at once."""
+    """Check accessibility in both colour schemes; with reduced motion the page changes at once."""
     for scheme in ("dark", "light"):
         tab.page.emulate_media(color_scheme=scheme)
         assert faults(tab.page, colours_only=scheme == "dark") == [], (view, scheme)
@@ -243,6 +243,6 @@ def test_everything_is_reached_with_the_keyboard(look: Callable[..., Tab]) -> No
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id"))
         outlined = "[document.activeElement, document.activeElement.nextElementSibling ?? document.body]"
-        outlined += ".map((it) => getComputedStyle(it).outlineStyle)"  # of a hidden radio, its label has it
+        outlined += ".map((it) => getComputedStyle(it).outlineStyle)"  # a hidden radio's outline is drawn on its label
         assert "solid" in page.evaluate(outlined) or page.evaluate("document.activeElement === document.body")
     assert {"Overview", "Find", "Events", "Sign out", "Pause"} <= reached

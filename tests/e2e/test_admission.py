@@ -1,4 +1,4 @@
-"""Hellos that are too many: who waits, who is sent away, and that nobody goes offline for it."""
+"""More hellos than the server admits: which clients wait, which are refused, and that no user goes offline."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ONE = {"hellos_per_s": 1, "hellos_at_once": 1, "waiting": 1}
 
 
 async def say_hello(served: Served, user: str, **hello: Any) -> WireClient:
-    """A socket that has said hello and was not answered yet."""
+    """Connect and send hello without waiting for the reply."""
     client = await served.socket()
     client.send(type="hello", token=served.token(user), **hello)
     return client
 
 
 async def sent_away(client: WireClient) -> float:
-    """The seconds it was asked to stay away."""
+    """Return the retry time in seconds of a refused hello."""
     frame = await client.receive("overloaded")
     assert (await client.closed()).code == 4003
     return float(frame["data"]["retry_in_ms"]) / 1000
@@ -53,11 +53,11 @@ async def test_one_beyond_those_who_wait_is_told_when_to_come_back() -> None:
         timers = served.timers
         waits = [await sent_away(await say_hello(served, f"user{number}")) for number in range(5)]
         assert waits == sorted(waits)
-        assert len({*waits}) == 5  # each another time
+        assert len({*waits}) == 5  # all different
         assert waits[0] >= 1
         assert served.node.metrics.realtime_hellos_refused_total == 5
         await served.until_gone(2)
-        assert served.timers == timers  # nothing of them is left
+        assert served.timers == timers  # refused clients leave no timers
 
 
 async def test_who_returns_is_let_in_before_those_who_are_new() -> None:
@@ -120,7 +120,7 @@ async def test_nobody_goes_offline_by_being_sent_away() -> None:
         await ann.reset()
         await served.until_gone(1)
         await served.advance(4, [watcher])
-        # So many are before her that she is sent away, for longer than her session would have counted.
+        # The queue is so long that Ann is refused for longer than the grace of her session.
         for second in (0.0, 10.0, 20.0):
             served.node.overload_monitor.measure(Load(lag_s=9, worked_s=9), second)
         back = await say_hello(served, "ann", resume={"session": ann.welcome["session"]})

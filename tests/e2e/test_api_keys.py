@@ -1,4 +1,4 @@
-"""API keys of the store: who may do what, for how long, and that no tenant sees another."""
+"""API keys in the store: scopes, expiry, and isolation of tenants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODIES: dict[str, dict[str, Any]] = {
 async def make(
     served: Served, *scopes: str, tenant: str = "acme", name: str = "backend", expires_at: int | None = None
 ) -> str:
-    """A key, as `greendot keys create` makes one."""
+    """Create a key as `greendot keys create` does and return its text."""
     id, secret, now = new_key_id(), new_key_secret(), served.clock.now_ms()
     key, kept = ApiKey(tenant, name, scopes, now), Secret(id, hash_of(secret), now, expires_at)
     assert await served.node.store.create_key(key, kept)
@@ -55,7 +55,7 @@ async def test_a_key_opens_the_routes_of_its_scope_and_no_others(scope: KeyScope
         for route, needed in NEEDED.items():
             answer = await call(served, key, route)
             if Caller("acme", frozenset({scope})).may(needed):
-                # Nobody has this session: that is found out behind the guard.
+                # The session does not exist, which the route finds only after authorization.
                 assert answer.status in (200, 201, 202, 204) or (answer.status == 404 and "{session}" in route), route
                 continue
             assert answer.json()["code"] == "forbidden"
@@ -102,7 +102,7 @@ async def test_a_key_that_was_asked_for_before_it_was_made_is_known_ten_seconds_
         key = text_of(id, secret)
         assert (await call(served, key, "GET /v1/rooms")).status == 401
         await served.node.store.create_key(ApiKey("acme", "a", ("admin",), 1), Secret(id, hash_of(secret), 1))
-        assert (await call(served, key, "GET /v1/rooms")).status == 401  # guesses are not read again and again
+        assert (await call(served, key, "GET /v1/rooms")).status == 401  # an unknown key is cached as unknown
         served.clock.advance(BELIEVED_S)
         assert (await call(served, key, "GET /v1/rooms")).status == 200
 

@@ -1,4 +1,4 @@
-"""A server is backed up under load; what it had acknowledged by then is there after the backup is put back."""
+"""Backup of a server under load: records acknowledged before the backup are there after the restore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from greendot.store.sqlite import SqliteStore
 from postgres_server import execute, fresh_schema, programs
 
 WRITERS = 6
-FILLED = 8_000  # messages that are there already, so that the copy takes its time
+FILLED = 8_000  # existing messages, so that the copy takes some time
 FILL = """
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
     INSERT INTO messages (tenant, room, seq, id, user, body, key, at)
@@ -37,16 +37,16 @@ HEADS = """
 
 
 class Writers:
-    """Clients that send one message after the other, and an app that notifies; what was acknowledged, and when."""
+    """Clients that send messages one after the other, an app that notifies, and the times of acknowledgements."""
 
     def __init__(self, server: Process) -> None:
         self._server = server
-        self.acknowledged: list[tuple[float, str, int]] = []  # when, whose room, which number
-        self.notified: list[tuple[float, str]] = []  # when, which key
+        self.acknowledged: list[tuple[float, str, int]] = []  # time, user, number
+        self.notified: list[tuple[float, str]] = []  # time, key
         self.told_to_stop = False
 
     def _counted(self) -> Iterator[int]:
-        """Until they are told to stop. Not by cancelling: what is waited for may come at the same moment."""
+        """Count until `told_to_stop`. A cancellation could lose a result that arrives at the same moment."""
         return takewhile(lambda _: not self.told_to_stop, count())
 
     async def send(self, user: str) -> None:
@@ -94,7 +94,7 @@ async def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_i
             assert (refused.code, "stop its servers" in refused.err) == (2, True)
             writers.told_to_stop = True
         meanwhile = [at for at, _, _ in writers.acknowledged if began < at < ended]
-        assert len(meanwhile) > WRITERS, "the writers waited for the backup"
+        assert len(meanwhile) > WRITERS, "the backup blocked the writers"
         server.signal(signal.SIGTERM)
         await server.ended()
     put_back = await greendot(data, "restore", str(file), "--force", "--json")
@@ -113,7 +113,8 @@ async def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_i
     await store.start()
     assert await store.recount(fix=False) == []
     await store.close()
-    async with running(data) as server, await server.client("w0") as client:  # and a server goes on from there
+    # A server continues from the restored data.
+    async with running(data) as server, await server.client("w0") as client:
         await client.request(type="room.join", room="of-w0")
         reply = await client.request(type="room.send", room="of-w0", body={}, key="after")
         assert reply["seq"] == max(seq for user, seq in kept if user == "w0") + 1
@@ -121,7 +122,7 @@ async def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_i
 
 @pytest.mark.timeout(120)
 async def test_a_server_goes_on_from_a_backup_restored_where_a_killed_one_left_its_log(tmp_path: Path) -> None:
-    """The database was moved aside by hand, its -wal and -shm were not."""
+    """Restore after the database was moved away by hand without its -wal and -shm files."""
     data, file = tmp_path / "data", tmp_path / "backup.db"
     data.mkdir()
 
@@ -153,7 +154,7 @@ async def test_a_server_goes_on_from_a_backup_restored_where_a_killed_one_left_i
 
 @pytest.mark.timeout(120)
 async def test_what_is_said_to_be_done_with_postgres_can_be_done(tmp_path: Path, postgres: str) -> None:
-    """The commands that it prints, as they are."""
+    """Run the commands that `greendot backup` prints for PostgreSQL."""
     environment = os.environ | {"PATH": f"{programs()}:{os.environ['PATH']}"}
     async with fresh_schema(postgres) as url:
         store = PostgresStore(url, migrate=True)

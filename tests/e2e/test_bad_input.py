@@ -1,4 +1,4 @@
-"""Every row of the bad-input table: what is answered, what is closed and with which code, and that nothing else is."""
+"""Each row of the bad-input table: the error, the close code, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def refusal(client: WireClient, text: str | bytes) -> dict[str, Any]:
 
 
 async def goes_on(client: WireClient) -> None:
-    """The connection is as it was: nothing more was said, and it answers."""
+    """Check that the connection still answers and received nothing else."""
     assert await client.quiet() == []
 
 
@@ -216,7 +216,7 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any], str]] = [
 
 
 def test_the_table_of_wrong_fields_leaves_no_command_out() -> None:
-    of_all = {"id", "trace", "traceparent"}  # a wrong one of these is ignored
+    of_all = {"id", "trace", "traceparent"}  # wrong values of these are ignored
     with_fields = {name for name, kind in COMMANDS.items() if {*kind.__struct_fields__} - of_all}
     assert with_fields <= {name for name, _, _ in WRONG_FIELDS}
 
@@ -232,7 +232,7 @@ async def test_a_missing_or_wrong_field_is_named(name: str, fields: dict[str, An
         assert f"field `{wrong}` of {name}" in error["message"]
         assert error["id"] == (None if wrong == "id" else "seven")
         await goes_on(client)
-        await client.request(type="room.list")  # the store took no harm either
+        await client.request(type="room.list")  # the store still works
 
 
 @pytest.mark.parametrize("command", ["room.send", "signal.send", "room.edit"])
@@ -243,7 +243,7 @@ async def test_what_is_nested_too_deeply_for_others_to_read_is_refused(command: 
         alice, bob = await served.joined("alice"), await served.joined("bob")
         await alice.request(type="room.send", room="lobby", body=1)
         body: list[Any] = []
-        for _ in range(MAX_DEPTH - 2):  # the frame itself is a level
+        for _ in range(MAX_DEPTH - 2):  # the frame itself is one level
             body = [body]
         await alice.request(type=command, room="lobby", body=body, **fields)
         await alice.quiet()
@@ -332,7 +332,7 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
 }
 
 
-BAD_TEXTS = ["\0", "a\0b"]  # half of a surrogate pair is not even JSON, see `NOT_COMMANDS`
+BAD_TEXTS = ["\0", "a\0b"]  # half of a surrogate pair is not JSON; see `NOT_COMMANDS`
 
 TEXTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "status.set": lambda bad: {"type": "status.set", "status": "busy", "text": bad},
@@ -425,13 +425,13 @@ async def test_an_id_at_the_edge_of_the_rule_is_taken_everywhere(good: str) -> N
 
 
 def padded(size: int) -> bytes:
-    """A heartbeat of exactly so many bytes."""
+    """Return a heartbeat of exactly `size` bytes."""
     bare = msgspec.json.encode({"type": "heartbeat", "id": 1, "pad": ""})
     return msgspec.json.encode({"type": "heartbeat", "id": 1, "pad": "x" * (size - len(bare))})
 
 
 def in_fragments(payload: bytes, size: int) -> bytes:
-    """One text message in frames of at most `size` bytes."""
+    """Return one text message in frames of at most `size` bytes."""
     parts = [payload[at : at + size] for at in range(0, len(payload), size)]
     return b"".join(
         make_frame(CONTINUATION if index else TEXT, part, fin=index == len(parts) - 1)
@@ -711,7 +711,7 @@ PRESENCE_GET = msgspec.json.encode({"type": "presence.get", "users": ["bob"]})
 
 
 async def flood(served: Served, client: WireClient, payload: bytes, count: int) -> None:
-    """Send a frame many times and wait until the server has looked at each (or has had enough)."""
+    """Send a frame many times and wait until the server has processed each or is closing."""
     (connection,) = served.node.registry.connections_of("default", "alice")
     before = served.node.metrics.realtime_commands_total
     client.send_bytes(make_frame(TEXT, payload) * count)
@@ -733,7 +733,7 @@ async def test_commands_over_the_limit_are_refused_and_say_when_to_come_back() -
         client = await served.client("alice")
         await flood(served, client, b'{"type":"activity","id":1}', 30)
         frames = [await client.receive() for _ in range(30)]
-        # Hello was the first of the burst.
+        # The hello was the first command of the burst.
         assert [frame["type"] for frame in frames] == ["reply"] * 19 + ["error"] * 11
         for error in frames[19:]:
             assert (error["code"], error["id"], error["retry"]) == ("rate_limited", 1, True)
@@ -789,7 +789,7 @@ async def test_a_flood_of_pings_closes_4003_like_any_other() -> None:
         client = await served.client("alice")
         for _ in range(11):
             client.send_bytes(make_frame(PING, b"") * 50)
-            # A last frame behind the pings shows that all were seen.
+            # The reply to a frame after the pings shows that the server processed the pings.
             client.send(type="heartbeat", id=1)
             await served.advance(1)
         frames, code = await frames_until_closed(client)
@@ -805,7 +805,7 @@ async def test_less_than_ten_times_or_ten_seconds_closes_nothing(seconds: int, c
             for _ in range(seconds):
                 await flood(served, client, PRESENCE_GET, count)
                 await served.advance(1)
-            await served.advance(1)  # a second of rest, from which counting starts again
+            await served.advance(1)  # an idle second resets the count
         assert {frame["code"] for frame in await client.quiet() if frame["type"] == "error"} == {"rate_limited"}
 
 

@@ -1,4 +1,4 @@
-"""Users whom very many watch: told in slices, or only when asked. Real sockets, virtual time."""
+"""Users with very many watchers: changes are delivered in slices, or watchers poll. Real sockets, virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def ask(client: WireClient, user: str = "star") -> Entry:
 
 
 async def fans(served: Served, count: int, first: int = 0) -> list[WireClient]:
-    """Watchers of `star`, a hundred at a time."""
+    """Connect watchers of `star`, a hundred at a time."""
     found: list[WireClient] = []
     for at in range(first, first + count, 100):
         numbers = range(at, min(at + 100, first + count))
@@ -37,12 +37,12 @@ async def fans(served: Served, count: int, first: int = 0) -> list[WireClient]:
 
 
 async def heard(clients: Sequence[WireClient]) -> list[list[Entry]]:
-    """What each was told since it was last asked."""
+    """Return the presence changes that each client received since the last call."""
     return [[frame["data"] for frame in await client.quiet()] for client in clients]
 
 
 def reads(served: Served) -> list[Any]:
-    """Every read of the engine from now on."""
+    """Return a list that records each read of the engine from now on."""
     made: list[Any] = []
     read = served.node.engine.read
     served.node.engine.read = lambda *args: (made.append(args), read(*args))[1]  # type: ignore[method-assign]
@@ -51,7 +51,7 @@ def reads(served: Served) -> list[Any]:
 
 async def test_two_thousand_watchers_of_a_user_who_toggles_every_second_are_told_in_slices_and_all_end_right() -> None:
     count, crowding = 2_000, CelebrityThresholds(200, 20_000)
-    many = {"hellos_per_s": 10_000}  # they all come before the first second has passed
+    many = {"hellos_per_s": 10_000}  # all connect within the first virtual second
     async with serving(presence={"celebrity_watchers": 200, "idle_s": 0.5}, admission=many) as served:
         star = await served.client("star")
         watchers = await fans(served, count)
@@ -71,7 +71,7 @@ async def test_two_thousand_watchers_of_a_user_who_toggles_every_second_are_told
         assert truth["state"] == "idle"
         for told in await heard(watchers):
             versions = [entry["version"] for entry in told]
-            assert versions == sorted({*versions}), "twice, or older after newer"
+            assert versions == sorted({*versions}), "a change came twice or out of order"
             assert (told[-1]["version"], told[-1]["state"]) == (truth["version"], "idle")
         before = metrics.presence_spread_total, served.timers
         await served.advance(30)
@@ -93,10 +93,11 @@ async def test_up_to_the_threshold_everybody_is_told_at_once() -> None:
 async def test_when_few_are_left_they_are_told_at_once_again() -> None:
     async with serving(presence={"celebrity_watchers": 5}) as served:
         watchers, star = await fans(served, 6), await served.client("star")
-        await served.advance(2)  # some have been told that she is online
+        await served.advance(2)  # some watchers have received the online state
         for watcher in watchers[5:]:
             await watcher.request(type="unwatch", users=["star"])
-        await star.request(type="status.set", status="busy")  # five are not few enough: it goes on in slices
+        # Five watchers are not few enough: delivery stays in slices.
+        await star.request(type="status.set", status="busy")
         assert sum(entry["state"] == "busy" for told in await heard(watchers) for entry in told) == 0
         await watchers[4].request(type="unwatch", users=["star"])
         await star.request(type="status.set", status="auto")
@@ -148,7 +149,7 @@ async def test_slices_wait_for_what_was_told_to_all_before() -> None:
     async with serving(presence={"celebrity_watchers": 5}) as served:
         watchers, channel = await fans(served, 10), served.node.hub.find(Topic("watch", "default", "star"))
         assert channel is not None
-        channel.queued = True  # as if there had been no time to write an older state to all
+        channel.queued = True  # as if an older state had not been written to all watchers yet
         await served.client("star")
         await served.advance(11)
         assert await heard(watchers) == [[]] * 10
@@ -169,7 +170,8 @@ async def test_who_comes_goes_or_returns_meanwhile_ends_right_and_hears_nothing_
         await late[0].request(type="unwatch", users=["star"])
         await late[1].request(type="unwatch", users=["star"])
         assert (await watch(late[1]))["state"] == "online"
-        resumed = await served.client("back", resume={"session": late[2].welcome["session"]})  # another user's: new
+        # The session of another user: not resumed.
+        resumed = await served.client("back", resume={"session": late[2].welcome["session"]})
         moved = await served.client("fan39", resume={"session": watchers[39].welcome["session"]})
         assert moved.welcome["resumed"]
         assert (await watch(moved))["state"] == (await watch(resumed))["state"] == "online"
@@ -203,7 +205,7 @@ async def test_above_the_second_threshold_nothing_is_told_any_more_but_that_one_
         for status in ("busy", "auto", "busy"):
             await star.request(type="status.set", status=status)
             await served.advance(10)
-        assert served.node.metrics.realtime_socket_send_total - sent == 3  # the star's own replies
+        assert served.node.metrics.realtime_socket_send_total - sent == 3  # replies to the star's own commands
         made = reads(served)
         for watcher in watchers:
             entry = await ask(watcher)
@@ -214,7 +216,7 @@ async def test_above_the_second_threshold_nothing_is_told_any_more_but_that_one_
         for watcher in watchers[:2]:
             await watcher.request(type="unwatch", users=["star"])
         await served.advance(31)
-        assert await heard(watchers) == [[]] * 10  # nine are not few enough
+        assert await heard(watchers) == [[]] * 10  # nine watchers are not few enough
         await watchers[2].request(type="unwatch", users=["star"])
         await served.advance(31)
         told = await heard([*watchers[3:], eleventh])
@@ -271,7 +273,7 @@ async def test_thousands_of_questions_about_one_user_are_a_read_of_the_engine_ev
         assert len([args for args in made if args[1] == ["star"]]) <= 5
         assert served.node.metrics.realtime_commands_total > 2_000
         await served.advance(5)
-        assert served.node.hub.topics == 0  # nobody watched
+        assert served.node.hub.topics == 0  # no user is watched
 
 
 async def test_other_users_of_the_same_question_are_answered_as_ever_and_in_order() -> None:
@@ -296,7 +298,7 @@ async def test_who_is_invisible_looks_as_if_they_had_gone_then() -> None:
             entry = await ask(bob)
             assert (entry["state"], entry["last_seen"], entry["devices"]) == ("offline", hidden_at, [])
             assert entry["recently_active"] == (minute <= 5)
-            star.send(type="activity")  # however active they are
+            star.send(type="activity")  # activity of an invisible user stays hidden
             await served.advance(60, alive=[star, bob])
 
 
@@ -344,7 +346,7 @@ async def test_after_a_loss_in_the_middle_of_it_all_end_with_what_is_true_then()
         await star.request(type="status.set", status="busy")
         await served.advance(3)
         served.node.watching.hold(Part(), 7.0)
-        await star.request(type="status.set", status="auto")  # not heard: everything is being restored
+        await star.request(type="status.set", status="auto")  # not delivered: the watches are being restored
         await served.advance(7.1)
         await served.node.watching.resync(Part(), intact=False)
         await served.advance(11)

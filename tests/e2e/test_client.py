@@ -1,4 +1,4 @@
-"""The Python client against the real server."""
+"""Python client with a real server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def next_of(events: Any, kind: type) -> Any:
         async for event in events:
             if isinstance(event, kind):
                 return event
-    raise AssertionError(f"the events ended without a {kind.__name__}")
+    raise AssertionError(f"the event stream ended without a {kind.__name__}")
 
 
 async def test_two_people_see_each_other_type_and_talk() -> None:
@@ -103,13 +103,13 @@ async def test_a_lost_socket_is_found_again_with_its_watches_and_rooms_and_what_
 
 
 def cut(served: Served, user: str) -> None:
-    """The user's sockets are lost."""
+    """Abort all sockets of the user."""
     for connection in served.node.registry.connections_of("default", user):
         connection.abort()
 
 
 async def write(served: Served, first: int, last: int, *, heard: bool = True) -> None:
-    """Messages written by somebody else; not `heard`: their signals are lost."""
+    """Write messages of another user. Without `heard` the node is not notified of them."""
     append = served.node.room_messages.append if heard else served.node.store.append
     for number in range(first, last + 1):
         await append("default", "lobby", Draft("carol", "Carol", b"%d" % number, f"w{number}", 0))
@@ -135,7 +135,7 @@ async def test_messages_sent_while_sockets_are_lost_are_written_and_heard_once()
             await until(lambda: len(heard) >= 60)
             assert heard == [*range(1, 61)]
             assert sorted(reply.seq for reply in replies) == heard
-            async with client(served, "carol") as carol:  # whose socket is not lost
+            async with client(served, "carol") as carol:  # this socket was not aborted
                 written = [body_of(message) async for page in carol.pages("lobby", after=0) for message in page]
             assert sorted(written) == [*range(60)]
 
@@ -213,7 +213,7 @@ async def test_a_program_restarted_with_its_cursors_is_told_exactly_what_it_miss
                         handled.append((event.type, event.seq))
                         cursors = json.loads(json.dumps(bob.cursors))
                     if len(handled) == upto:
-                        break  # it dies with more waiting for it
+                        break  # stop while more events are pending
         messages = [seq for kind, seq in handled if kind == "room.message"]
         notifications = [seq for kind, seq in handled if kind == "notification.created"]
         assert messages == [*range(1, len(messages) + 1)]
@@ -253,7 +253,7 @@ async def test_what_the_server_leaves_out_of_a_live_room_is_fetched() -> None:
             await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
             events = bob.events()
             await write(served, 1, 800, heard=False)
-            await served.node.rooms.delivery.compare(Part())  # 300 are sent, then a resync
+            await served.node.rooms.delivery.compare(Part())  # sends 300 messages, then a resync
             assert (await alice.send("lobby", "on top")).seq == 801
             assert [(await next_of(events, RoomMessage)).seq for _ in range(801)] == [*range(1, 802)]
 

@@ -1,4 +1,4 @@
-"""Notifications as they come, in the Python client, against the real server."""
+"""Delivery of notifications to the Python client, with a real server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_every_device_is_told_of_each_notification_once_though_sockets_are
         for turn in range(10):
             await notify(served, 5 * turn + 1, 5 * turn + 5)
             cut(served, "bob")
-            await notify(served, 5 * turn + 1, 5 * turn + 5)  # the app was not sure
+            await notify(served, 5 * turn + 1, 5 * turn + 5)  # the app retries because it does not know the result
         await until(lambda: all(len(numbers) >= 50 for numbers in told.values()))
         assert told == {"laptop": [*range(1, 51)], "phone": [*range(1, 51)]}
         await until(lambda: laptop.state == phone.state == "connected")
@@ -38,7 +38,7 @@ async def test_every_device_is_told_of_each_notification_once_though_sockets_are
         assert (await next_of(events, NotificationUpdated)).through == 40
         async with asyncio.timeout(10):
             while (phone.inbox.unread, phone.inbox.unseen) != (10, 10):
-                await served.advance(0.3)  # badges are gathered for a moment
+                await served.advance(0.3)  # badges are batched
         assert [body_of(entry) async for entry in phone.inbox][-1] == 50
 
 
@@ -55,10 +55,10 @@ async def test_what_is_to_be_acknowledged_is_told_once_and_again_only_to_a_progr
             heard = [await next_of(events, NotificationCreated) for _ in range(3)]
             assert [(event.seq, event.ack) for event in heard] == [(1, False), (2, False), (3, True)]
             assert bob.cursors["inbox"] == 3
-            await served.advance(6)  # it is sent again
+            await served.advance(6)  # redelivered
             await notify(served, 4, 4)
             assert (await next_of(events, NotificationCreated)).seq == 4
-        # It was handled and perhaps even saved, but the program died before it could acknowledge.
+        # The notification was handled and perhaps saved, but the program died before the acknowledgement.
         async with client(served, "bob", cursors={"rooms": {}, "inbox": cursor}) as again:
             events = again.events()
             missed = [await next_of(events, NotificationCreated) for _ in range(2 if cursor else 4)]
@@ -89,6 +89,6 @@ async def test_an_inbox_far_behind_is_fetched_with_what_is_to_be_acknowledged_or
             events = far.events()
             skipped = await next_of(events, Truncated)
             assert (skipped.stream, skipped.after, skipped.head) == ("inbox", 10, 3100)
-            await served.advance(6)  # what nobody has acknowledged is sent again
+            await served.advance(6)  # unacknowledged notifications are redelivered
             alarm = await next_of(events, NotificationCreated)
             assert (alarm.seq, alarm.ack, far.cursors["inbox"]) == (501, True, 3100)

@@ -1,4 +1,4 @@
-"""What the Python client does by itself to stay, against the real server."""
+"""Reconnects and token refresh of the Python client, with a real server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def client(served: Served, user: str, **options: Any) -> Client:
 
 
 def cut(served: Served, user: str) -> None:
-    """The user's sockets are lost."""
+    """Abort all sockets of the user."""
     for connection in served.node.registry.connections_of("default", user):
         connection.abort()
 
@@ -33,10 +33,10 @@ async def test_a_token_is_replaced_before_it_ends_and_nobody_notices() -> None:
             states: list[str] = []
             alice.on("state", lambda event: states.append(event.state))
             await alice.join("a")
-            await until(lambda: not given)  # in real time: about one and a half seconds
-            await until(lambda: "a" not in alice.cursors["rooms"])  # what only the old one opened is left
+            await until(lambda: not given)  # about 1.5 s of real time
+            await until(lambda: "a" not in alice.cursors["rooms"])  # rooms that only the old token allowed are left
             await alice.join("b")
-            await served.advance(60)  # long after the end of the first one
+            await served.advance(60)  # long after the first token expired
             assert (alice.state, states) == ("connected", [])
             assert await alice.rooms() is not None
 
@@ -104,7 +104,7 @@ async def test_a_program_that_keeps_its_cursors_in_a_file_is_told_everything_onc
                         if isinstance(event, RoomMessage | NotificationCreated):
                             told.append((event.type, event.seq))
                         if len(told) == 20 * run + 15:
-                            break  # with five of this run still to come
+                            break  # five events of this run are still pending
         assert [seq for _, seq in told] == [*range(1, 56)]
 
 

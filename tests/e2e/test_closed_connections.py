@@ -1,4 +1,4 @@
-"""A connection that is over is freed at once: what waits for the garbage collector costs memory and long turns."""
+"""Closed connections are freed at once: objects left to the garbage collector cost memory and long loop turns."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ async def test_nothing_of_a_closed_connection_waits_for_the_garbage_collector() 
             left = alive() - before
         finally:
             gc.enable()
-        assert left.total() < CLIENTS / 2, left  # the last may be on the stack of somebody still
+        assert left.total() < CLIENTS / 2, left  # a stack frame may still refer to the last one

@@ -1,4 +1,4 @@
-"""How many connections users and tenants may have, and that it is counted down when they go."""
+"""Connection limits of users and tenants; closed connections are subtracted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_a_user_with_too_many_connections_is_told_when_to_come_back() -> N
             "this user has reached the connection limit; close a connection or reconnect later",
         )
         await joined(served, "bob")
-        await joined(served, "alice", "acme")  # somebody else
+        await joined(served, "alice", "acme")  # another user: the tenant differs
         assert await first.quiet() == await second.quiet() == []
         await first.close()
         await served.until_gone(3)

@@ -1,4 +1,4 @@
-"""One conversation with every command in it: all that is said and heard is as the AsyncAPI document says."""
+"""One conversation with each command: all commands and events match the AsyncAPI document."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from greendot.store.inbox import Notice
 from greendot.testing import Served, WireClient, serving
 from wire_described import heard, said
 
-# What needs a crowd, a server in trouble or one that stops: other tests have these, and hold them against it too.
+# Events of large rooms, of a server in trouble or of a drain. Other tests produce and check them.
 ELSEWHERE = {"typing.count", "room.count", "refresh", "resync", "drain", "overloaded"}
 
 
 class Recorder:
-    """What clients said and heard, by the names the document has for it."""
+    """Recorder of the commands and events of clients, by their names in the document."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
 
     async def ask(self, client: WireClient, command: str, /, **fields: Any) -> dict[str, Any]:
-        """Send a command with an `id`; the frame it is answered with."""
+        """Send a command with an `id` and return its reply."""
         frame = {"type": command, "id": f"{command}-1"} | fields
         said(frame)
         self.names.add(command)
@@ -67,7 +67,7 @@ async def test_every_frame_of_a_conversation_is_as_the_document_says() -> None:
         await ask(ann, "unwatch", users=["bob"])
         bob.send(type="bye")
         assert (await bob.closed()).code == 1000
-    recorder.names |= {"hello", "heartbeat", "bye", "welcome", "heartbeat.ack"}  # which `client` and `quiet` say
+    recorder.names |= {"hello", "heartbeat", "bye", "welcome", "heartbeat.ack"}  # sent by `client` and `quiet`
     assert COMMANDS.keys() - recorder.names == set()
     assert EVENTS.keys() - recorder.names == ELSEWHERE
     assert "notification.updated.v2" in recorder.names

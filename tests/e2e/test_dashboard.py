@@ -1,4 +1,4 @@
-"""The dashboard's socket: who may look, what they see and may do, and that it costs nothing while nobody looks."""
+"""Dashboard socket: authorization, contents, actions, and that it costs nothing without connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def make(served: Served, *scopes: str, tenant: str = "acme", name: str = "
 
 
 async def look(served: Served, key: str = KEY) -> WireClient:
-    """Somebody who was let in, and has seen nothing yet."""
+    """Connect to the dashboard and return the socket before its first data."""
     client = await served.socket("/admin/live")
     client.send(type="hello", key=key)
     await served.settle()
@@ -44,14 +44,14 @@ async def look(served: Served, key: str = KEY) -> WireClient:
 
 
 async def seen(served: Served, client: WireClient, seconds: float = 1.0) -> list[dict[str, Any]]:
-    """All that is shown in the next seconds, without what was shown before."""
+    """Advance the clock and return the frames of that time, without earlier frames."""
     await said(client)
     await served.advance(seconds)
     return await said(client)
 
 
 async def said(client: WireClient) -> list[dict[str, Any]]:
-    """All that was sent until now: the answer to a question marks the end."""
+    """Return all frames sent so far. The reply to a request marks the end."""
     client.send(type="confirm", number=-1, id=99_999)
     frames = []
     while (frame := await client.receive()).get("id") != 99_999:
@@ -60,7 +60,7 @@ async def said(client: WireClient) -> list[dict[str, Any]]:
 
 
 async def sample(served: Served, client: WireClient) -> dict[str, Any]:
-    """The newest."""
+    """Return the newest sample."""
     frames = [frame for frame in await seen(served, client, 2.0) if frame["type"] == "sample"]
     data: dict[str, Any] = frames[-1]["data"]
     return data
@@ -80,7 +80,7 @@ async def refusal(client: WireClient, **command: Any) -> str:
 
 
 async def ends(client: WireClient) -> int:
-    """The code it is closed with, whatever is shown before."""
+    """Return the close code, ignoring frames before it."""
     try:
         while True:
             await client.receive()
@@ -89,7 +89,7 @@ async def ends(client: WireClient) -> int:
 
 
 async def refused(served: Served, key: str) -> Closed:
-    """How somebody with a wrong key is sent away: not at once, and without a word before."""
+    """Connect with a wrong key and return the close: it comes after a delay and without frames before it."""
     client = await served.socket("/admin/live")
     client.send(type="hello", key=key)
     dashboard = served.greendot.dashboard
@@ -103,12 +103,12 @@ async def refused(served: Served, key: str) -> Closed:
 
 
 async def done(client: WireClient, **act: Any) -> str:
-    """Asked for, and agreed to."""
+    """Send a command and return the result of its reply."""
     offer = await client.request(type="act", **act)
     return str((await client.request(type="confirm", number=offer["number"]))["done"])
 
 
-# --- whether it is there ---
+# --- availability ---
 
 
 async def test_it_is_not_there_unless_it_is_switched_on() -> None:
@@ -130,7 +130,7 @@ async def test_the_page_is_served_with_a_strict_policy_and_no_key() -> None:
             assert answer.status == 200
             assert answer.headers["content-type"].startswith(kind)
             assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
-        assert (await ask(served.port, "GET", "/admin/live")).status == 404  # it is for WebSockets
+        assert (await ask(served.port, "GET", "/admin/live")).status == 404  # the path is for WebSockets only
         assert (await ask(served.port, "GET", "/admin/../app.js")).status == 404
 
 
@@ -140,7 +140,7 @@ async def test_on_a_port_of_its_own_it_is_there_alone() -> None:
         own = served.greendot.ports.admin.port
         assert (await ask(own, "GET", "/admin")).status == 200
         assert (await ask(served.port, "GET", "/admin")).status == 404
-        for path in (b"/metrics", b"/v1/rooms", b"/v1/connect"):  # not `ask`: this port is not the API's
+        for path in (b"/metrics", b"/v1/rooms", b"/v1/connect"):  # not `ask`: this port is not in the OpenAPI document
             request = b"GET %b HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" % path
             assert (await exchange(own, request)).status == 404
         with pytest.raises(ConnectionError, match="404"):
@@ -159,7 +159,7 @@ async def test_a_page_of_another_origin_may_not_open_it() -> None:
             await served.socket("/admin/live", {"Origin": "https://evil.example"})
 
 
-# --- who may look ---
+# --- authorization ---
 
 
 @pytest.mark.parametrize("key", ["wrong", "", "x" * 512, "gd_000000000000_" + "0" * 43])
@@ -226,7 +226,7 @@ async def test_a_socket_that_floods_is_closed_4003_whether_it_has_a_key_or_not(f
 async def test_sockets_without_a_key_are_bounded_and_the_oldest_goes_first() -> None:
     async with serving(admin=ON) as served:
         assert served.greendot.dashboard is not None
-        operator = await served.socket("/admin/live")  # slow: it sends its key when hundreds have come after it
+        operator = await served.socket("/admin/live")  # sends its key only after hundreds of other sockets
         silent = [await served.socket("/admin/live") for _ in range(MOST_PENDING - 1)]
         operator.send(type="hello", key=KEY)
         await served.settle()
@@ -344,7 +344,7 @@ async def test_a_key_that_is_removed_ends_the_look_and_does_nothing_more() -> No
         assert await ann.quiet() == []
 
 
-# --- what is shown ---
+# --- contents ---
 
 
 async def test_rates_and_counts_are_what_happened() -> None:
@@ -481,7 +481,7 @@ async def test_what_is_no_command_is_an_error_and_hurts_nobody(frame: bytes) -> 
         assert (await client.request(type="find.user", user="ann"))["known"] is False
 
 
-# --- the tail ---
+# --- event tail ---
 
 
 async def test_events_name_ids_and_never_what_people_write() -> None:
@@ -577,7 +577,7 @@ async def test_the_tail_is_bounded_and_sheds_first() -> None:
         assert tail["skipped"] == 20
         for at in (0.0, 0.1, 0.2, 0.3):
             served.node.overload_monitor.measure(Load(lag_s=10.0), at)
-        assert served.node.overload is None  # only signals are shed, and the tail
+        assert served.node.overload is None  # at this level only signals and the tail are shed
         await ann.request(type="room.send", room="lobby", body="taken all the same")
         (tail,) = [frame["data"] for frame in await seen(served, client) if frame["type"] == "tail"]
         assert (tail["events"], tail["skipped"]) == ([], 1)
@@ -673,11 +673,11 @@ async def test_who_does_not_keep_up_is_told_how_many_events_that_cost_and_nobody
         told = [frame["data"] for frame in await said(slow) if frame["type"] == "tail"]
         shown = [event for tail in told for event in tail["events"] if event["what"] == "message"]
         skipped = sum(tail["skipped"] for tail in told)
-        assert skipped > sent // (MOST_EVENTS + 1)  # beside those that were too many for a line
+        assert skipped > sent // (MOST_EVENTS + 1)  # in addition to events beyond the limit of a frame
         assert len(shown) + skipped == sent
 
 
-# --- what is busy ---
+# --- hot topics and slow connections ---
 
 
 async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them() -> None:
@@ -700,7 +700,7 @@ async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them
         (behind,) = frames[-1]["slow"]
         assert (behind["user"], behind["node"]) == ("bob", served.node.incarnation)
         assert behind["waiting"] > 10_000
-        # Names are of tenants: whoever has no part in them is not told.
+        # The names belong to tenants: a key without rights for them does not get them.
         nameless = [frame["data"] for frame in await said(plain) if frame["type"] == "sample"]
         assert [frame["hot"] + frame["slow"] for frame in nameless if "hot" in frame][-2:] == [[], []]
         await client.request(type="top", most=0)
@@ -711,7 +711,7 @@ async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them
         assert served.node.hub._hot_topics is None
 
 
-# --- what is done ---
+# --- actions ---
 
 
 async def test_nothing_is_done_before_it_is_confirmed_and_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:

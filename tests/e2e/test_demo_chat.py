@@ -1,4 +1,4 @@
-"""The demo as a chat: rooms and their badges, messages that change, the bell, one person on two devices."""
+"""Demo chat: rooms with badges, message edits, the notification bell, one user on two devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def site(serve: Callable[..., AbstractContextManager[ServerProcess]]) -> Iterator[ServerProcess]:
-    """One server for all these tests: each has people of its own."""
+    """Run one server for all tests of this module; each test has its own users."""
     with serve() as process:
         yield process
 
@@ -65,7 +65,7 @@ def test_what_is_said_in_another_room_is_counted_there_until_it_is_opened(open_t
     expect(anna.page.locator("#desk .talk:not([hidden]) .rule.new")).to_be_visible()
     anna.page.reload()
     anna.expect_connected()
-    expect(anna.page.locator("#room-title")).to_have_text("design")  # where one was
+    expect(anna.page.locator("#room-title")).to_have_text("design")  # the room that was open before
     expect(badge(anna, "design")).to_be_hidden()
 
 
@@ -107,7 +107,7 @@ def test_a_message_is_edited_and_deleted_for_everybody(open_tab: OpenTab) -> Non
     editor.press("Enter")
     for tab in (gina, hugo):
         expect(last(tab)).to_have_text("hello (edited)")
-    expect(hugo.page.get_by_role("button", name=re.compile("^Edit"))).to_have_count(0)  # not hers to change
+    expect(hugo.page.get_by_role("button", name=re.compile("^Edit"))).to_have_count(0)  # not her message
     gina.page.get_by_role("button", name=re.compile("^Delete your message")).last.click()
     for tab in (gina, hugo, open_tab("Ines")):
         expect(last(tab)).to_have_text("message deleted")
@@ -127,7 +127,7 @@ def test_days_are_set_apart_and_earlier_messages_are_a_press_away(open_tab: Open
     kim.page.get_by_role("button", name="Earlier messages").click()
     expect(kim.messages).to_have_count(70)
     expect(kim.messages.first).to_have_text("message 0")
-    expect(kim.messages.nth(20)).to_be_in_viewport()  # what one looked at is still there
+    expect(kim.messages.nth(20)).to_be_in_viewport()  # the scroll position stays
     expect(kim.page.get_by_role("button", name="Earlier messages")).to_be_hidden()
 
 
@@ -138,7 +138,7 @@ def test_a_message_that_is_refused_says_so_and_can_be_tried_again(open_tab: Open
     lea.open_room("guests")
     lea.say("still a member")
     expect(last(lea)).to_have_text("still a member")
-    expect(lea.page.locator(".message.draft")).to_have_count(0)  # the server has it
+    expect(lea.page.locator(".message.draft")).to_have_count(0)  # the server has acknowledged it
     site.call("DELETE", "v1/rooms/guests/members/lea")
     expect(lea.page.locator("#present")).to_have_text("you are no longer in this room")
     lea.say("no longer one")
@@ -155,13 +155,13 @@ def test_a_message_that_is_refused_says_so_and_can_be_tried_again(open_tab: Open
 
 def test_busy_has_an_end_and_a_note_that_others_see(open_tab: OpenTab) -> None:
     olga, paul = open_tab("Olga"), open_tab("Paul")
-    olga.page.locator("#until option").nth(1).evaluate("option => { option.value = '4' }")  # instead of a minute
+    olga.page.locator("#until option").nth(1).evaluate("option => { option.value = '4' }")  # shortened to 4 s
     olga.page.get_by_label("Busy").click()
     olga.page.get_by_label("Until when").select_option("1 minute")
     paul.expect_state("olga", "busy")
     expect(paul.person("olga").locator(".state")).to_have_text(re.compile(r"^busy · until \d\d:\d\d"))
     expect(olga.page.locator("#me .state")).to_have_text(re.compile(r"^busy until \d\d:\d\d"))
-    paul.expect_state("olga", "online")  # nobody did anything
+    paul.expect_state("olga", "online")  # the status expired
     expect(olga.page.get_by_label("Auto")).to_be_checked()
     note = olga.page.get_by_label("A note beside your status")
     note.fill("writing")
@@ -189,7 +189,7 @@ def test_the_list_of_people_is_one_stop_for_the_keyboard_and_arrows_within(open_
     expect(quin.page.get_by_role("button", name=re.compile("^Notify"))).to_be_focused()
 
 
-# --- the bell ---
+# --- notifications ---
 
 
 def test_the_bell_counts_shows_and_forgets(open_tab: OpenTab) -> None:
@@ -226,14 +226,14 @@ def test_two_devices_of_one_person_share_what_is_read_set_and_said(open_tab: Ope
     tina.page.get_by_role("button", name="Second device").click()
     phone = tina.page.get_by_role("region", name="Your phone")
     expect(phone.locator(".foot")).to_have_text("Connected")
-    # Said on one, seen on both and by others once.
+    # Send on one device: both devices show the message, and others show it once.
     phone.get_by_label("Message to lobby").fill("from the phone")
     expect(udo.typing).to_have_text("Tina is typing…")
-    expect(tina.typing).to_be_empty()  # one does not see oneself type
+    expect(tina.typing).to_be_empty()  # the page does not show the user's own typing
     phone.get_by_label("Message to lobby").press("Enter")
     expect(last(udo)).to_have_text("from the phone")
     expect(last(tina)).to_have_text("from the phone")
-    # Read on one, read on both.
+    # Read on one device: both devices show it as read.
     udo.open_room("design")
     udo.say("look")
     counted = phone.locator('[data-room="design"] .badge')
@@ -241,12 +241,12 @@ def test_two_devices_of_one_person_share_what_is_read_set_and_said(open_tab: Ope
     expect(badge(tina, "design")).to_be_visible()
     tina.open_room("design")
     expect(counted).to_be_hidden()
-    # Set on one, set on both.
+    # Set the status on one device: both devices show it.
     tina.page.get_by_label("Busy").click()
     expect(phone.locator(".own")).to_have_text("busy")
     udo.expect_state("tina", "busy")
     tina.page.get_by_label("Auto").click()
-    # Both are known, and one may go.
+    # Others see both devices, and one can disconnect.
     udo.open_person("tina")
     expect(udo.person("tina").locator("dl")).to_contain_text("browser, phone")
     tina.page.get_by_label("Close the second device").click()
@@ -261,7 +261,7 @@ def test_two_devices_of_one_person_share_what_is_read_set_and_said(open_tab: Ope
 
 @pytest.fixture
 def crowd(site: ServerProcess) -> Callable[[list[str]], None]:
-    """Lets people come, be busy and go; on a loop in a thread of its own, since Playwright has this one."""
+    """Return a function that connects users, sets them busy and disconnects them, on a loop in its own thread."""
 
     async def visit(user: str) -> None:
         answer = await ask(site.port, "GET", f"/dev/token?user={user}")
@@ -283,7 +283,7 @@ def crowd(site: ServerProcess) -> Callable[[list[str]], None]:
 
 
 def tasks_ms(trace: bytes) -> list[float]:
-    """What the page's tasks took of the processor, in milliseconds: on a busy machine the clock says less."""
+    """Return the processor time of the page's tasks in milliseconds: on a busy machine wall-clock time means less."""
     events = json.loads(trace)["traceEvents"]
     main = {
         (e["pid"], e["tid"]) for e in events if e["name"] == "thread_name" and e["args"]["name"] == "CrRendererMain"
@@ -303,9 +303,9 @@ def test_two_hundred_people_are_one_watch_and_no_task_is_long(
     expect(wanda.page.locator("#people li").nth(199)).to_be_attached()
     watches = [frame["users"] for frame in wanda.said if frame["type"] == "watch"]
     assert {*names} <= {*watches[0]}
-    assert not any({*names} & {*later} for later in watches[1:])  # those are who has said something in a room before
+    assert not any({*names} & {*later} for later in watches[1:])  # later watches are for authors of older messages
     chromium.start_tracing(page=wanda.page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
-    crowd([*names])  # all of them come, are busy and go, as fast as they can
+    crowd([*names])  # all connect, set busy and disconnect as fast as they can
     expect(wanda.page.locator("#people-note")).to_have_text(re.compile(r"^0 of 2\d\d online"), timeout=30_000)
     took = tasks_ms(chromium.stop_tracing())
     assert len([frame for frame in wanda.heard if frame["type"] == "presence.changed"]) >= 600

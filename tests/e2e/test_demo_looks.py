@@ -1,6 +1,6 @@
-"""The demo in every state, wide and narrow, light and dark: nothing axe objects to, nothing beside the screen.
+"""Demo in each state, wide and narrow, light and dark: no axe violations and no horizontal overflow.
 
-Pictures of all of it are kept where GREENDOT_TEST_PICTURES says, for people to look at.
+Screenshots are kept in the folder GREENDOT_TEST_PICTURES.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_the_chat_and_what_opens_over_it(open_tab: OpenTab, bob: Tab, size: dict
 
 
 def with_list(tab: Tab, call: Callable[[], None]) -> None:
-    """With the list of rooms and people open, which on a phone it is not."""
+    """Call the function with the list of rooms and people open; on a phone it is closed."""
     menu = tab.page.get_by_role("button", name="Rooms and people")
     is_drawer = menu.is_visible()
     if is_drawer:

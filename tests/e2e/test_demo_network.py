@@ -1,6 +1,6 @@
-"""Networks that break under the demo.
+"""Demo on broken networks.
 
-All periods are a tenth of those a server has unless told otherwise: a second here is ten there.
+All periods are a tenth of the server's defaults: one second here stands for ten.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ("e2e.browser",)
 pytestmark = pytest.mark.browser
-# A tenth of 30, 75, 30, 5 and 15 s. What a client waits by itself (attempts, answers) is not shortened.
+# A tenth of 30, 75, 30, 5 and 15 s. The client's own waits (reconnects, replies) are not shortened.
 TENTH = {
     "GREENDOT_PRESENCE_HEARTBEAT_S": "3",
     "GREENDOT_PRESENCE_DEAD_AFTER_S": "7.5",
@@ -31,7 +31,7 @@ TENTH = {
     "GREENDOT_PRESENCE_CLEAN_GRACE_S": "0.5",
     "GREENDOT_PRESENCE_SILENT_GRACE_S": "1.5",
 }
-# How long each is away, and what others see of it.
+# For each cause: seconds without a network, and the states that others see.
 AWAY = {
     "reset-10": (1.0, []),
     "reset-40": (4.0, ["offline", "online"]),
@@ -47,7 +47,7 @@ def site(serve: Callable[..., AbstractContextManager[ServerProcess]]) -> Iterato
 
 
 def wait_until(tab: Tab, moment: float) -> None:
-    """The browser goes on meanwhile; what is waited for is that nothing happens."""
+    """Wait until the given time while the browser runs, so that the test can check that nothing happened."""
     tab.page.wait_for_timeout(max(0.0, moment - time.monotonic()) * 1000)
 
 
@@ -80,12 +80,12 @@ def test_who_is_back_soon_was_never_away_and_who_is_not_went_once(open_tab: Open
         for tab in (watcher, *tabs.values()):
             expect(tab.messages.last).to_have_text("after")
             expect(tab.messages).to_have_count(len(written))
-            assert {*tab.messages.all_text_contents()} == written  # none missing, none twice
+            assert {*tab.messages.all_text_contents()} == written  # none missing, no duplicates
         assert {user: watcher.states_of(user) for user in AWAY} == {user: seen for user, (_, seen) in AWAY.items()}
 
 
 def press_try_now(tab: Tab) -> None:
-    """A person would: what is measured is how long the network was away, not how long the client waits."""
+    """Click "Try now", so that the client's back-off does not add to the outage."""
     tab.page.evaluate("document.querySelector('#desk .notice button').click()")
 
 

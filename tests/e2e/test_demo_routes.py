@@ -1,4 +1,4 @@
-"""What a dev server does for its demo, and for nobody else."""
+"""Routes of a dev server for its demo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_the_demo_can_notify_and_cut_and_a_cut_socket_is_forgiven(tmp_path
         assert (await bob.closed()).code == 1006  # no close frame
         assert await post(server, "/dev/cut", {"session": session}, **JSON) == 404
         again = await server.client("bob", device="phone", resume={"session": session})
-        assert await alice.quiet() == []  # nobody saw it
+        assert await alice.quiet() == []  # within the grace: not visible to others
         for client in (alice, again):
             await client.end()
 
@@ -48,7 +48,7 @@ async def test_the_demo_is_told_what_is_wrong(tmp_path: Path) -> None:
 
 async def test_pages_of_other_sites_cannot_use_what_is_there_for_the_demo(tmp_path: Path) -> None:
     async with running(tmp_path, "--dev") as server:
-        # What a page may send anywhere without asking: a form.
+        # Content types that a page may send to any site without a preflight request: forms.
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
             body = {"user": "bob", "text": "hi"}
             assert await post(server, "/dev/notify", body, Content_Type=kind) == 415

@@ -1,4 +1,4 @@
-"""Whatever becomes of the connection, the page says what happens and what there is to do."""
+"""Notices of the demo page about the connection and the user's options."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def notice(tab: Tab) -> Locator:
 
 
 def try_now(tab: Tab) -> None:
-    """Click the button of the notice. The page tries by itself, too: where it was sooner, the button is gone."""
+    """Click the button of the notice if it is still there: the page also reconnects by itself."""
     notice(tab).get_by_role("button").evaluate_all("buttons => buttons.forEach((button) => button.click())")
 
 
 def test_a_server_that_is_restarted_says_so_and_is_found_again(open_tab: OpenTab, site: ServerProcess) -> None:
     ann = open_tab("Ann")
-    site.stop()  # it drains: every client is told to come back later
+    site.stop()  # the drain asks each client to reconnect later
     expect(notice(ann)).to_contain_text("The server is restarting.")
     expect(ann.page.locator("#connection")).to_contain_text("Reconnecting")
     expect(notice(ann).get_by_role("button")).to_have_text("Try now")
@@ -62,7 +62,7 @@ def port_of(url: str) -> int:
 
 @contextmanager
 def crowd(port: int) -> Iterator[None]:
-    """Strangers who say hello all the time."""
+    """Keep new users sending hellos during the block."""
     over = threading.Event()
     token = Tokens(SECRET).make("stranger", round(time.time() * 1000), 3600)
 
@@ -92,7 +92,7 @@ def test_an_overloaded_server_says_when_to_come_back(open_tab: OpenTab, serve: S
         with crowd(port_of(busy.url)):
             tab.page.get_by_role("button", name="Come in").click()
             expect(notice(tab)).to_contain_text("The server is very busy.")
-        tab.expect_connected()  # by and by
+        tab.expect_connected()  # after some retries
         expect(notice(tab)).to_be_hidden()
 
 
@@ -112,7 +112,7 @@ def test_a_token_that_ends_is_replaced_unseen_and_one_that_cannot_be_is_told(ope
 
         tab.page.route("**/dev/token?*", token)
         tab.enter("Bea")
-        tab.page.wait_for_timeout(9_000)  # longer than one token holds
+        tab.page.wait_for_timeout(9_000)  # longer than one token is valid
         tab.expect_connected()
         assert asked >= 2
         assert not [frame for frame in tab.heard if frame["type"] == "error"]
@@ -121,7 +121,8 @@ def test_a_token_that_ends_is_replaced_unseen_and_one_that_cannot_be_is_told(ope
         failing = False
         try_now(tab)
         tab.expect_connected()
-        tab.problems = [problem for problem in tab.problems if "503" not in problem]  # the browser reports them itself
+        # The browser logs the failed requests itself.
+        tab.problems = [problem for problem in tab.problems if "503" not in problem]
 
 
 def test_whoever_is_signed_out_by_the_app_is_told_and_can_sign_in_again(open_tab: OpenTab, site: ServerProcess) -> None:
@@ -132,7 +133,7 @@ def test_whoever_is_signed_out_by_the_app_is_told_and_can_sign_in_again(open_tab
     expect(notice(cleo)).to_contain_text("You were signed out.")
     expect(cleo.page.locator("#connection")).to_have_text("Stopped")
     dan.expect_state("cleo", "offline")
-    cleo.page.wait_for_timeout(1_100)  # tokens of this second are revoked, too
+    cleo.page.wait_for_timeout(1_100)  # the revocation covers tokens of the same second
     notice(cleo).get_by_role("button", name="Sign in again").click()
     cleo.expect_connected()
     dan.expect_state("cleo", "online")

@@ -1,4 +1,4 @@
-"""The page of the APIs' documents in a browser, against a real server."""
+"""Page with the API documents in a browser, with a real server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_is_looked_for_is_found_by_keyboard_alone(open_tab: OpenTab, site: 
     expect(page.locator(".entry").first).to_be_visible()
     page.keyboard.press("/")
     expect(page.locator("#needle")).to_be_focused()
-    page.keyboard.type("expires_in_ms")  # a field
+    page.keyboard.type("expires_in_ms")  # name of a field
     expect(page.locator("#found")).to_contain_text(" of ")
     expect(page.locator("[id='wire-typing.started']")).to_be_visible()
     expect(page.locator("[id='wire-watch']")).to_be_hidden()
@@ -88,7 +88,7 @@ def test_it_can_be_read_by_everybody(open_tab: OpenTab, site: ServerProcess) -> 
         tab.page.locator("#needle").fill("inbox.badge")
         tab.page.locator("[id='wire-inbox.badge'] summary").click()
         assert not tab.overflows
-    # On a phone the list is out of the way until it is wanted.
+    # On a phone the list of contents is closed at first.
     tab.page.locator("#needle").fill("")
     link = tab.page.locator("#contents").get_by_role("link", name="hello", exact=True)
     expect(link).to_be_hidden()
@@ -104,7 +104,7 @@ def test_nothing_keeps_anybody_out(open_tab: OpenTab, site: ServerProcess, size:
     expect(page.locator("#put_rooms_room .about")).to_be_visible()
     page.locator("#needle").fill("room.count")
     page.locator("[id='wire-room.count'] summary").click()
-    # A few of each sort: to look at all of them would take axe half a minute.
+    # Check a few entries of each type: all of them would take axe half a minute.
     page.evaluate("document.querySelectorAll('[hidden]').forEach((element) => element.remove())")
-    page.evaluate("scrollTo(0, 0)")  # what is half behind the bar is no small target
+    page.evaluate("scrollTo(0, 0)")  # axe reports elements half behind the bar as small targets
     assert faults(page) == []

@@ -1,4 +1,4 @@
-"""A server that was told to stop: who is told what, in which order, and what is still answered."""
+"""Drain of a stopping server: what clients, proxies and apps receive, in which order, and which requests still work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from greendot.testing.server import API_KEY
 
 
 async def told(client: WireClient) -> int:
-    """Read to the close: how many milliseconds the client was asked to wait."""
+    """Read up to the close and return the retry time in milliseconds."""
     frame = await client.receive("drain")
     assert (await client.closed()).code == Close.DRAINING
     found: int = frame["data"]["retry_in_ms"]
@@ -45,7 +45,7 @@ async def test_clients_are_sent_away_one_after_the_other_and_come_back_as_evenly
         while not draining.done():
             counts.add(open_count(served))
             await asyncio.sleep(0.005)
-        # Twenty clients, twenty hellos a second, two seconds to drain: over one second, one by one.
+        # Twenty clients at twenty hellos per second need one of the two seconds: they are closed one by one.
         assert len(counts) > 10
         assert all(500 <= retry_in_ms <= 1_000 for retry_in_ms in await asyncio.gather(*map(told, clients)))
 
@@ -97,7 +97,7 @@ async def test_a_command_that_takes_too_long_does_not_keep_the_server(caplog: py
             draining = asyncio.get_running_loop().create_task(served.node.drain(1.0))
             await told(alice)
             await draining
-        # There was time left for the last word: whoever answers it is not cut off.
+        # There was time left for the close handshake: a client that replies is not aborted.
         assert "0 aborted without a close reply, 1 closed before the reply" in caplog.text
 
 
@@ -107,7 +107,7 @@ async def test_a_client_has_time_to_answer_although_the_loop_was_late(caplog: py
         async with waiting_for_a_reply(served) as alice:
             draining = asyncio.get_running_loop().create_task(served.node.drain(0.5))
             await asyncio.sleep(0)
-            time.sleep(1.0)  # noqa: ASYNC251  (the loop is late: the time to drain is over before the close is sent)
+            time.sleep(1.0)  # noqa: ASYNC251  (the loop is late: the drain time ends before the close is sent)
             await told(alice)
             await draining
         assert "0 aborted without a close reply, 1 closed before the reply" in caplog.text
@@ -127,7 +127,7 @@ async def test_who_opens_a_socket_meanwhile_is_sent_away_too() -> None:
 
 
 class Kept:
-    """A connection that is kept for the next request, as proxies and apps do."""
+    """Keep-alive connection, as proxies and apps use it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -154,10 +154,10 @@ async def test_for_a_while_it_goes_on_as_ever_and_only_says_that_it_is_not_ready
         await until(lambda: served.node.draining)
         after = await kept.ask("/readyz")
         assert (after.status, after.json()["reason"]) == (503, "draining")
-        assert after.headers["connection"] == "close"  # whoever keeps connections opens the next one elsewhere
+        assert after.headers["connection"] == "close"  # the client must open its next connection to another node
         await kept.ended()
         assert (await ask(served.port, "GET", "/livez")).status == 200
-        bob = await served.client("bob")  # a proxy may not have noticed yet
+        bob = await served.client("bob")  # a proxy may not have noticed the drain yet
         assert await alice.quiet() == await bob.quiet() == []
         await told(alice)
         await told(bob)
@@ -189,7 +189,7 @@ async def test_what_fails_to_end_keeps_nothing_else_from_ending(caplog: pytest.L
         alice = await served.client("alice")
 
         async def broken() -> None:
-            raise RuntimeError("a job that cannot be stopped")
+            raise RuntimeError("this job fails to stop")
 
         served.greendot.scheduler.close = broken  # type: ignore[method-assign]
         await served.greendot.stop()

@@ -1,4 +1,4 @@
-"""Users and tenants that are erased while they are connected: nothing that their last commands write is left."""
+"""Erasure of connected users and tenants: no data of their last commands remains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def served_on(
     store: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[Served, Store]]:
-    """A server, and the same store as a command opens it."""
+    """Yield a server and a second store object on the same database, as a CLI command opens it."""
     async with AsyncExitStack() as stack:
         url = f"sqlite:///{tmp_path / 'greendot.db'}"
         if store == "postgres":
@@ -66,7 +66,7 @@ places = pytest.mark.parametrize(
 async def test_sessions_count_as_ended_when_their_last_command_is_done(
     store: str, engine: str, kind: RevocationKind, value: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """A message was admitted before the revocation, and is written after the socket was closed."""
+    """Admit a message before the revocation and write it after the socket was closed."""
     async with served_on(store, engine, tmp_path, request) as (served, beside):
         ann = await served.joined("ann")
         async with hold(served.node.store, "append") as held:
@@ -78,13 +78,13 @@ async def test_sessions_count_as_ended_when_their_last_command_is_done(
                 await have_it_read(served)
             assert (await ann.closed()).code == 4501
             done, _ = await asyncio.wait([ending], timeout=0.4)
-            assert not done, "it was said to have ended while a message was being written"
+            assert not done, "the session counted as ended while a message was being written"
         assert (await asyncio.wait_for(ending, 20)).sure
         assert [table for table, _ in await all_of(beside, "ann", T)] == ["messages"]
 
 
 async def have_it_read(served: Served) -> None:
-    """Have the node read the revocation, once there is one."""
+    """Wait for a revocation and make the node read it."""
     progress = await served.node.store.revocation_progress()
     while progress.confirmed == progress.given:
         await asyncio.sleep(0.01)
@@ -134,7 +134,7 @@ async def test_nothing_is_left_of_a_user_who_goes_on_writing_while_being_erased(
         for person in (bob, ann):
             await person.request(type="room.join", room="lobby")
         talking = asyncio.create_task(_talk(ann))
-        await asyncio.sleep(1.1)  # tokens say when they were issued in whole seconds
+        await asyncio.sleep(1.1)  # the issue time of tokens has whole seconds
         ended = await greendot(tmp_path, "user", "erase", "ann", "--yes")
         assert ended.code == 0, ended
         said = await asyncio.wait_for(talking, 20)
@@ -147,7 +147,7 @@ async def test_nothing_is_left_of_a_user_who_goes_on_writing_while_being_erased(
 
 
 async def _talk(client: WireClient) -> int:
-    """Send until the socket is closed; the last number that was acknowledged."""
+    """Send until the socket is closed and return the last acknowledged number."""
     said = 0
     try:
         while True:

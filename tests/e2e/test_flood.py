@@ -1,4 +1,4 @@
-"""A flooded room: its flooder gets errors, who talks elsewhere does not notice. Real processes, real time."""
+"""Flooded room: the flooder gets errors and other rooms are not slowed down. Real processes, real time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from greendot.testing import WireClient
 from greendot.testing.server import COMINGS
 from waited import waited_by_threads_s, waited_s
 
-LIMIT = 100  # messages or signals a second in a room
+LIMIT = 100  # messages or signals per second in a room
 FLOOD = 10 * LIMIT
 LISTENERS = 20  # in the flooded room
-CALM = [f"calm{number}" for number in range(4)]  # spoken in in turn: each stays within the limit
+CALM = [f"calm{number}" for number in range(4)]  # used in turn: each stays within its limit
 BURST_S = 0.05
-ROUNDS, MOST_ROUNDS = 6, 72  # more only if noise hides what they show
+ROUNDS, MOST_ROUNDS = 6, 72  # more rounds only if noise hides the result
 ROUND_S, EVERY_S = 0.25, 0.006
-SLOWER = 1.5  # times, at most
-LEAST_S = 0.0002  # of a round trip: what two clocks may differ by
+SLOWER = 1.5  # allowed ratio of latencies
+LEAST_S = 0.0002  # allowed difference between the clocks of a round trip
 COMMANDS = {"room.send": "messages", "signal.send": "signals"}
 
 
 @asynccontextmanager
 async def limited(folder: Path) -> AsyncIterator[Process]:
-    """A server whose rooms are limited, and nobody else: only so can one client flood a room."""
+    """Run a server with limits for rooms only, so that one client can flood a room."""
     limits = {"COMMANDS_PER_S": 2_000, "COMMANDS_BURST": 2_000, "ROOM_SENDS_PER_S": LIMIT, "ROOM_SIGNALS_PER_S": LIMIT}
     limits |= {"BURST_S": BURST_S, "USER_COMMANDS_PER_S": 0, "USER_SENDS_PER_S": 0, "USER_SIGNALS_PER_S": 0}
     async with running(folder, **{f"GREENDOT_LIMITS_{key}": str(value) for key, value in limits.items()}) as server:
@@ -46,7 +46,7 @@ async def limited(folder: Path) -> AsyncIterator[Process]:
 
 
 class Flooding:
-    """The flooder's process: it floods between `begin` and `end`."""
+    """Process of the flooder, which floods between `begin` and `end`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -79,7 +79,7 @@ async def flooding(server: Process, command: str, rate: float = FLOOD) -> AsyncI
 
 
 async def elsewhere(server: Process, user: str) -> WireClient:
-    """A client in the calm rooms."""
+    """Connect a client that joins the calm rooms."""
     client = await server.client(user)
     client.deaf_to = COMINGS
     for room in CALM:
@@ -88,10 +88,10 @@ async def elsewhere(server: Process, user: str) -> WireClient:
 
 
 async def latencies(server: int, sender: WireClient, receiver: WireClient, command: str) -> list[float]:
-    """Return milliseconds from sending to a calm room to receiving, over one round.
+    """Return the milliseconds from sending to receiving in a calm room, over one round.
 
-    Time in which the server or this process waited for a processor does not count: with a busy core beside it, the
-    flooder's own process takes that time, whatever the server does.
+    Time in which the server or this process waited for a processor is subtracted: beside a busy core, the flooder's own
+    process takes that time.
     """
     found, end, rooms = [], time.perf_counter() + ROUND_S, cycle(CALM)
     kind, event = ({"kind": "wave"}, "signal") if command == "signal.send" else ({}, "room.message")
@@ -113,7 +113,7 @@ def p99(of: list[float]) -> float:
 
 
 class Rounds:
-    """Short rounds in turn, without a flood and with it: what else the machine does falls on both alike."""
+    """Short rounds without and with a flood in turn, so that other load on the machine affects both."""
 
     def __init__(self) -> None:
         self.quiet: list[float] = []
@@ -128,7 +128,7 @@ class Rounds:
 
     @property
     def slower(self) -> float:
-        """How many times as long the slowest take during a flood, in the middle of the rounds."""
+        """Return the ratio of the slowest latencies with and without a flood, by the medians of the rounds."""
         return median(self.flooded) / median(self.quiet)
 
 

@@ -1,4 +1,4 @@
-"""Every command, said by everybody who may not: the right error, nothing written, nothing told."""
+"""Each command from clients without the right to it: the right error, no write, no event."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from greendot.testing.server import API_KEY, COMINGS
 
 NOT, NO, OK = "not_a_member", "forbidden", None
 
-# Who says it: a stranger of the tenant; a reader, a member and an admin of the room; a user of the same name in another
-# tenant; a member whose token may not send and reaches nobody; one who was a member until just now, and had joined.
+# Senders: a user without membership; a reader, a member and an admin of the room; a user of the same name in another
+# tenant; a member whose token allows no sending and no targets; a former member who had joined.
 WHO = ("stranger", "reader", "member", "admin", "foreigner", "silenced", "removed")
 Table = dict[str, tuple[dict[str, Any], tuple[str | None, ...]]]
 IN_A_ROOM: Table = {
@@ -51,7 +51,7 @@ def test_every_command_is_looked_at() -> None:
 
 @asynccontextmanager
 async def den() -> AsyncIterator[tuple[Served, WireClient]]:
-    """A closed room in which something was said, and somebody in it who hears all there is."""
+    """Yield a server with a closed room that has a message, and a member who receives all events of the room."""
     async with serving() as served:
         store = served.node.store
         await store.put_room("default", "den")
@@ -90,7 +90,7 @@ async def answer(client: WireClient, **command: Any) -> dict[str, Any]:
 
 
 async def world(served: Served, user: str) -> Any:
-    """All a command could change."""
+    """Return all state that a command could change."""
     store = served.node.store
     return (
         await store.room("default", "den"),
@@ -239,7 +239,7 @@ async def test_with_another_tenants_key_no_route_shows_or_changes_anything(route
         for told in (b"secret", ear.welcome["session"].encode(), b"author", b'"online"'):
             assert told not in shown
         after = await world(served, "ear"), await store.rooms_of("default", "ear"), await store.inbox("default", "ear")
-        # A room, a status or an inbox of that name in the other tenant is another one.
+        # A room, status or inbox of the same name in the other tenant is a different one.
         assert [*after[0][:1], *after[0][2:], *after[1:]] == [*before[0][:1], *before[0][2:], *before[1:]]
         assert await ear.quiet() == []
         await ear.request(type="room.send", room="den", body="still here")

@@ -1,4 +1,4 @@
-"""Frames as raw bytes, several in one packet: what is answered, in which order, and how the TCP connection ends."""
+"""Frames as raw bytes, several per packet: replies, their order, and the end of the TCP connection."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from greendot.transport.websocket import IGNORED, READ
 from redis_servers.tls import certificates
 
 CONTINUATION, BINARY = 0x0, 0x2
-AT_ONCE_S = 10.0  # real seconds. The server waits on its own clock, which stands still: "at once" needs no limit
+AT_ONCE_S = 10.0  # real seconds; the server's own timeouts use a virtual clock that does not advance
 ACTIVITY = b'{"type":"activity","id":1}'
 
 
 class RawSocket:
-    """A WebSocket after its hello, as bytes. It never closes by itself."""
+    """WebSocket after its hello, as raw bytes. It never closes by itself."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -45,7 +45,7 @@ class RawSocket:
         return opened
 
     async def frame(self) -> tuple[int, bytes]:
-        """The next frame; IncompleteReadError at the end of the connection."""
+        """Return the next frame; raise IncompleteReadError at the end of the connection."""
         async with asyncio.timeout(AT_ONCE_S):
             first, size = await self._reader.readexactly(2)
             assert size < 127
@@ -54,13 +54,13 @@ class RawSocket:
             return first & 0xF, await self._reader.readexactly(size)
 
     async def answer(self) -> tuple[int, bytes]:
-        """The next frame that is no pong."""
+        """Return the next frame that is not a pong."""
         while (frame := await self.frame())[0] == PONG:
             pass
         return frame
 
     async def rest(self) -> list[tuple[int, bytes]]:
-        """Every frame until the server ends the connection, which it has to do at once and between two frames."""
+        """Return all frames until the server closes, which must happen at once and between two frames."""
         frames = []
         try:
             while True:
@@ -83,7 +83,7 @@ def reply_in(frame: tuple[int, bytes]) -> Any:
     return msgspec.json.decode(frame[1])
 
 
-# By the code that answers them. picows finds the first group by itself.
+# Bad frames with their close codes. picows detects the first group.
 BAD = {
     "a reserved opcode": (make_frame(0x3), 1002),
     "a frame without a mask": (make_frame(TEXT, b"x", mask=False), 1002),
@@ -233,7 +233,7 @@ KINDS = {
 
 
 class Turn:
-    """Frames that were counted in one turn of the loop, at most."""
+    """Largest number of frames counted in one loop turn."""
 
     def __init__(self, served: Served) -> None:
         self.most = self._frames = 0
@@ -260,7 +260,7 @@ class Turn:
 
 @pytest.mark.parametrize(("frame", "begin"), KINDS.values(), ids=KINDS.keys())
 async def test_the_frames_of_one_read_are_the_most_of_a_turn(frame: bytes, begin: bytes) -> None:
-    """A read is short: without that, a peer that sends faster than it is read has hundreds of thousands in one."""
+    """Reads are short: otherwise a peer that sends fast could have hundreds of thousands of frames in one read."""
     async with serving(limits={"enabled": False}) as served:
         raw = await RawSocket.connect(served)
         turn = Turn(served)
@@ -277,7 +277,7 @@ async def test_a_stranger_over_the_limit_is_closed_4502(frame: bytes, begin: byt
     async with serving(limits={"enabled": enabled, "commands_per_s": 5, "commands_burst": 20}) as served:
         stranger = await served.socket()
         hello = msgspec.json.encode({"type": "hello", "token": served.token("alice")})
-        # Just within it: 20 frames in all.
+        # Exactly at the limit: 20 frames in total.
         stranger.send_bytes(begin + frame * (19 - bool(begin)) + make_frame(CONTINUATION if begin else TEXT, hello))
         await stranger.receive("welcome")
         rude = await served.socket()

@@ -1,4 +1,4 @@
-"""The opening handshake as raw bytes: RFC 6455 section 4.2, with RFC 9110 and 9112 for the request around it."""
+"""Opening handshake as raw bytes: RFC 6455 section 4.2, with RFC 9110 and 9112 for the request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD = upgrade(Sec_WebSocket_Key=KEY)
 
 
 class Row(NamedTuple):
-    """One request, the status of its answer, and header fields the answer must have, in lower case."""
+    """Request, status of the response, and header fields that the response must have, in lower case."""
 
     request: bytes
     status: int
@@ -59,7 +59,7 @@ TABLE = {
     "an unknown subprotocol and extension": Row(
         with_line("Sec-WebSocket-Protocol: other\r\nSec-WebSocket-Extensions: permessage-deflate"), 101, UPGRADED
     ),
-    # the version of the protocol (RFC 6455, 4.4)
+    # version of the protocol (RFC 6455, 4.4)
     "version 7": Row(upgrade(Sec_WebSocket_Version="7"), 426, NEEDS_13),
     "version 8": Row(upgrade(Sec_WebSocket_Version="8"), 426, NEEDS_13),
     "version 8 with its origin header": Row(
@@ -110,7 +110,7 @@ TABLE = {
 
 
 async def answer(port: int, request: bytes, *, apart: bool) -> bytes:
-    """Send a request, in one packet or two, and read until the server closes or has upgraded."""
+    """Send a request in one packet or two, and read until the server closes or upgrades."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in (request[:1], request[1:]) if apart else (request,):
@@ -188,7 +188,7 @@ async def test_a_request_line_and_host_are_read_by_the_book(request_bytes: bytes
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 async def test_a_body_survives_the_offer_of_an_upgrade_that_is_not_taken(framing: str) -> None:
-    """curl --http2 offers h2c with every request; a server that stays with HTTP/1.1 reads its body all the same."""
+    """Send a body with an h2c offer, as `curl --http2` does: a server that stays with HTTP/1.1 must read the body."""
     body = b'{"users": ["bob"]}'
     head = (
         b"POST /v1/presence/query HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\n"

@@ -1,4 +1,4 @@
-"""Somebody who is hidden is in no reply, event or count, wherever one could be. Real sockets, virtual time."""
+"""Hidden users are in no reply, event or count. Real sockets, virtual time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from greendot.engine.messages import Part
 from greendot.testing import Served, WireClient, serving
 
 Frame = dict[str, Any]
-WRITTEN = {"room.message", "signal"}  # what somebody says to others is not hidden from them
+WRITTEN = {"room.message", "signal"}  # messages and signals are not hidden
 
 
 async def come(served: Served, user: str, room: str = "lobby", **hello: Any) -> WireClient:
-    """In the room, having heard all there is to hear by then."""
+    """Connect a client that joins the room and has read all events so far."""
     client = await served.joined(user, room, comings=True, **hello)
     await served.settle()
     await client.quiet()
@@ -39,7 +39,7 @@ async def present(client: WireClient, room: str = "lobby") -> list[str]:
 
 
 def naming(found: object, name: str) -> bool:
-    """Whether a name is anywhere in it."""
+    """Return whether a string in the nested value equals the name."""
     match found:
         case str():
             return found.casefold() == name
@@ -51,7 +51,7 @@ def naming(found: object, name: str) -> bool:
 
 
 async def everything(ann: WireClient) -> WireClient:
-    """What Ann can do that others could notice."""
+    """Do everything as Ann that others could notice, and return her client."""
     await ann.request(type="room.join", room="lobby")
     ann.send(type="typing.start", room="lobby")
     await ann.request(type="status.set", status="busy", text="ann")
@@ -67,7 +67,7 @@ async def everything(ann: WireClient) -> WireClient:
 
 
 async def look(bob: WireClient) -> list[Frame]:
-    """What Bob can ask for that could show Ann."""
+    """Send each request of Bob that could show Ann and return the replies."""
     asked = [
         {"type": "watch", "users": ["ann", "eve"]},
         {"type": "presence.get", "users": ["ann", "eve"]},
@@ -84,7 +84,7 @@ POLICIES: list[dict[str, Any]] = [
     {"policy": "shared_rooms"},
     {"policy": "contacts"},
     {"policy": "recent_contacts"},
-    {"policy": "ask", "ask_url": "http://127.0.0.1:9/", "ask_secret": "x" * 32},  # nobody answers there
+    {"policy": "ask", "ask_url": "http://127.0.0.1:9/", "ask_secret": "x" * 32},  # nothing listens on this port
 ]
 
 
@@ -109,7 +109,7 @@ async def test_nothing_that_is_sent_names_or_counts_the_hidden(
                 (stranger,) = (await bob.request(type="presence.get", users=["nobody"]))["presence"]
                 assert unknown == [stranger | {"user": "ann"}]
             assert not any(naming(reply, "ann") for reply in (there, joined, rooms, inbox))
-            # As if Ann were not there: Bob and, where the policy shows him, Carl.
+            # The reply is as without Ann: Bob, and Carl if the policy shows him.
             assert there["count"] == joined["present"] == len(there["users"])
             assert {*there["users"]} <= {"bob", "carl"}
             assert joined["typing_count"] == 0
@@ -122,7 +122,7 @@ async def test_nothing_that_is_sent_names_or_counts_the_hidden(
         await served.settle()
         frames += await bob.quiet()
         assert [frame for frame in frames if naming(frame, "ann")] == []
-        assert frames == [], "a count that is repeated says that somebody came or went"
+        assert frames == [], "a repeated count shows that a hidden user came or went"
 
 
 async def test_carl_hears_all_of_what_bob_does_not() -> None:

@@ -1,4 +1,4 @@
-"""Hints that come while a gap is read: the record they name is read at once, on every engine and store."""
+"""Hints that arrive while a gap is read: the node reads their record at once, on each engine and store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET = {"secret": {"bus": "hint"}}
 
 
 async def next_body(served: Served, client: WireClient, event: str) -> object:
-    await served.advance(0.01)  # gaps are read by a timer
+    await served.advance(0.01)  # a timer reads gaps
     return (await client.receive(event))["data"]["body"]
 
 
@@ -53,7 +53,7 @@ async def test_a_hint_that_comes_while_a_room_is_opened_is_not_forgotten(
             await alice.request(type="room.send", room="club", body="one")
             local = served.node.rooms.local(CLUB)
             assert local is not None
-            await until(lambda: 1 in (local.stream.hinted, local.cursor))  # heard of, or read already
+            await until(lambda: 1 in (local.stream.hinted, local.cursor))  # hinted or already read
         head = (await bob.receive("reply"))["data"]["head"]
         assert head == 1 or await next_body(served, bob, "room.message") == "one"
 
@@ -74,7 +74,7 @@ async def test_a_hint_that_comes_while_a_second_device_catches_up_is_not_forgott
         laptop = await served.socket()
         async with hold(served.node.store, "notifications", at="after") as held:
             laptop.send(type="hello", token=served.token("ann"), device="laptop")
-            await held.reached()  # it is behind what the store has, and reads that for all devices
+            await held.reached()  # the node is behind the store and reads the missing notifications for all devices
             await notify(served, "two")
             await until(lambda: served.node.inbox_delivery._local["default", "ann"].stream.hinted == 2)
         assert [await next_body(served, phone, "notification.created") for _ in range(2)] == ["one", "two"]

@@ -1,4 +1,4 @@
-"""Clients that do harm, on purpose or not: the server goes on, others notice nothing, and nothing is left behind."""
+"""Harmful clients: the server keeps running, others are not affected, and no resources leak."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAD = "x" * 50_000
 
 
 class Caller:
-    """A bare socket: what arrived is kept when the other side resets it in the middle of our sending."""
+    """Raw socket that keeps received data when the server resets it during a send."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -48,7 +48,7 @@ class Caller:
         await asyncio.sleep(0)
 
     async def rest(self) -> bytes:
-        """Everything until the end, which may be a reset."""
+        """Return all bytes until the end, which may be a reset."""
         received = b""
         try:
             async with asyncio.timeout(10):
@@ -65,7 +65,7 @@ async def serves_others(served: Served) -> None:
     await serves_a_fresh_client(served.port, served.token("somebody-else"))
 
 
-# --- pieces ---
+# --- fragments ---
 
 
 async def test_a_message_in_fragments_of_one_byte_with_pings_in_between_is_one_message() -> None:
@@ -76,7 +76,7 @@ async def test_a_message_in_fragments_of_one_byte_with_pings_in_between_is_one_m
             client.send_frame(TEXT if index == 0 else CONTINUATION, bytes([byte]), fin=index == len(text) - 1)
             client.send_frame(PING, b"%d" % index)
             assert await client.frame() == (PONG, b"%d" % index) or index == len(text) - 1
-        # The answer comes behind the last pong or before it: both are on their way in the same moment.
+        # The reply comes before or after the last pong: both are sent at the same time.
         assert (await client.receive("reply"))["id"] == "é"
         await serves_others(served)
 
@@ -116,7 +116,7 @@ async def test_many_frames_in_one_packet_are_answered_in_order() -> None:
 
 
 async def test_200_000_pings_from_a_client_that_never_reads_cost_no_memory(tmp_path: Path) -> None:
-    """Without limits: with them it is closed before (tests/hostile)."""
+    """Limits are off: with limits the client is closed earlier (tests/hostile)."""
     async with running(tmp_path, GREENDOT_LIMITS_ENABLED="false") as server:
         client, other = await Peer.connect(server.port), await server.client("other")
         await client.hello(server.token("flooder"))
@@ -135,7 +135,7 @@ async def test_200_000_pings_from_a_client_that_never_reads_cost_no_memory(tmp_p
         await other.end()
 
 
-# --- requests that never end, or should never have begun ---
+# --- endless and invalid requests ---
 
 STARTS = {
     "nothing": (b"", b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
@@ -255,7 +255,7 @@ async def test_a_query_string_does_not_keep_anybody_out() -> None:
         await client.hello(served.token("alice"))
 
 
-# --- JSON meant to hurt ---
+# --- JSON bombs ---
 
 BOMBS = {
     "30,000 arrays": "[" * 30_000 + "]" * 30_000,
@@ -280,7 +280,7 @@ async def test_json_meant_to_hurt_is_refused_and_hurts_nobody(text: str) -> None
         await served.lobby()
         client = await served.client("alice")
         client.send_frame(TEXT, text.encode())
-        # How deep it may be to be read, so that its type is known, depends on the version of Python.
+        # The depth up to which the frame can be read, so that its type is known, depends on the Python version.
         assert (await client.receive("error"))["code"] in ("bad_frame", "bad_field", "unknown_type")
         assert await client.quiet() == []
         assert (await client.request(type="room.list"))["rooms"]
@@ -313,11 +313,11 @@ async def test_a_key_given_twice_is_answered_once() -> None:
             assert await client.quiet() == []
 
 
-# --- clients that vanish ---
+# --- vanishing clients ---
 
 
 class Footprint(NamedTuple):
-    """What clients leave behind in a process, when they do."""
+    """Resources of the process that clients could leak."""
 
     connections: int
     sessions: int
@@ -386,7 +386,7 @@ async def behind_in_a_flooded_room(served: Served) -> None:
         await speaker.request(type="room.send", room="lobby", body=PAD)
     assert connection_of(served, "alice").behind
     await slow.reset()
-    # The server finds out while it goes on writing.
+    # The server detects the reset while it keeps writing.
     await speaker.request(type="room.send", room="lobby", body=PAD)
     await speaker.close()
 
@@ -470,15 +470,15 @@ async def test_a_client_that_ignores_a_close_is_gone_after_two_seconds() -> None
         await served.until_gone()
 
 
-# --- clients that are slow ---
+# --- slow clients ---
 
 
 async def flood_until_behind(served: Served, speaker: WireClient, slow: str) -> int:
-    """Send numbered values of one key until a listener does not keep up; the last number sent."""
+    """Send numbered values of one key until a listener falls behind; return the last number sent."""
     number = 0
     while not connection_of(served, slow).behind:
         number += 1
-        assert number < 1000, "the kernel takes everything"
+        assert number < 1000, "the kernel buffered all frames"
         await speaker.request(type="signal.send", room="lobby", kind="n", key="n", body=[number, PAD])
     return number
 
@@ -498,7 +498,7 @@ async def test_a_slow_reader_gets_the_latest_value_of_each_key_and_others_get_ev
         slow.go_on_reading()
         frames = await slow.quiet()
         values = {key: [f["data"]["body"][0] for f in frames if f["data"]["key"] == key] for key in ("n", "m")}
-        # Up to the stall the kernel had taken everything; of all that came then, the newest.
+        # The kernel buffered all values up to the stall; of later values only the newest arrives.
         assert values["n"] == [*range(1, stalled + 1), stalled + 100]
         assert values["m"] == [stalled + 100]
         await speaker.request(type="signal.send", room="lobby", kind="n", key="n", body=[0])
@@ -594,7 +594,7 @@ async def test_short_frames_behind_one_the_kernel_took_in_part_are_not_left_out(
         client = await served.client("alice")
         (connection,) = served.node.registry.connections.values()
         now = served.clock.now_ms()
-        connection.send(encode_event(Resync("x" * 8_000_000), now))  # more than any socket takes at once
+        connection.send(encode_event(Resync("x" * 8_000_000), now))  # more than a socket buffers
         for number in range(5):
             connection.send(encode_event(Resync(f"short {number}"), now))
         scopes = [frame["data"]["scope"] for frame in await client.quiet()]

@@ -1,4 +1,4 @@
-"""The HTTP API as an app backend uses it: who may, what is answered, and what clients see of it."""
+"""HTTP API as an app backend uses it: authorization, responses, and the events that clients receive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greendot.testing.server import API_KEY
 
 
 class Backend:
-    """An app backend with the server's API key."""
+    """App backend with the server's API key."""
 
     def __init__(self, served: Served) -> None:
         self.served = served
@@ -51,7 +51,7 @@ def is_problem(answer: Answer, status: int, code: str | None = None) -> str:
     return str(problem["detail"])
 
 
-# --- who may ---
+# --- authorization ---
 
 GUARDED = [
     ("POST", "/v1/presence/query"),
@@ -123,7 +123,7 @@ async def test_whether_it_lives_is_ready_and_what_it_counts_needs_no_key() -> No
         assert f'ws_connections{{node="{served.node.incarnation}"}} 1.0\n' in metrics.body.decode()
 
 
-# --- what is wrong with a request ---
+# --- bad requests ---
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ async def test_who_is_typing_is_listed_until_they_stop() -> None:
         assert (await api.get("/v1/rooms/lobby/typing"))["typing"] == []
 
 
-# --- what is said ---
+# --- messages and notifications ---
 
 
 async def test_a_message_of_the_app_is_numbered_and_heard_like_any_other() -> None:

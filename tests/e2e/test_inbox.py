@@ -1,4 +1,4 @@
-"""Inboxes: each device hears what is new once and in order, and of what the others did; counts equal a recount."""
+"""Inboxes: devices receive notifications and marks of other devices once and in order; counters equal a recount."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = {
 
 @asynccontextmanager
 async def inboxed(**sections: dict[str, Any]) -> AsyncIterator[Served]:
-    """A server whose counters equal a recount at the end, whatever was done to it."""
+    """Run a server and check at the end that its counters equal a recount."""
     async with serving(kinds=KINDS, **sections) as served:
         yield served
         await served.settle()
@@ -66,7 +66,7 @@ def numbers(frames: list[dict[str, Any]]) -> list[int]:
 
 
 class Bus:
-    """What is told to users waits here until the test lets it through, in the order the test wants."""
+    """Bus that holds messages to users until the test delivers them, in an order of its choice."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -87,7 +87,7 @@ class Bus:
 
 
 class Reads:
-    """Counts what is asked of the store; with `away` it does not answer."""
+    """Counters of store reads. With `away` the store does not answer."""
 
     def __init__(self, served: Served, *names: str) -> None:
         self.counts = dict.fromkeys(names, 0)
@@ -107,7 +107,7 @@ class Reads:
         setattr(store, name, counted)
 
 
-# --- what is new ---
+# --- new notifications ---
 
 
 async def test_a_notification_reaches_every_device_and_then_the_count() -> None:
@@ -267,7 +267,7 @@ async def test_a_list_reaches_each_of_its_users_in_order() -> None:
             assert [data["body"] for data in of(frames, "notification.created")] == [*range(120)]
 
 
-# --- returning ---
+# --- resume ---
 
 
 async def test_a_device_that_returns_gets_what_it_missed_before_what_is_live() -> None:
@@ -344,7 +344,8 @@ async def test_a_device_that_is_ahead_of_the_others_here_sees_nothing_twice() ->
         bus = Bus(served)
         for number in range(3):
             await notify(served, body=number)
-        ahead = await served.client("ann", device="ahead", resume={"inbox": 3})  # it heard them elsewhere
+        # It received them on another connection.
+        ahead = await served.client("ann", device="ahead", resume={"inbox": 3})
         await bus.deliver(0, 1, 2)
         assert numbers(await slow.quiet()) == [1, 2, 3]
         assert numbers(await ahead.quiet()) == []
@@ -376,7 +377,7 @@ async def test_nothing_is_kept_of_a_user_who_has_left() -> None:
         assert served.timers == 0
 
 
-# --- marking ---
+# --- marks ---
 
 
 async def test_what_one_device_marks_the_others_hear_of_and_all_hear_the_count() -> None:
@@ -406,7 +407,7 @@ async def test_what_one_device_marks_the_others_hear_of_and_all_hear_the_count()
 async def test_of_very_many_that_were_marked_the_newest_thousand_are_named_and_the_rest_is_to_be_fetched() -> None:
     async with inboxed() as served:
         phone, laptop = await served.client("ann", device="phone"), await served.client("ann", device="laptop")
-        bus = Bus(served)  # ten thousand frames are not what this is about
+        bus = Bus(served)  # holds the frames of the new notifications
         many = [{"user": "ann", "kind": "news", "body": 0} for _ in range(1_200)]
         ids = [made["id"] for made in (await post(served, {"notifications": many})).json()["notifications"]]
         assert await phone.request(type="inbox.read", through=1_200) == {"unread": 0, "unseen": 0}
@@ -480,7 +481,7 @@ async def test_counts_equal_a_recount_whatever_happens_at_once() -> None:
             assert of(await device.quiet(), "inbox.badge")[-1] == {"unread": 0, "unseen": 0}
 
 
-# --- kinds and what they promise ---
+# --- kinds ---
 
 
 async def test_ephemeral_kinds_are_signals_and_never_kept() -> None:
@@ -499,7 +500,7 @@ async def test_of_recomputable_kinds_the_latest_of_a_key_wins_for_a_slow_reader(
     async with inboxed() as served:
         client = await served.client("ann")
         (connection,) = served.node.registry.connections.values()
-        connection.hold()  # as for a reader that does not keep up
+        connection.hold()  # as for a slow reader
         for number in range(5):
             await notify(served, kind="count", body=number)
             await notify(served, kind="count", body=10 + number, key="other")
@@ -533,7 +534,7 @@ async def test_what_is_to_be_acknowledged_comes_again_until_it_is() -> None:
             frames, _ = await served.advance(1, [phone, laptop])
             times += [served.clock.now_ms() - start for _ in of(frames, "notification.created")]
         assert times == [5_000, 15_000, 35_000]
-        await laptop.request(type="inbox.read", ids=[made["id"]])  # to be read is not to be acknowledged
+        await laptop.request(type="inbox.read", ids=[made["id"]])  # read is not acknowledged
         frames, _ = await served.advance(40, [phone, laptop])
         assert numbers(frames) == [1]
         await laptop.request(type="inbox.ack", ids=[made["id"]])
@@ -559,19 +560,19 @@ async def test_an_acknowledgement_that_was_not_heard_of_here_counts() -> None:
         made = await notify(served, kind="alarm")
         await served.node.store.mark("default", "ann", "ack", ids=[made["id"]], at=served.clock.now_ms())
         ((frames),) = await served.advance(300, [ann])
-        assert numbers(frames) == [1]  # the first time only
+        assert numbers(frames) == [1]  # the first delivery only
 
 
 async def test_what_is_never_acknowledged_is_given_up_and_counted_after_the_last_time() -> None:
     async with inboxed() as served:
         ann = await served.client("ann")
         await notify(served, kind="alarm")
-        await notify(served, "bob", kind="alarm")  # who is not there gets nothing again
+        await notify(served, "bob", kind="alarm")  # not redelivered: the user is offline
         ((frames),) = await served.advance(RETRIED_S - 61, [ann])
         assert numbers(frames) == [1] * TIMES
         assert served.node.metrics.inbox_unacknowledged_total == 0
         ((frames),) = await served.advance(600, [ann])
-        assert numbers(frames) == [1]  # the tenth time
+        assert numbers(frames) == [1]  # the tenth delivery
         assert served.node.metrics.inbox_unacknowledged_total == 1
 
 
@@ -638,7 +639,7 @@ async def test_very_many_that_wait_to_be_acknowledged_are_sent_again_in_turns() 
         assert served.node.inbox_delivery._local["default", "ann"].pending_acks is None
 
 
-# --- the record of what became of it ---
+# --- history of a notification ---
 
 
 async def test_when_it_was_given_to_a_device_is_noted_together() -> None:
@@ -665,7 +666,7 @@ async def test_when_it_was_given_to_a_device_is_noted_together() -> None:
         assert all(n["live_at"] for n in (await shown(served))["notifications"])
 
 
-# --- the end of it ---
+# --- expiry ---
 
 
 async def test_what_has_expired_or_is_old_goes_and_is_no_longer_counted() -> None:
@@ -697,11 +698,11 @@ async def test_what_has_expired_is_not_announced_any_more_though_it_is_still_kep
         assert numbers(await fresh.quiet()) == []
 
 
-# --- random stories ---
+# --- random sequences ---
 
 
 class Device:
-    """A client that remembers its cursor and returns with it."""
+    """Client that keeps its cursor and resumes with it."""
 
     def __init__(self, name: str, cursor: int) -> None:
         self.name = name
@@ -725,7 +726,7 @@ class Device:
 
 
 class Weather(Bus):
-    """Of what is told three in ten are lost, some come twice, and some late."""
+    """Bus that loses three of ten messages, duplicates some and delays some."""
 
     def __init__(self, served: Served, chance: random.Random) -> None:
         super().__init__(served)
@@ -778,7 +779,7 @@ async def test_whatever_becomes_of_signals_and_sockets_each_device_sees_all_once
         for device in devices:
             if device.client is None:
                 await device.come(served)
-        weather.lost_from = 0.0 if seed % 2 else weather.lost_from  # the last ones, all of them
+        weather.lost_from = 0.0 if seed % 2 else weather.lost_from  # with odd seeds all later messages are lost
         for _ in range(3):
             head = (await notify(served))["seq"]
         there = [device.client for device in devices if device.client is not None]

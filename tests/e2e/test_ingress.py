@@ -1,4 +1,4 @@
-"""Who is let in before a word is said: pages, names and addresses."""
+"""Ingress policy: origins, hosts and addresses, before a token is read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def request(**headers: str) -> bytes:
 
 
 async def answer(port: int, asked: bytes, *, apart: bool = False) -> bytes:
-    """Head and body of what is said to a request, which takes one way in or the other."""
+    """Send a request in one packet or two and return the head and body of the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in (asked[:9], asked[9:]) if apart else (asked,):
@@ -78,7 +78,7 @@ async def test_without_a_list_pages_of_the_same_host_come_in_and_others_do_not(
             assert answer_in(await answer(served.port, request(Origin=origin))).status == status
         for _ in range(3):
             await answer(served.port, request(Origin="null"))
-        # The operator is told once, not for each.
+        # The refusal is logged once, not for each request.
         assert [r.getMessage() for r in caplog.records if "door.origins" in r.getMessage()] == [
             "connection from origin 'https://evil.com' refused: the origin is neither this host nor in door.origins; "
             "list it there if it is part of your app"
@@ -92,7 +92,7 @@ async def test_what_is_meant_for_another_host_is_refused(host: str) -> None:
             assert (await answer(served.port, request(Host=host), apart=apart)).endswith(b"\r\n\r\nhost not allowed\n")
         said = await exchange(served.port, f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         assert (said.status, said.body) == (403, b"host not allowed\n")
-        assert (await ask(served.port, "GET", "/livez")).status == 200  # by a machine that knows the address only
+        assert (await ask(served.port, "GET", "/livez")).status == 200  # from a machine that has only the address
         assert (await answer(served.port, request(Host="good.com:80"))).startswith(b"HTTP/1.1 101 ")
 
 
@@ -172,7 +172,7 @@ async def test_a_trusted_proxy_says_whether_a_page_came_by_tls() -> None:
         page = request(Origin="http://good.com", X_Forwarded_Proto="https", X_Forwarded_For="203.0.113.7")
         assert (await answer(served.port, page)).startswith(b"HTTP/1.1 403 ")
         assert (await answer(served.port, page.replace(b"http://", b"https://"))).startswith(b"HTTP/1.1 101 ")
-    async with serving() as served:  # nobody is trusted
+    async with serving() as served:  # no trusted proxies
         assert (await answer(served.port, page)).startswith(b"HTTP/1.1 101 ")
 
 
@@ -197,7 +197,7 @@ async def test_a_session_s_address_is_a_hash_that_nobody_without_the_secret_can_
     near = {"trusted_proxies": ("127.0.0.1",)}
     hashes = await seen(door=near)
     assert hashes[0] == hashes[1] != hashes[2]
-    assert hashes == await seen(door=near)  # on every node, and after a restart
+    assert hashes == await seen(door=near)  # equal on all nodes and after a restart
     other = await seen(door=near, auth={"secret": "another secret, which is long enough too"})
     assert {*hashes}.isdisjoint(other)
     direct = await seen()
@@ -205,7 +205,7 @@ async def test_a_session_s_address_is_a_hash_that_nobody_without_the_secret_can_
     assert all(re.fullmatch("[0-9a-f]{16}", found) for found in (*hashes, *other, *direct))
 
 
-# --- headers of answers ---
+# --- response headers ---
 
 
 async def test_every_answer_says_what_browsers_must_not_do_with_it() -> None:

@@ -1,4 +1,4 @@
-"""The operators' commands as processes of their own, beside real servers on a real Redis."""
+"""CLI commands of operators as processes, with real servers on a real Redis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from greendot.engine.redis.keys import user_keys
 from greendot.testing import WireClient
 from redis_servers import Cluster, RedisProcess, redis_cluster
 
-QUICK_S = 6.0  # what cannot be done is said by then, the start of Python on a busy machine included
+QUICK_S = 6.0  # limit for the error of a command, with the start of Python on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
 
 
 class Site:
-    """Servers and commands with the same settings, apart from other tests' by their prefix."""
+    """Servers and commands with the same settings. The prefix separates them from other tests."""
 
     def __init__(self, folder: Path, redis: RedisProcess | Cluster, **environment: str) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Site:
         return (await self.run(*command)).out
 
     async def rows(self, *command: str) -> list[dict[str, str]]:
-        """The table as it is shown, by its head."""
+        """Return the rows of the printed table, by column name."""
         head, *lines = [re.split(r"  +", line) for line in (await self.said(*command)).splitlines()]
         return [dict(zip(head, line, strict=True)) for line in lines]
 
@@ -69,7 +69,7 @@ class Site:
         return record
 
     def plant(self, user: str, session: str) -> None:
-        """A user whose only session is this one, written by hand as a stranger's record."""
+        """Write the record of a user with only this session, of an unknown node."""
         where = user_keys(self.prefix, "default", user)
         record = f"o{round(time.time() * 1000):x}|||a||{session},,1"
         self._command("HSET", where.presence, where.field, record)
@@ -86,13 +86,13 @@ async def counted(server: Process, metric: str) -> int:
 
 
 async def heard(watcher: WireClient) -> list[tuple[str, str, str]]:
-    """Everything a watcher is told from now on until the first change, and what has come after it by then."""
+    """Wait for the next frame and return it with all frames that followed."""
     first = await watcher.receive()
     frames = [first, *await watcher.quiet()]
     return [(frame["type"], frame["data"]["user"], frame["data"]["state"]) for frame in frames]
 
 
-# --- looking ---
+# --- inspect ---
 
 
 async def test_nodes_live_and_dead_are_listed_with_when_their_sessions_end(tmp_path: Path, redis: RedisProcess) -> None:
@@ -116,7 +116,8 @@ async def test_nodes_live_and_dead_are_listed_with_when_their_sessions_end(tmp_p
         mine, theirs = await site.json("nodes"), (await stays.ask("GET", "/v1/nodes")).json()
         assert mine.keys() == {"nodes"}
         for entry in (*mine["nodes"], *theirs["nodes"]):
-            assert entry["state"] == "dead" or entry.pop("renewed_at") > 0  # it may be renewed between the two
+            # The lease may be renewed between the two reads.
+            assert entry["state"] == "dead" or entry.pop("renewed_at") > 0
         assert mine["nodes"] == theirs["nodes"]
 
 
@@ -204,7 +205,7 @@ async def test_typers_are_listed_with_when_they_stop(tmp_path: Path, redis: Redi
         assert await site.json("typing", "club", "--tenant", "acme") == {"typing": []}
 
 
-# --- repairing ---
+# --- repair ---
 
 
 async def test_a_session_of_nobody_is_removed_and_counted_at_once_and_watchers_see_it_once(
@@ -271,7 +272,7 @@ async def test_a_cluster_is_seen_and_swept_as_one(tmp_path: Path) -> None:
             assert {(node["node"], node["state"]) for node in (await site.json("nodes"))["nodes"]} == {
                 (node, "live") for node in nodes
             }
-            users = [f"user-{number}" for number in range(12)]  # on all three servers, in all likelihood
+            users = [f"user-{number}" for number in range(12)]  # very likely on all three servers
             for number, user in enumerate(users):
                 site.plant(user, f"{[*nodes][number % 2]}-planted{number:03}")
             await alice.request(type="watch", users=users)
@@ -296,7 +297,7 @@ async def test_a_sweep_under_another_secret_still_cleans_up_and_no_node_believes
         site.environment["GREENDOT_AUTH_SECRET"] = SECRET[::-1]
         assert (await site.json("sweep"))["users"] == 1
         async with asyncio.timeout(PATIENCE_S):
-            while await counted(server, "realtime_pubsub_invalid_total") != 2:  # the change, and being asked to compare
+            while await counted(server, "realtime_pubsub_invalid_total") != 2:  # the change and the request to compare
                 pass
         assert await bob.quiet() == []
 
@@ -308,13 +309,13 @@ async def test_without_any_server_the_rest_of_one_that_is_over_is_swept(tmp_path
     assert await site.said("sweep") == "Ended 1 session that no longer counted.\n1 user went offline by that.\n"
 
 
-# --- what cannot be done ---
+# --- errors ---
 
 COMMANDS = [("nodes",), ("presence", "alice"), ("sessions", "alice"), ("typing", "club"), ("sweep",)]
 
 
 async def refused(folder: Path, *command: str) -> str:
-    """What is said, in one line and without any ado, by a command that cannot do its work."""
+    """Return the one-line error of a command that fails."""
     started = time.monotonic()
     ended = await greendot(folder, *command)
     assert (time.monotonic() - started) / crowding() < QUICK_S

@@ -1,4 +1,4 @@
-"""`greendot inspect` and `greendot disconnect`: what is found of users, rooms, nodes and topics, and what is ended."""
+"""`greendot inspect` and `greendot disconnect`: users, rooms, nodes, topics and ended sessions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PUSHING: dict[str, Any] = {"enabled": True, "dry_run": True, "in_server": False}
 
 
 async def command(served: Served, *arguments: str, key: str = KEY) -> Result:
-    """In a thread: the server it asks is in this one."""
-    # Where there is no folder there is no dev server's key.
+    """Run the command in a thread: the server runs in this one."""
+    # Without a data folder the command finds no dev server's key.
     given = {"GREENDOT_API_KEY": key, "GREENDOT_SERVER_DATA_DIR": "/dev/null/greendot"}
     url = f"http://127.0.0.1:{served.port}"
     return await asyncio.to_thread(CliRunner(env=given).invoke, cli, [*arguments, "--url", url])
@@ -43,7 +43,7 @@ async def shown(served: Served, *arguments: str, key: str = KEY) -> dict[str, An
 
 
 async def refused(served: Served, *arguments: str, key: str = KEY) -> str:
-    """The one line that is said, with exit code 2."""
+    """Return the one-line error of a command that ends with exit code 2."""
     result = await command(served, *arguments, key=key)
     if isinstance(result.exception, GreendotError):
         assert "\n" not in str(result.exception)
@@ -53,7 +53,7 @@ async def refused(served: Served, *arguments: str, key: str = KEY) -> str:
 
 
 def table(text: str, first: str) -> list[dict[str, str]]:
-    """The rows under the head that begins with this column."""
+    """Return the rows of the table whose head begins with this column."""
     lines = text.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(first))
     names = [found.group() for found in re.finditer(r"\S+(?: \S+)*", lines[at])]
@@ -157,7 +157,7 @@ async def test_a_node_is_shown_with_its_lease_and_what_it_holds() -> None:
         assert "topics     1 room, 0 watched users" in text
         assert {row["TENANT"]: row["CONNECTIONS"] for row in table(text, "TENANT")} == {"acme": "1", "default": "1"}
         assert "ws_connections" in text
-        # Who runs the server and has no part in tenants is told of none.
+        # The operator's key belongs to no tenant and shows none.
         operator = await make(served, "operator", tenant=OPERATOR)
         assert (await shown(served, "inspect", "node", name, key=operator))["tenants"] == {}
         assert "acme" not in await said(served, "inspect", "node", name, key=API_KEY)
@@ -200,7 +200,7 @@ async def test_what_is_not_known_is_said_plainly(what: tuple[str, ...], says: st
 async def test_a_tenants_key_finds_nothing_of_others() -> None:
     async with serving(admin=ON) as served:
         await served.client("ann")
-        key = await make(served, "admin")  # of acme
+        key = await make(served, "admin")  # of tenant acme
         assert "nothing is known of user 'ann' in tenant acme." in await refused(
             served, "inspect", "user", "ann", key=key
         )
@@ -260,7 +260,7 @@ async def test_all_of_a_node_are_disconnected_and_told_when_to_come_back() -> No
         here = ("--node", served.node.incarnation)
         own, others = [await served.client("ann"), await served.client("bob")], []
         others.append(await served.client("carl", claims={"tenant": "acme"}))
-        # A key of one tenant closes those of that tenant.
+        # A tenant's key closes the sessions of that tenant only.
         assert f"2 sessions on node {here[1]} of tenant default" in await refused(
             served, "disconnect", *here, key=API_KEY
         )

@@ -1,4 +1,4 @@
-"""`greendot jobs run` in a process of its own, beside whoever else uses the store."""
+"""`greendot jobs run` in its own process while others use the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MANY = 100_000
 
 
 def fill(path: Path) -> None:
-    """Notifications that have expired: removing them takes a while."""
+    """Add expired notifications; removing them takes a while."""
     db = sqlite3.connect(path)
     db.execute("INSERT INTO inboxes VALUES ('default', 'ann', ?, 0, 0)", (MANY,))
     columns = "tenant, user, seq, id, kind, body, key, created_at, expires_at, seen_at, read_at, ack"
@@ -27,7 +27,10 @@ def fill(path: Path) -> None:
 
 
 def has_begun(path: Path) -> bool:
-    """Whether the run has noted that something is done. Only read: who asks the store waits its turn behind the run."""
+    """Return whether the run has recorded progress.
+
+    Reads the file only: a request to the store would wait for the run.
+    """
     db = sqlite3.connect(path)
     try:
         return bool(db.execute("SELECT max(done) FROM job_runs").fetchone()[0])
@@ -61,7 +64,7 @@ async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -
         assert stopped.outcome == "stopped"
         (state,) = await store.jobs()
         assert state.holder is None
-        assert state.next_at <= SystemClock().now_ms(), "whoever comes next goes on with it"
+        assert state.next_at <= SystemClock().now_ms(), "the next run must be due at once"
         other = await store.claim_job("retention", "another", SystemClock().now_ms(), 60_000)
         assert other is not None
         refused = await greendot(tmp_path, "jobs", "run", "retention")
@@ -70,7 +73,7 @@ async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -
         await store.end_job("retention", other.fence, JobEnd("stopped", 1, 1))
         ended = await greendot(tmp_path, "jobs", "run", "retention")
         assert ended.code == 0, ended.err
-        assert all(line.endswith(" done …") for line in ended.err.splitlines())  # if it takes longer: how far it is
+        assert all(line.endswith(" done …") for line in ended.err.splitlines())  # progress lines of a longer run
         assert ended.out.startswith("retention: ok. Removed from ")
         assert await store.notifications("default", "ann", after=0, limit=1) == []
     finally:

@@ -1,4 +1,4 @@
-"""Large rooms are told how many, not who, and not each time. Real sockets, virtual time, the settings as they come."""
+"""Large rooms get counts instead of names, at a limited rate. Real sockets, virtual time, default settings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from greendot.testing import Served, WireClient, serving
 
 
 async def crowd(served: Served, first: int, last: int) -> list[WireClient]:
-    """Users `u<first>` … `u<last>` in the lobby, all at once."""
+    """Connect the users `u<first>` … `u<last>` to the lobby at once."""
     clients = await asyncio.gather(*(served.joined(f"u{n}", comings=True) for n in range(first, last + 1)))
     await served.settle()
     return clients
 
 
 async def heard(client: WireClient) -> tuple[Counter[str], list[int]]:
-    """How many events of each type since last time, and the counts that were told."""
+    """Return the number of events of each type since the last call, and the values of the counts."""
     frames: list[dict[str, Any]] = await client.quiet()
     counts = [frame["data"]["count"] for frame in frames if frame["type"].endswith(".count")]
     return Counter(frame["type"] for frame in frames), counts
@@ -47,7 +47,8 @@ async def test_a_burst_of_enters_into_a_large_room_is_a_count_a_second() -> None
             assert types.keys() == {"room.count"}
             assert counts[-1] == 420
             assert len(counts) <= 2
-        # Beside two counts for each listener: a welcome and a reply for each newcomer, an answer to each who was asked.
+        # Two counts for each listener, a welcome and a reply for each new client, and a heartbeat reply for each
+        # checked one.
         assert served.node.metrics.realtime_socket_send_total - sent <= 2 * 420 + 2 * 300 + 120
 
         for newcomer in newcomers:

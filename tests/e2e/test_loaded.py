@@ -1,4 +1,4 @@
-"""A server loads what its settings ask for, and loads it before it is ready."""
+"""Imports of a server: only the modules that its settings need, and all before it is ready."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NOT_ASKED_FOR = (
     *("greendot.ops.doctor", "greendot.ops.backup", "greendot.client", "greendot.testing"),
     *("structlog", "rich", "opentelemetry", "prometheus_client", "multiprocessing"),
 )
-MOST = 260  # modules of ours; 337 when all were loaded
+MOST = 260  # Greendot's own modules; all of them are 337
 
 
 async def loaded(folder: Path, *flags: str) -> tuple[list[str], list[str]]:
-    """The modules a server loads until it is ready, and those it loads while it is used."""
+    """Return the modules a server loads until it is ready, and modules it loads later."""
     async with running(folder, *flags, PYTHONPROFILEIMPORTTIME="1") as server:
         assert (await server.ask("PUT", "/v1/rooms/lobby", {"open": True})).status < 300
         async with await server.client("zoe") as zoe:

@@ -1,4 +1,4 @@
-"""What a server logs of people: at most their ids, and not even these if so set."""
+"""Personal data in logs: at most ids, and hashed ids if so configured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRONG_KEY, AGENT = "marked-wrong-api-key", "Marked Agent/1.0"
 
 
 async def busy(server: Process) -> list[str]:
-    """All that people and apps do, right and wrong. What nobody may read in a log afterwards."""
+    """Use the server in all ways, right and wrong. Return the texts that must not be in its log."""
     token = Tokens(SECRET).make(USER, SystemClock().now_ms(), 3600, name=NAME)
     other = Tokens(SECRET).make(OTHER, SystemClock().now_ms(), 3600, tenant=TENANT, name=NAME)
     forged, expired = Tokens("x" * 40).make(USER, SystemClock().now_ms(), 60), Tokens(SECRET).make(USER, 1_000, 1)
@@ -94,7 +94,7 @@ async def test_no_log_line_has_a_token_a_body_a_key_or_a_name_in_it(ids: str, tm
         "GREENDOT_WEBHOOKS_URL": "http://127.0.0.1:9/marked-path?token=marked-password",
         "GREENDOT_WEBHOOKS_SECRET": HOOK_SECRET,
         "GREENDOT_WEBHOOKS_ALLOW_PRIVATE": "127.0.0.0/8",
-        "GREENDOT_PRESENCE_POLLED": f"default/{OTHER}",  # whose watchers are mentioned
+        "GREENDOT_PRESENCE_POLLED": f"default/{OTHER}",  # the log mentions the watchers of this user
     }
     async with running(tmp_path, **environment) as server:
         (session,) = await sessions_after(server)
@@ -109,13 +109,13 @@ async def test_no_log_line_has_a_token_a_body_a_key_or_a_name_in_it(ids: str, tm
     shown = [name for name in (USER, OTHER, ROOM, TENANT, session) if name in log]
     assert (shown == []) is (ids == "hashed"), log
     assert ("#" in log) is (ids == "hashed")
-    assert '"record.written"' in log, "what is done in a trace is looked at, too"
+    assert '"record.written"' in log, "the log has no traced event to check"
     for name in (USER, OTHER, ROOM, TENANT) if ids == "plain" else ():
         log = log.replace(name, "")
     assert "marked" not in log.lower()
 
 
 async def sessions_after(server: Process) -> list[str]:
-    """The session of somebody who came and went."""
+    """Return the session of a user who has connected and left."""
     async with await server.client("somebody") as client:
         return [client.welcome["session"]]

@@ -1,7 +1,7 @@
-"""No command and no request holds the loop for more than 20 ms, at its largest allowed size (design, section 10).
+"""Commands and requests of the largest allowed size hold the loop for at most 20 ms (design, section 10).
 
-Turns are measured in processor time, which other programs on the machine do not lengthen. On a machine slower than the
-one of the promise they may take longer in proportion: `unit_s` is of work that takes `UNIT_S` there.
+Turns are measured in processor time, which other programs do not lengthen. On a slower machine the limit grows in
+proportion: `unit_s` is the time of a fixed work that takes `UNIT_S` on the reference machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redis_servers import redis_server
 
 LIMIT_S = 0.02
 UNIT_S = 0.00038
-ATTEMPTS = 3  # interrupts are counted as work of the thread they interrupt; what is long by itself is long each time
+ATTEMPTS = 3  # interrupts count as work of the thread they interrupt; a turn that is really long is long each time
 ON_REDIS = (
     "watch_of_10_000",
     "watch_by_ten_at_once",
@@ -35,7 +35,7 @@ ON_POSTGRES = ("notifications_for_10_000", "watch_where_people_hide")
 
 
 def unit_s() -> float:
-    """Return the processor time that a fixed piece of work takes here and now: the least of some times."""
+    """Return the processor time of a fixed piece of work on this machine now: the minimum of ten runs."""
     found = []
     for _ in range(10):
         began = time.thread_time()
@@ -53,7 +53,7 @@ async def check(name: str, **settings: Any) -> None:
         turns.append(await longest_turn(CASES[name], **settings) / max(1.0, slower, unit_s() / UNIT_S))
         if turns[-1] <= LIMIT_S:
             return
-    pytest.fail(f"the longest turns were {[f'{turn * 1000:.1f} ms' for turn in turns]}")
+    pytest.fail(f"the loop was held too long; longest turns: {[f'{turn * 1000:.1f} ms' for turn in turns]}")
 
 
 @pytest.mark.timing

@@ -1,4 +1,4 @@
-"""A token that grants less acts at once: on rooms, watches and sending, and on what is on its way."""
+"""Refresh to a token with fewer grants: effective at once for rooms, watches, sending and pending frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def refresh(served: Served, client: WireClient, user: str, **claims: Any) 
 
 
 async def rooms_lost(client: WireClient) -> list[str]:
-    """Those of which it was told so by now. Nothing else may have come."""
+    """Return the rooms whose removal the client received. Fail on any other frame."""
     frames = await client.quiet()
     assert all(frame["type"] == "room.changed" and frame["data"]["removed"] for frame in frames), frames
     return [frame["data"]["room"] for frame in frames]
@@ -86,10 +86,10 @@ async def test_users_the_new_token_does_not_let_watch_are_not_watched_any_more()
         assert seen == ["carol"]
         (state,) = (await alice.request(type="presence.get", users=["bob"]))["presence"]
         assert state["state"] == "offline"
-        await alice.request(type="status.set", status="busy")  # one's own may always be seen
+        await alice.request(type="status.set", status="busy")  # users always see their own state
         await served.settle()
         assert [frame["data"]["user"] for frame in await alice.quiet()] == ["alice"]
-        await refresh(served, alice, "alice")  # wider again: but a watch that ended has ended
+        await refresh(served, alice, "alice")  # more grants again, but ended watches stay ended
         await bob.request(type="status.set", status="auto")
         await served.settle()
         assert await alice.quiet() == []
@@ -118,7 +118,7 @@ async def test_frames_that_wait_for_a_slow_reader_are_not_sent_any_more() -> Non
         carol = await served.client("carol")
         await alice.request(type="watch", users=["carol"])
         (connection,) = served.node.registry.connections_of("default", "alice")
-        connection.hold()  # as if the kernel took nothing
+        connection.hold()  # as if the kernel buffered nothing
         for number in range(100):
             await bob.request(type="room.send", room="team", body=f"secret {number}")
         bob.send(type="signal.send", room="team", kind="x", body="secret")

@@ -1,4 +1,4 @@
-"""Notifications over HTTP: made once whatever is repeated, refused whole if one is wrong, shown with their fate."""
+"""Notifications over HTTP: created once despite retries, all refused if one is wrong, shown with their history."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_list_is_answered_in_order_and_may_be_repeated() -> None:
 
 
 async def test_ten_thousand_in_one_call_hold_up_nobody() -> None:
-    """Others are answered meanwhile: the loop is never taken for long."""
+    """Other requests are answered meanwhile: the loop is never held for long."""
     async with backend() as (served, api):
         ann = await served.client("user7")
         many = [GOOD | {"user": f"user{n % 2_000}", "body": {"n": n, "text": "x" * 100}} for n in range(10_000)]
@@ -106,7 +106,7 @@ async def test_ten_thousand_in_one_call_hold_up_nobody() -> None:
         assert await served.node.store.recount(fix=False) == []
 
 
-# --- what is refused ---
+# --- refused requests ---
 
 WRONG: dict[str, tuple[Any, str]] = {
     "nothing": ({}, "user"),

@@ -1,4 +1,4 @@
-"""`greendot notify` by a real server: devices hear of it at once."""
+"""`greendot notify` with a real server: devices receive the notification at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_the_users_devices_hear_of_it_at_once(tmp_path: Path) -> None:
         again = await greendot(tmp_path, *notify)
         assert again.out.startswith("alice was notified with this key before: number 1, id 1-")
         while b'"live_at":null' in (told := (await server.ask("GET", "/v1/users/alice/inbox")).body):
-            pass  # that her device heard of it is written down a little later
+            pass  # the receipt is written a little later
         mine = await greendot(tmp_path, "inbox", "alice", "--json")
         assert mine.out.encode() == told + b"\n"
 

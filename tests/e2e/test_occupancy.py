@@ -1,4 +1,4 @@
-"""Who is in the room: told once as they enter and leave, never before the grace is over. Real sockets, virtual time."""
+"""Occupancy: one event when a user enters or leaves, and none within the grace. Real sockets, virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def told(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 async def come(served: Served, user: str, **hello: Any) -> WireClient:
-    """Joined in the lobby, having heard all there is to hear by then."""
+    """Connect a client that joins the lobby and has read all events so far."""
     client = await served.joined(user, comings=True, **hello)
     await served.settle()
     await client.quiet()
@@ -22,7 +22,7 @@ async def come(served: Served, user: str, **hello: Any) -> WireClient:
 
 
 async def lose(served: Served, client: WireClient) -> None:
-    """The socket is lost."""
+    """Abort the client's socket."""
     await client.reset()
     await served.until_gone(len(served.node.registry.connections) - 1)
 
@@ -233,7 +233,7 @@ async def test_a_room_without_listeners_is_read_from_the_engine() -> None:
         bob = await come(served, "bob")
         await lose(served, bob)
         reader = await served.client("reader")
-        await served.advance(6, alive=[reader])  # nobody listens, and the room is given up here
+        await served.advance(6, alive=[reader])  # no subscriber is left, so the node drops the room
         assert served.node.hub.topics == 0
         assert await names(reader) == ["bob"]
         assert (await reader.request(type="room.join", room="lobby"))["present"] == 2

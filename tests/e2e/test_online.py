@@ -1,4 +1,4 @@
-"""What a page of who is online costs, and who pays for it."""
+"""Pages of online users: their cost and the rate limit they count for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def come(served: Served, *users: str) -> None:
 
 
 async def everybody(api: Backend, limit: int) -> list[str]:
-    """Follow all pages."""
+    """Return the users of all pages."""
     page = await api.get(f"{ONLINE}?limit={limit}")
     users: list[str] = page["users"]
     while page["next"] is not None:
@@ -32,7 +32,7 @@ async def everybody(api: Backend, limit: int) -> list[str]:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, engine: Any) -> list[str]:
-    """The scripts and commands that Redis is asked for from now on."""
+    """Return a list that records the scripts and commands sent to Redis from now on."""
     asked: list[str] = []
     for server in engine.servers.all.values():
         call = server.call
@@ -56,7 +56,7 @@ async def test_a_page_of_a_few_asks_redis_a_few_times(tmp_path: Path, monkeypatc
                 asked.clear()
                 assert (await api.get(ONLINE))["users"] == ["alice", "bob", "carol", "dora"]
                 counts.append(len(asked))
-            # Partitions are looked through eight at a time; and a node does something by itself now and then.
+            # Partitions are read eight at a time. The node's own calls add a few.
             assert 1 <= min(counts) <= keys.PARTITIONS / online_pages.AT_ONCE + 4
             monkeypatch.undo()
             assert (
@@ -74,7 +74,7 @@ async def test_a_script_stops_after_some_users_and_the_next_one_goes_on(
             monkeypatch.setattr(online_pages, "MOST_READ", 2)
             page = await api.get(f"{ONLINE}?limit=100")
             assert (page["users"], page["count"]) == (sorted(users), 30)
-            # A page that has taken enough steps ends where it is, and says how to go on.
+            # A page that has reached the limit of steps ends early and has a cursor for the next page.
             monkeypatch.setattr(online_pages, "MOST_STEPS", 3)
             assert sorted(await everybody(api, 100)) == sorted(users)
 
@@ -96,7 +96,7 @@ async def test_pages_are_charged_by_what_was_looked_at() -> None:
     users = [f"u{number}" for number in range(30)]
     async with backend(limits={"tenant_watches_per_s": 10, "burst_s": 1.0}) as (served, api):
         await come(served, *users)
-        assert (await api.get(f"{ONLINE}?limit=2"))["count"] == 30  # all 30 were looked at: now there is a debt
+        assert (await api.get(f"{ONLINE}?limit=2"))["count"] == 30  # all 30 users were read, more than the limit allows
         detail = is_problem(await api("GET", ONLINE), 429, "rate_limited")
         assert "user lookups" in detail
         await served.advance(5)
@@ -115,7 +115,7 @@ async def test_a_tenant_that_grows_while_it_is_paged_is_paged_to_the_end(
             await come(served, *users)
             assert (first := await api.get(f"{ONLINE}?limit=4"))["next"] == "u03"
             await come(served, *(f"v{number}" for number in range(5)))
-            rest = await api.get(f"{ONLINE}?limit=20&after=u03")  # by id still
+            rest = await api.get(f"{ONLINE}?limit=20&after=u03")  # the cursor is an id
             assert (first["users"] + rest["users"], rest["next"]) == ([*users, *(f"v{n}" for n in range(5))], None)
             pages = await everybody(api, 4)
             assert (len(pages), sorted(pages)) == (15, sorted(first["users"] + rest["users"]))

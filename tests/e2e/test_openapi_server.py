@@ -1,4 +1,4 @@
-"""A server is asked everything its OpenAPI document allows, and much that it does not; all answers are as it says."""
+"""Requests that the OpenAPI document allows and many that it does not: all responses match the document."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from greendot.http import asyncapi
 from greendot.testing import serving
 from postgres_server import fresh_schema
 
-# Of each operation, beside those at the bounds of every field; more in `make fuzz`.
+# Examples per operation, in addition to those at the bounds of each field. `make fuzz` uses more.
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "3"))
 DOCUMENTS = {"/openapi.json": document(), "/asyncapi.json": asyncapi.document()}
 ALL, AT_RANDOM = "coverage,fuzzing,stateful", "fuzzing,stateful"
-# What no schema can say: that two ids differ, that a moment is to come, that one of two parts of a query is left out,
-# what a provider's token or a time zone looks like. A request that fits the document may be refused here; what is
-# refused elsewhere has to be in the document.
+# Operations with rules that no schema has: different ids, future times, exclusive parts of a query, formats of a
+# provider's token or a time zone. They may refuse a request that matches the document. Other operations must not.
 PARTLY_SAID = (
     "PUT /v1/users/{user}/contacts/{other}",
     "DELETE /v1/users/{user}/contacts/{other}",
@@ -39,7 +38,7 @@ PARTLY_SAID = (
     "GET /v1/users/{user}/inbox",
     "PUT /v1/users/{user}/devices/{device}",
     "PUT /v1/users/{user}/push",
-    "GET /v1/connect",  # no WebSocket is asked for
+    "GET /v1/connect",  # not a WebSocket request
 )
 
 
@@ -63,7 +62,7 @@ async def test_an_operator_may_keep_the_documents_to_themselves(tmp_path: Path) 
 
 
 async def schemathesis(server: Process, folder: Path, ids: Mapping[str, str], phases: str = ALL) -> None:
-    """Ask all of it; what is not as the document says ends the test, with the request that shows it."""
+    """Test all operations. Fail with the request of a response that does not match the document."""
     settings = [f'parameters."path.{name}" = "{value}"' for name, value in ids.items()]
     for name in PARTLY_SAID:
         settings += ["[[operations]]", f'include-name = "{name}"', "checks.positive_data_acceptance.enabled = false"]
@@ -96,7 +95,7 @@ async def schemathesis(server: Process, folder: Path, ids: Mapping[str, str], ph
 
 
 async def peopled(server: Process, stack: AsyncExitStack) -> dict[str, str]:
-    """Something to be asked of: a room with members and messages, an inbox, people who are there and type."""
+    """Create a room with members and messages, an inbox, and connected users who type."""
     for method, path, body in [
         ("PUT", "/v1/rooms/lobby", {"open": True}),
         ("PUT", "/v1/rooms/lobby/members/alice", {"role": "admin"}),
@@ -112,7 +111,7 @@ async def peopled(server: Process, stack: AsyncExitStack) -> dict[str, str]:
 
 
 async def ends_without_a_word(server: Process) -> None:
-    """Nothing went wrong that only the log would tell of."""
+    """Stop the server and check that its log has no error."""
     server.signal(signal.SIGTERM)
     ended = await server.ended()
     assert ended.code == 0
@@ -135,13 +134,13 @@ async def test_a_server_answers_about_those_who_are_there_as_its_document_says(
     async with AsyncExitStack() as stack:
         place = ("--store", await stack.enter_async_context(fresh_schema(postgres))) if store == "postgres" else ()
         server = await stack.enter_async_context(running(tmp_path, *place, GREENDOT_STORE_MIGRATE="true"))
-        # What is refused at the bounds of a field never gets to a store: that is asked once.
+        # Requests refused at the bounds of a field never reach the store, so one store is enough for them.
         await schemathesis(server, tmp_path, await peopled(server, stack), AT_RANDOM if place else ALL)
         await ends_without_a_word(server)
 
 
 async def test_a_document_is_built_once_and_not_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Building takes a tenth of a second. Any stranger may ask for it, and everybody would wait."""
+    """Building takes a tenth of a second. Any client may request the document, and all others would wait."""
     threads: list[int] = []
 
     def built() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Real servers that relay an app's outbox, killed while they do."""
+"""Real servers that relay an app outbox and are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_what_an_app_commits_is_heard_in_the_room_and_in_the_inbox_at_once
             await app.execute(SAY, "nowhere", "1")
             await app.execute(TELL, "alice", '{"order": 17}')
         frames: dict[str, list[Any]] = {"room.message": [], "notification.created": [], "inbox.badge": []}
-        while [len(of) for of in frames.values()] != [3, 1, 1]:  # an inbox and a room do not wait for each other
+        while [len(of) for of in frames.values()] != [3, 1, 1]:  # the inbox and the room have no common order
             frame = await alice.receive()
             if frame["type"] in frames:
                 frames[frame["type"]].append(frame["data"])

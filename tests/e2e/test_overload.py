@@ -1,4 +1,4 @@
-"""A node with too much to do: what it sheds, what it refuses, what it still does, and that it says so."""
+"""Overloaded node: the signals it sheds, the work it refuses, the work it still does, and its logs and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGE = {"user": "app", "body": "hello"}
 
 
 def load(served: Served, level: Level) -> None:
-    """Bring it to this level, by what is measured."""
+    """Bring the node to this overload level by measured loads."""
     flood, calm = Load(lag_s=9, worked_s=9), Load()
     overload_monitor, now = served.node.overload_monitor, served.clock.monotonic()
     for _ in range(100):
@@ -25,7 +25,7 @@ def load(served: Served, level: Level) -> None:
             return
         now += 0.5
         overload_monitor.measure(flood if overload_monitor.level < level else calm, now)
-    raise AssertionError(f"it stays {overload_monitor.level.name}")
+    raise AssertionError(f"the overload level stays {overload_monitor.level.name}")
 
 
 async def counted(served: Served) -> dict[str, int]:
@@ -56,7 +56,7 @@ async def test_signals_are_shed_first_and_presence_and_messages_go_on() -> None:
         await ann.request(type="status.set", status="busy")
         assert [frame["type"] for frame in await bob.quiet()] == ["room.message", "presence.changed"]
         assert (await counted(served))["realtime_shed_total"] == 3
-        await served.client("cleo")  # and newcomers are welcome
+        await served.client("cleo")  # and new clients are accepted
         load(served, Level.NORMAL)
         await ann.request(type="signal.send", room="lobby", kind="wave")
         assert [frame["type"] for frame in await bob.quiet()] == ["signal"]
@@ -73,7 +73,7 @@ async def test_new_work_is_refused_and_what_ends_work_is_done() -> None:
         await refused(ann, type="room.join", room="lobby")
         await refused(ann, type="room.history", room="lobby")
         ann.send(type="typing.start", room="lobby")
-        assert await ann.quiet() == []  # typing is dropped in silence; heartbeats are answered
+        assert await ann.quiet() == []  # typing is dropped without an error; heartbeats are acknowledged
         for command in ("unwatch", "inbox.read", "room.leave"):
             fields: dict[str, Any] = {"unwatch": {"users": ["bob"]}, "inbox.read": {"through": 0}}.get(command, {})
             await ann.request(type=command, **fields or {"room": "lobby"})
@@ -124,7 +124,7 @@ async def test_apps_are_asked_to_wait(path: str, body: dict[str, Any]) -> None:
         answer = await ask(served.port, "POST", path, body, **HEADERS)
         assert (answer.status, answer.json()["code"]) == (503, "unavailable")
         assert 1 <= int(answer.headers["retry-after"]) <= 3
-        assert (await ask(served.port, "GET", "/v1/rooms/lobby", **HEADERS)).status == 200  # looking is no work
+        assert (await ask(served.port, "GET", "/v1/rooms/lobby", **HEADERS)).status == 200  # reads are not refused
         (node,) = (await ask(served.port, "GET", "/v1/nodes", **HEADERS)).json()["nodes"]
         assert node["level"] == "refusing"
         load(served, Level.SHEDDING)

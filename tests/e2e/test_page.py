@@ -1,4 +1,4 @@
-"""The page in a browser, against a real server."""
+"""Demo page in a browser, with a real server."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_last_seen_goes_on_by_itself(open_tab: OpenTab) -> None:
     bob.page.close()
     state = alice.person("bob").locator(".state")
     expect(state).to_have_text("last seen just now")
-    # From one second before it says something else: nobody is asked, and nothing is pressed.
+    # Set the clock to one second before the text changes. The page must update it without requests or input.
     for later, words in (("5 * 60", "5 minutes"), ("3600", "1 hour"), ("50 * 3600", "2 days")):
         alice.page.evaluate(
             f"""() => import('/times.js').then(({{setServerTime, now}}) => {{
@@ -219,7 +219,7 @@ def test_a_crashed_server_is_noticed_and_found_again(open_tab: OpenTab, site: Se
     try_now = alice.page.get_by_role("button", name="Try now")
     expect(try_now).to_be_visible()
     site.start()
-    # The page tries by itself, too: where it was sooner, the button is gone.
+    # The page also reconnects by itself; then the button is gone.
     try_now.evaluate_all("buttons => buttons.forEach((button) => button.click())")
     alice.expect_connected()
     expect(alice.page.get_by_role("alert")).to_be_hidden()

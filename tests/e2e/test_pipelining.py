@@ -29,14 +29,14 @@ STATUS = re.compile(rb"HTTP/1\.[01] (\d+)")
 LIVE = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 READY = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"  # waits for the store
 LAST = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-DOCUMENT = b"GET /asyncapi.json HTTP/1.1\r\nHost: a\r\n\r\n"  # larger than what the server writes ahead
+DOCUMENT = b"GET /asyncapi.json HTTP/1.1\r\nHost: a\r\n\r\n"  # larger than the server's write buffer
 QUERY = b"POST /v1/presence/query HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\n" % API_KEY.encode()
 CHUNKED = QUERY + b"Transfer-Encoding: chunked\r\n\r\n"
 BODY = b'{"users": ["bob"]}'
 
 
 class Raw(WireClient):
-    """A client of bytes."""
+    """Raw HTTP client."""
 
     async def read_until(self, end: bytes) -> bytes:
         return await asyncio.wait_for(self._reader.readuntil(end), 10)
@@ -71,7 +71,7 @@ def counted(served: Served, reason: str) -> int:
 
 
 def arrived(served: Served) -> int:
-    """Return the bytes of a body that were received within its time, or discarded."""
+    """Return the bytes of a body that were received in time or discarded."""
     found = [one for one in served.greendot.server._web.connections if isinstance(one, HttpProtocol)]
     return sum(one._arrived + one._discarded for one in found)
 
@@ -119,7 +119,7 @@ async def test_while_a_request_is_answered_what_follows_is_not_read() -> None:
             await held.reached()
             (protocol,) = served.greendot.server._web.connections
             assert len(protocol._exchanges) == 2
-            client.send_bytes(LIVE * 10_000)  # more than the limit, in the kernel only
+            client.send_bytes(LIVE * 10_000)  # more than the limit; they stay in the kernel
             await served.settle()
             assert len(protocol._exchanges) == 2
             assert protocol._paused
@@ -207,7 +207,7 @@ async def test_a_large_body_on_a_slow_line_is_read_as_long_as_it_goes_on() -> No
 
 @pytest.mark.parametrize("key", ["right", "wrong"])
 async def test_a_large_body_that_stops_or_is_not_wanted_has_ten_seconds(key: str) -> None:
-    """A body whose request was refused without it is only discarded: it gets no further time."""
+    """The body of a request that was refused early is only discarded and gets no further time."""
     head = QUERY if key == "right" else QUERY.replace(API_KEY.encode(), b"wrong")
     async with serving() as served, raw(served) as client:
         client.send_bytes(head + b"Content-Length: 1000000\r\n\r\n")
@@ -271,13 +271,13 @@ async def test_over_tls_the_bounds_are_the_same(tmp_path: Path) -> None:
 async def test_over_tls_unread_responses_end_the_socket_too(tmp_path: Path) -> None:
     made = certificates(tmp_path)
     async with serving(tls={"cert": str(made.certificate), "key": str(made.key)}) as served:
-        pipe = socket.socket()  # streams over TLS would read ahead, however they are paused
+        pipe = socket.socket()  # asyncio streams over TLS would read ahead even when paused
         pipe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await asyncio.to_thread(pipe.connect, ("127.0.0.1", served.port))
         with await asyncio.to_thread(made.context().wrap_socket, pipe, server_hostname="127.0.0.1") as unread:
             await asyncio.to_thread(unread.sendall, DOCUMENT * 8)
             protocol = await stuck(served)
-            assert protocol.transport.get_write_buffer_size() < 256 * 1024  # TLS would take 512 KiB by itself
+            assert protocol.transport.get_write_buffer_size() < 256 * 1024  # TLS by itself would buffer 512 KiB
             await served.advance(10)
             await until(lambda: not served.greendot.server._web.connections)
             assert counted(served, "unread") == 1
@@ -296,7 +296,7 @@ async def test_the_101_comes_after_the_responses_before_it_and_the_socket_stays(
         received = await client.read_until(b"\r\n\r\n") + await client.read_until(b"ok\n")
         assert statuses(received + await client.read_until(b"\r\n\r\n")) == [200, 200, 101]
         await client.hello(served.token("alice"))
-        await served.advance(20, [client])  # longer than a connection is kept between requests
+        await served.advance(20, [client])  # longer than the keep-alive time
         assert (await client.request(type="room.list"))["rooms"] == []
         assert len(served.greendot.server._web.connections) == 0
 
@@ -313,7 +313,7 @@ async def test_a_refused_upgrade_is_read_though_the_client_has_sent_more() -> No
         async with hold(served.node.store, "ping") as held:
             client.send_bytes(READY + upgrade()[:-2] + b"Origin: http://evil.example\r\n\r\n")
             await held.reached()
-            client.send_bytes(b"x" * 100_000)  # not read while the request before is answered
+            client.send_bytes(b"x" * 100_000)  # not read while the previous request is answered
             await served.settle()
         assert statuses(await client.rest()) == [200, 403]  # and the socket is not reset
         await client.end()
@@ -432,7 +432,7 @@ async def test_a_client_that_expects_100_is_told_to_go_on_once_the_body_is_wante
 
 @pytest.mark.parametrize("ends", ["open", "half-closed"])
 async def test_what_waits_to_be_parsed_is_answered_in_order(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
-    monkeypatch.setattr(parse_budget, "PARSING_S", 0.0)  # every read waits for a later turn
+    monkeypatch.setattr(parse_budget, "PARSING_S", 0.0)  # each read waits for a later turn
     async with serving() as served, raw(served) as client, raw(served) as other:
         sent = LIVE + CHUNKED + b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n" + LAST
         for at in range(0, len(sent), 50):
@@ -456,7 +456,7 @@ async def test_a_websocket_that_waits_to_be_parsed_is_made(monkeypatch: pytest.M
 async def test_over_tls_what_waits_when_the_client_ends_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over TLS the end can be delivered with the bytes before it, though reading is paused."""
+    """Over TLS the end can arrive together with the bytes before it, although reading is paused."""
     monkeypatch.setattr(parse_budget, "PARSING_S", 0.0)
     async with raw_tls(tmp_path) as (served, client):
         client.send_bytes(LIVE)
@@ -511,14 +511,14 @@ async def test_half_a_request_on_a_half_closed_socket_ends_it_at_once(sent: byte
 
 
 async def stalled(served: Served, client: Raw, asked: bytes) -> HttpProtocol:
-    """Send requests and read nothing until the kernel takes no more of the responses."""
+    """Send requests without reading until the kernel accepts no more of the responses."""
     client._writer.transport.pause_reading()
     client.send_bytes(asked)
     return await stuck(served)
 
 
 async def stuck(served: Served) -> HttpProtocol:
-    """Wait until the only HTTP client does not take what is written to it."""
+    """Wait until the only HTTP client blocks the server's writes."""
 
     def found() -> list[HttpProtocol]:
         return [one for one in served.greendot.server._web.connections if isinstance(one, HttpProtocol)]
@@ -558,7 +558,8 @@ async def test_an_upgrade_waits_until_the_responses_before_it_are_read() -> None
     async with serving() as served:
         async with raw(served, receive_buffer=4096) as client:
             protocol, received = await stalled(served, client, DOCUMENT * 5 + upgrade()), b""
-            while protocol._exchanges:  # the last response is in the transport's buffer, which the kernel does not take
+            # The last response is in the transport's buffer, which the kernel does not accept.
+            while protocol._exchanges:
                 client._writer.transport.resume_reading()
                 received += await client._reader.read(4_000)
                 client._writer.transport.pause_reading()

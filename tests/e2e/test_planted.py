@@ -1,4 +1,4 @@
-"""`greendot doctor` as an operator calls it: servers and files with something planted in them, and a good set-up."""
+"""`greendot doctor` as an operator calls it: setups with planted problems, and a good setup."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ GOOD = {
     "GREENDOT_DOOR_HOSTS": "chat.example",
     "GREENDOT_DOOR_TRUSTED_PROXIES": "10.0.0.7",
 }
-WITHIN_S = 20.0  # whatever does not answer
+WITHIN_S = 20.0  # limit for doctor when a server does not answer
 
 
 class Told(NamedTuple):
-    """What doctor said."""
+    """Result of doctor."""
 
     code: int
     findings: list[dict[str, str]]
     text: str
 
     def about(self, words: str) -> list[str]:
-        """The weights of the findings with these words in them."""
+        """Return the weights of the findings that contain these words."""
         return [one["weight"] for one in self.findings if words in f"{one['about']}: {one['found']}"]
 
     @property
@@ -57,12 +57,12 @@ class Told(NamedTuple):
 
 
 def greendot() -> list[str]:
-    """The beginning of a command that runs `greendot` in a forked process."""
+    """Return the start of a command that runs `greendot` in a forked process."""
     return [sys.executable, "-I", "-S", str(Path(forked.__file__)), server()]
 
 
 class Doctor:
-    """Calls it in a folder of its own, with good settings but for those given."""
+    """Caller of doctor in its own folder, with good settings except those given."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,7 +80,7 @@ class Doctor:
             if open_files is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
 
-        # A process that is forked has the limits of the one it is forked from.
+        # A forked process has the limits of the fork server.
         command = greendot() if open_files is None else [sys.executable, "-m", "greendot"]
         return subprocess.run(
             [*command, "doctor", *flags],
@@ -102,13 +102,13 @@ def doctor(tmp_path: Path) -> Doctor:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[PostgresProcess]:
-    """As one would be in production, and a login of its own."""
+    """Run a PostgreSQL with production settings."""
     with postgres_server(fsync="on", autovacuum="on") as server:
         yield server
 
 
 async def prepared(database: PostgresProcess) -> str:
-    """The URL of a database with up-to-date tables that a plain user owns."""
+    """Return the URL of a database with current tables, owned by an ordinary user."""
     name = f"doctor_{time.time_ns()}"
     await execute(database.url, f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
     await execute(database.url, f"CREATE SCHEMA {name} AUTHORIZATION {name}")
@@ -122,7 +122,7 @@ async def prepared(database: PostgresProcess) -> str:
 
 
 async def test_ten_planted_problems_are_all_found_by_one_call_each_with_advice(doctor: Doctor, tmp_path: Path) -> None:
-    """Settings, Redis, PostgreSQL, their clocks, files and the machine: nothing that is found hides another."""
+    """Problems in settings, Redis, PostgreSQL, clocks, files and the machine: no finding hides another."""
     file = doctor.folder / "greendot.toml"
     file.write_text("[limits]\nenabled = false\n[api]\nkey = 'hush-hush'\n")
     file.chmod(0o644)
@@ -155,11 +155,11 @@ async def test_ten_planted_problems_are_all_found_by_one_call_each_with_advice(d
     assert (told.code, "hush-hush" in told.text) == (2, False)
 
 
-# --- a good set-up ---
+# --- a good setup ---
 
 
 async def test_a_good_set_up_has_nothing_to_be_done(doctor: Doctor, database: PostgresProcess, tmp_path: Path) -> None:
-    """Redis with TLS, a user with the documented rights and nobody else; PostgreSQL with a user of its own."""
+    """Redis with TLS and one user with the documented rights; PostgreSQL with its own user."""
     tls = certificates(tmp_path)
     users = [f"greendot on >{PASSWORD} {rights()}", "default off", "admin on nopass ~* &* +@all"]
     config: dict[str, Any] = {"maxmemory": "100mb", "hash_max_listpack_value": 256, "user": users}
@@ -193,7 +193,7 @@ def test_what_is_wrong_with_a_redis_is_found(doctor: Doctor, tmp_path: Path) -> 
     assert told.code == 2
     assert told.about("maxmemory-policy is allkeys-lru") == ["error"]
     assert told.about("hash-max-listpack-value is 64") == ["warning"]
-    assert told.about("lets in who says no password") == ["note"]  # it is on this machine
+    assert told.about("lets in who says no password") == ["note"]  # the server is on this machine
 
 
 def test_a_redis_whose_clock_is_elsewhere_is_found(doctor: Doctor, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_store_file_that_others_may_read_is_found(doctor: Doctor) -> None:
 
 
 def test_a_key_that_others_may_read_and_a_certificate_that_ends_soon_are_found(doctor: Doctor, tmp_path: Path) -> None:
-    made = certificates(tmp_path)  # for a day
+    made = certificates(tmp_path)  # valid for a day
     made.key.chmod(0o644)
     told = doctor(**shown(made))
     assert told.about(f"{made.key} may be read or written by everybody") == ["warning"]
@@ -321,7 +321,7 @@ def shown(made: Certificates) -> dict[str, str]:
 
 
 def signed(made: Certificates, days: int) -> None:
-    """Another certificate for the same key, which ends in so many days."""
+    """Write another certificate for the same key that expires in `days` days."""
     key = serialization.load_pem_private_key(made.key.read_bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "doctor")])
@@ -349,7 +349,7 @@ def test_a_file_of_settings_with_a_secret_that_others_may_read_is_found(doctor: 
     assert doctor("--config", str(file)).bad == []
 
 
-# --- settings, and how it is said ---
+# --- settings and output ---
 
 
 def test_weak_settings_are_found_together_and_no_secret_is_shown(doctor: Doctor) -> None:

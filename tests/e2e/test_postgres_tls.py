@@ -1,4 +1,4 @@
-"""TLS to PostgreSQL: with an authority of one's own, verified; anything else is refused with what to do."""
+"""TLS to PostgreSQL: verified with a private authority; other connections are refused with a remedy."""
 
 from __future__ import annotations
 

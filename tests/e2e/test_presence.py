@@ -1,4 +1,4 @@
-"""Presence as watchers see it, through real sockets, in virtual time."""
+"""Presence as watchers see it, over real sockets, in virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Frames = list[dict[str, Any]]
 
 
 def states(frames: Frames) -> list[str]:
-    """The states told, and nothing else was."""
+    """Return the states of the frames, which must all be presence changes."""
     assert all(frame["type"] == "presence.changed" for frame in frames), frames
     return [frame["data"]["state"] for frame in frames]
 
@@ -62,11 +62,11 @@ async def test_two_devices_fighting_over_idle_and_active_change_nothing() -> Non
         for _ in range(10):
             laptop.send(type="activity")
             phone.send(type="activity")
-            assert await laptop.quiet() == await phone.quiet() == []  # heard before time goes on
+            assert await laptop.quiet() == await phone.quiet() == []  # processed before the clock advances
             (frames, *_) = await served.advance(45, alive=[bob, phone, laptop])
             laptop.send(type="activity")
             assert await laptop.quiet() == []
-            (more, *_) = await served.advance(45, alive=[bob, phone, laptop])  # the phone idles in this half
+            (more, *_) = await served.advance(45, alive=[bob, phone, laptop])  # the phone becomes idle in this half
             assert frames + more == []
 
 
@@ -94,7 +94,7 @@ async def test_idle_comes_exactly_after_the_period_and_activity_ends_it_at_once(
         (told, _) = await served.advance(0.001, alive=[bob, alice])
         assert states(told) == ["idle"]
         assert told[0]["data"]["since"] == start + 300_000
-        await alice.request(type="watch", users=["bob"])  # what a client does by itself is not activity either
+        await alice.request(type="watch", users=["bob"])  # commands without user input are not activity either
         assert await bob.quiet() == []
         alice.send(type="activity")
         await alice.quiet()
@@ -324,7 +324,7 @@ async def test_busy_lasts_until_its_end_and_survives_reconnects() -> None:
         (frames, _) = await served.advance(539.999, alive=[bob, back])
         assert frames == []
         (frames, _) = await served.advance(0.001, alive=[bob, back])
-        assert states(frames) == ["idle"]  # nobody did anything for minutes
+        assert states(frames) == ["idle"]  # no device was active for minutes
 
 
 async def test_invisible_leaks_nothing_to_others_and_hides_nothing_from_oneself() -> None:

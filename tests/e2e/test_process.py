@@ -1,4 +1,4 @@
-"""`greendot` as a program: how it starts, what it says when it cannot, how it stops, what a crash leaves behind."""
+"""`greendot` as a program: start, start errors, stop, and data after a crash."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from greendot.testing import Closed, WireClient
 from greendot.testing.wire import CLOSE, TEXT
 from waited import Lap
 
-DEV = {"GREENDOT_AUTH_SECRET": "", "GREENDOT_API_KEY": ""}  # neither is given: a dev server makes its own
+DEV = {"GREENDOT_AUTH_SECRET": "", "GREENDOT_API_KEY": ""}  # neither is set: a dev server creates its own
 
 
 def complains(ended: Ended, *words: str) -> None:
-    """It refused to go on with a sentence a person can act on."""
+    """Check that the command ended with an error that has these words."""
     assert ended.code == 2, ended
     assert "Traceback" not in ended.err
     assert ended.out == ""
@@ -77,7 +77,7 @@ async def test_the_dev_secret_and_key_are_kept_for_their_owner_and_the_key_is_sh
 
 async def test_a_dev_server_is_reached_over_loopback_only_whatever_the_environment_says(tmp_path: Path) -> None:
     async with running(tmp_path, "--dev", GREENDOT_SERVER_HOST="0.0.0.0") as server:
-        # On all addresses it would answer on this one too.
+        # A server on all addresses would accept this connection.
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.2", server.port)
         await serves_a_fresh_client(server.port, server.token("alice"))
@@ -232,7 +232,7 @@ async def test_a_token_ends_when_it_was_asked_to(tmp_path: Path) -> None:
 
 
 async def opcodes_to_the_end(client: WireClient) -> list[int]:
-    """What kinds of frames a client that answers nothing still received."""
+    """Return the opcodes of all frames that a client receives without answering."""
     seen = []
     try:
         while True:
@@ -274,7 +274,7 @@ async def test_it_ends_within_three_seconds_with_200_clients_and_one_that_never_
             await asyncio.sleep(0.01)
         ended = await ending
         assert ended.code == 0
-        # The one that never answered was told all the same, and then cut off.
+        # The client that never answered received the close frame, then was aborted.
         assert await opcodes_to_the_end(mute) == [TEXT, CLOSE]
         half[1].close()
 
@@ -340,7 +340,7 @@ async def test_a_socket_killed_for_good_is_told_to_a_watcher_exactly_once(tmp_pa
         assert lap.seconds < 3
         assert (frame["data"]["user"], frame["data"]["state"]) == ("alice", "offline")
         assert frame["data"]["last_seen"] is not None
-        # Another one goes in the same way; what came in between is all there was to tell.
+        # A second user leaves in the same way; the frames until then are all that were sent.
         bob = await server.client("bob")
         await bob.reset()
         states: list[tuple[str, Any]] = []
@@ -366,7 +366,7 @@ async def test_a_silent_client_is_closed_4002_and_told_once(tmp_path: Path) -> N
         async with asyncio.timeout(10):
             while not told:
                 told += [frame["data"]["state"] for frame in await watcher.quiet()]
-                await asyncio.sleep(0.05)  # a heartbeat every so often, as a live client sends them
+                await asyncio.sleep(0.05)  # sends heartbeats like a live client
         assert told == ["offline"]
         assert (await silent.closed()).code == 4002
         await watcher.end()

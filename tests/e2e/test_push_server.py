@@ -1,4 +1,4 @@
-"""Push, end to end: a real server, a played FCM on a real socket, and time under control."""
+"""Push end to end: a real server, a fake FCM on a real socket, and virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_who_is_away_is_pushed_at_once(tmp_path: Path) -> None:
         assert await there.reason(made) == "offline"
         (shown,) = (await there.http("GET", "/v1/users/ann/inbox")).json()["notifications"]
         assert shown["push_at"] == START_MS
-        assert await there.work(100_000) == [f"{made}.phone"], "once"
+        assert await there.work(100_000) == [f"{made}.phone"], "pushed more than once"
 
 
 async def test_who_is_active_is_pushed_only_if_it_stays_unseen(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_who_is_busy_is_left_alone_until_that_ends_unless_it_is_critical(t
         await there.served.until_gone()
         await there.served.advance(60)
         made, urgent = await there.notify(), await there.notify(importance="critical")
-        assert await there.work() == [f"{urgent}.phone"], "away, and busy all the same"
+        assert await there.work() == [f"{urgent}.phone"], "the status busy must also count for an offline user"
         assert [await there.reason(one) for one in (made, urgent)] == ["busy", "critical"]
         for _ in range(8):
             assert await there.work(60) == [f"{urgent}.phone"]
@@ -125,7 +125,7 @@ async def test_who_is_busy_is_left_alone_until_that_ends_unless_it_is_critical(t
 async def test_quiet_hours_are_those_of_the_users_clock(tmp_path: Path) -> None:
     async with pushing(tmp_path) as there:
         await there.device()
-        # It is 08:00 in UTC, and 03:00 in New York.
+        # The time is 08:00 in UTC and 03:00 in New York.
         chosen = {"time_zone": "America/New_York", "quiet_hours": {"begins": "22:00", "ends": "07:00"}}
         assert (await there.http("PUT", "/v1/users/ann/push", chosen)).json() == chosen
         assert (await there.http("GET", "/v1/users/ann/push")).json() == chosen
@@ -173,7 +173,7 @@ async def test_where_the_engine_does_not_answer_it_is_pushed(tmp_path: Path, mon
         assert await there.reason(made) == "presence_unknown"
 
 
-# --- what providers do ---
+# --- providers ---
 
 
 async def test_a_token_that_is_gone_is_forgotten(tmp_path: Path) -> None:
@@ -214,14 +214,14 @@ async def test_a_provider_that_hangs_holds_up_neither_the_server_nor_more_than_i
         worker.worker.start()
         async with asyncio.timeout(10):
             while len(asked := [one for one in there.fcm.asked if one.path != "/token"]) < 3:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)  # (what is waited for has no event)
-        assert len(asked) == 3, "at once"
+                await asyncio.sleep(0.01)  # (the condition has no event)
+        assert len(asked) == 3, "wrong number of concurrent calls"
         counts = await there.served.node.store.push_counts(there.served.clock.now_ms())
-        assert (counts.waiting, counts.due >= 12) == (20, True), "the rest waits in the store"
+        assert (counts.waiting, counts.due >= 12) == (20, True), "the other pushes must stay in the store"
         await (await there.served.client("ann")).quiet()
 
 
-# --- what is queued at all ---
+# --- queueing ---
 
 
 async def test_what_is_not_to_be_pushed_is_not_even_queued(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A tenant, or a host, whose push endpoints hang delays its own pushes only. On both stores."""
+"""Push endpoints of a tenant or host that hang delay no other tenant's pushes. On both stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TENANTS = ("a", "b", "c")
 
 
 class HangingHosts:
-    """A provider of endpoints `host/user`, as Web Push is. Calls to the hosts in `silent` are never answered."""
+    """Push provider with endpoints `host/user`, like Web Push. Calls to the hosts in `silent` never end."""
 
     def __init__(self, *silent: str) -> None:
         self.silent = {*silent}
@@ -58,7 +58,7 @@ class HangingHosts:
     async def close(self) -> None: ...
 
     async def until(self, holds: Callable[[], bool], clock: ManualClock) -> None:
-        """Wait, and let time pass on the clock: what found no slot in time is tried again after a pause."""
+        """Wait while the clock advances: a push without a free slot is retried after a pause."""
         while not holds():
             self.changed.clear()
             with suppress(TimeoutError):
@@ -68,7 +68,7 @@ class HangingHosts:
 
 
 class Bench:
-    """A worker whose slots are few, on a store."""
+    """Push worker with few slots, on a store."""
 
     def __init__(self, store: Store, sender: HangingHosts, bounds: ChannelLimits, at_once: int) -> None:
         self.store = store
@@ -86,7 +86,7 @@ class Bench:
         await self.sender.until(holds, self.clock)
 
     async def notify(self, tenant: str, host: str, count: int) -> None:
-        """Queue pushes to `count` users of a tenant, each with an endpoint at the host (`*`: a host each)."""
+        """Queue pushes to `count` users of a tenant, each with an endpoint at the host (`*`: each at its own host)."""
         users = [f"{host.strip('*')}{number}" for number in range(count)]
         for user in users:
             token = f"{user if host == '*' else host}/{user}"
@@ -138,7 +138,7 @@ async def test_one_tenants_hanging_endpoints_do_not_delay_anothers_pushes(opened
         await bench.until(lambda: bench.sender.under_way["a"] == 20)
         await bench.notify("b", "answers", 60)
         await bench.until(lambda: bench.sender.sent["answers"] == 60)
-        assert bench.sender.under_way["a"] == 20, "half of the slots, and they still hang"
+        assert bench.sender.under_way["a"] == 20, "the hanging tenant must keep half of the slots"
         bench.sender.silent.add("hangs-too")
         await bench.notify("b", "hangs-too", 60)
         await bench.until(lambda: bench.sender.under_way["b"] == 10)
@@ -178,4 +178,4 @@ async def test_hosts_that_never_answered_leave_room_for_those_that_did(opened: O
         await bench.until(lambda: bench.sender.under_way["a"] == 6)
         await bench.notify("a", "answers", 50)
         await bench.until(lambda: bench.sender.sent["answers"] >= 50)
-        assert bench.sender.under_way["a"] == 6, "100 hosts hang, 6 at once"
+        assert bench.sender.under_way["a"] == 6, "at most 6 hanging calls at once"

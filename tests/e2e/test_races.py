@@ -1,4 +1,4 @@
-"""Two things at once: each test holds one step back until the other has happened."""
+"""Races: each test holds one step back until another has happened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greendot.testing import Closed, Served, hold, serving
 
 
 async def tick(served: Served, seconds: float) -> None:
-    """Move time without waiting for what it starts."""
+    """Advance the clock without waiting for the work it starts."""
     served.clock.advance(seconds)
     served.node.timers.tick()
     await asyncio.sleep(0)
@@ -139,7 +139,7 @@ async def test_recovery_of_more_than_a_client_may_cost_is_said_to_be_too_much() 
         assert [rooms[room]["truncated"] for room in ("a", "b", "c")] == [False, False, True]
         assert len(await bob.quiet()) == 60
         page = await bob.request(type="room.history", room="c", limit=300)
-        assert [message["seq"] for message in page["messages"]] == [*range(14, 31)]  # as much as one answer holds
+        assert [message["seq"] for message in page["messages"]] == [*range(14, 31)]  # limit of one reply
 
 
 async def test_a_bye_that_waits_for_another_command_counts_though_the_socket_is_closed_meanwhile() -> None:

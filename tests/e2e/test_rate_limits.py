@@ -1,6 +1,6 @@
-"""Limits per connection, user, room and tenant: who is refused, what it is told, and who does not notice.
+"""Limits per connection, user, room and tenant: the refused client, its error, and unaffected clients.
 
-That of a connection's commands, and what follows from ignoring it, is in test_bad_input.py.
+test_bad_input.py has the limit of a connection's commands and the consequences of ignoring it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WATCH = {"type": "watch", "users": ["bob"]}
 
 @asynccontextmanager
 async def limited(**limits: Any) -> AsyncIterator[Served]:
-    """A server with these limits, of which one second's worth may come at once, and the open rooms lobby and attic."""
+    """Run a server with these limits, a burst of one second, and the open rooms lobby and attic."""
     tenants = limits.pop("tenants", {})
     async with serving(limits={"burst_s": 1.0} | limits, tenants=tenants) as served:
         for tenant in ("default", "acme"):
@@ -37,7 +37,7 @@ async def limited(**limits: Any) -> AsyncIterator[Served]:
 
 
 async def tried(client: WireClient, count: int, **command: Any) -> list[dict[str, Any]]:
-    """Send a command so many times; the errors among the answers, in order."""
+    """Send a command `count` times and return the errors among the replies, in order."""
     for number in range(count):
         client.send(**command, id=f"try {number}")
     answers: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ def limited_total(served: Served, scope: str) -> int:
     return found
 
 
-# --- each limit there is ---
+# --- each limit ---
 
 EVERY = [
     ("user_commands_per_s", {"type": "activity"}, "this user's devices together send more than 5 commands/s"),
@@ -82,7 +82,7 @@ async def test_what_is_over_a_limit_is_refused_with_the_limit_and_the_time_to_wa
 ) -> None:
     async with limited(**{limit: 5}) as served:
         alice = await served.joined("alice")
-        await served.advance(1)  # joining was a command, too
+        await served.advance(1)  # the join was a command, too
         errors = await tried(alice, 8, **command)
         assert len(errors) == 3
         for error in errors:
@@ -151,7 +151,7 @@ async def test_signals_to_users_count_for_the_sender_and_for_no_room() -> None:
         assert len(await tried(alice, 6, type="signal.send", user="bob", kind="wave")) == 1
 
 
-# --- who shares a limit, and who does not ---
+# --- shared and separate limits ---
 
 
 async def test_devices_of_a_user_share_and_others_do_not() -> None:
@@ -195,7 +195,7 @@ async def test_tenants_do_not_share_though_users_and_rooms_have_the_same_names()
 
 
 async def elsewhere(served: Served, user: str, tenant: str = "acme") -> WireClient:
-    """In the lobby of another tenant."""
+    """Connect a client to the lobby of another tenant."""
     client = await served.client(user, claims={"tenant": tenant})
     client.deaf_to = COMINGS
     await client.request(type="room.join", room="lobby")
@@ -238,7 +238,7 @@ async def test_a_tenant_that_is_busy_does_not_keep_its_users_from_staying_or_lea
         busy, alice = await served.client("busy"), await served.client("alice")
         assert len(await tried(busy, 20, type="activity")) == 15
         assert len(await tried(alice, 1, type="activity")) == 1
-        assert await alice.quiet() == []  # a heartbeat is acknowledged
+        assert await alice.quiet() == []  # the heartbeat is acknowledged
         await alice.request(type="token.refresh", token=served.token("alice"))
         alice.send(type="bye")
         assert (await alice.closed()).code == 1000
@@ -284,7 +284,7 @@ async def test_an_app_that_says_too_much_in_a_room_gets_429_and_nothing_is_writt
         assert said == "room `lobby` receives more than 5 messages/s; retry after 200 ms"
         assert answer.headers["retry-after"] == "1"
         assert (await api.get("/v1/rooms/lobby"))["head"] == 5
-        assert len(await tried(alice, 1, **SEND)) == 1  # clients and the app share what a room gets
+        assert len(await tried(alice, 1, **SEND)) == 1  # clients and the app share the limit of a room
         assert (await api("POST", "/v1/rooms/attic/messages", message)).status == 201
         await served.advance(1)
         assert (await api("POST", path, message | {"key": "later"})).json()["seq"] == 6
@@ -341,7 +341,7 @@ READ = "/v1/rooms/lobby"
 
 
 async def made_key(served: Served, tenant: str, name: str, scope: str = "admin") -> str:
-    """What a backend with a key of its own sends as `Authorization`."""
+    """Create an API key and return its `Authorization` header."""
     return f"Bearer {await make_key(served, scope, tenant=tenant, name=name)}"
 
 
@@ -417,7 +417,7 @@ async def test_a_request_that_is_wrong_costs_nothing(bad: dict[str, Any]) -> Non
         assert (await api("POST", path, {"user": "bot", "body": {}})).status == 201
 
 
-# --- tenants with limits of their own ---
+# --- limits of tenants ---
 
 ACME = {"acme": {"limits": {"room_sends_per_s": 2, "rooms": 1, "watches": 3, "commands_per_s": 7, "commands_burst": 9}}}
 
@@ -447,7 +447,7 @@ async def test_a_connection_has_its_tenants_limit_of_commands_from_hello_on() ->
     async with limited(tenants=ACME) as served:
         bob = await served.client("bob", claims={"tenant": "acme"})
         errors = await tried(bob, 20, type="activity")
-        assert len(errors) == 12  # hello was the first of nine
+        assert len(errors) == 12  # the hello was the first of nine
         assert errors[0]["message"].startswith("this connection sends more than 7 commands/s")
 
 

@@ -1,4 +1,4 @@
-"""Users and rooms that were held while lost records are restored are read again, also after a read has failed once."""
+"""Users and rooms that were held during a restore are read again, also after a failed read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOLD_S = 7.0
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, served: Served, method: str) -> list[str]:
-    """Have one call of the engine fail, as while a cluster moves keys; what is called is returned."""
+    """Make one call of the engine fail, as during a move of cluster keys. Return a list that records the calls."""
     original, calls = getattr(served.node.engine, method), list[str]()
 
     async def failing(*arguments: Any) -> Any:
@@ -34,10 +34,10 @@ async def test_a_user_whose_read_fails_is_read_again(monkeypatch: pytest.MonkeyP
         await bob.request(type="watch", users=["alice"])
         topic, restored = Topic("watch", "default", "alice"), VisibleState("idle", version=1)
         served.node.watching.changed(topic, Change(restored, restored, None, [], True, True, restored=True))
-        await alice.request(type="status.set", status="busy")  # not heard: the user is being restored
+        await alice.request(type="status.set", status="busy")  # not delivered: the user is being restored
         calls = fail_once(monkeypatch, served, "read")
         await served.advance(HOLD_S, [alice])
-        assert calls, "the read has failed"
+        assert calls, "the engine was not read"
         (heard,) = await served.advance(HOLD_S, [bob])
         assert [frame["data"]["state"] for frame in heard if frame["type"] == "presence.changed"] == ["busy"]
 
@@ -47,9 +47,9 @@ async def test_a_room_whose_read_fails_is_read_again(monkeypatch: pytest.MonkeyP
         await served.lobby()
         alice, bob = await served.joined("alice"), await served.joined("bob", comings=True)
         served.node.rooms.received(Topic("room", "default", "lobby"), Entered("alice", restored=True))
-        await alice.request(type="room.leave", room="lobby")  # not heard: the room is being restored
+        await alice.request(type="room.leave", room="lobby")  # not delivered: the room is being restored
         calls = fail_once(monkeypatch, served, "present")
         await served.advance(HOLD_S, [alice])
-        assert calls, "the read has failed"
+        assert calls, "the engine was not read"
         (heard,) = await served.advance(HOLD_S, [bob])
         assert [frame["data"]["user"] for frame in heard if frame["type"] == "room.left"] == ["alice"]

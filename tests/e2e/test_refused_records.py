@@ -1,4 +1,4 @@
-"""What is refused leaves no trace: the right error, and the database is what it was, to the last row."""
+"""Refused commands leave no trace: the right error, and no row of the database changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = {"Authorization": f"Bearer {API_KEY}"}
 
 
 async def database(served: Served) -> list[str]:
-    """All there is in it."""
+    """Return the contents of the database."""
     thread = served.node.store._thread  # type: ignore[attr-defined]
     lines: list[str] = await thread.do(lambda db: [*db.iterdump()])
     return lines
@@ -26,7 +26,9 @@ async def database(served: Served) -> list[str]:
 
 @asynccontextmanager
 async def furnished() -> AsyncIterator[Served]:
-    """Ann and Rob (who only reads) are members of the den, where something was said; the shed was open once."""
+    """Run a server with the closed room den (members Ann and the reader Rob, one message) and the former open room
+    shed.
+    """
     async with serving() as served:
         node = served.node
         await node.room_messages.put_room("default", "den", False, None)

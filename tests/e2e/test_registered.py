@@ -1,4 +1,4 @@
-"""Devices: registered over the socket and by the app, bounded, and shown without their tokens."""
+"""Push devices: registered over the socket and by the app, limited in number, and shown without tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_phone_that_changes_hands_is_pushed_to_for_one_user_only() -> No
 
 
 async def test_a_device_known_by_a_name_is_not_taken_by_who_knows_the_name() -> None:
-    """Tokens of provider `webhook` are names that an app chooses: others can guess them."""
+    """Tokens of the provider `webhook` are names that an app chooses, so others can guess them."""
     async with serving() as served:
         ann, eve = [await served.client(user, device="phone") for user in ("ann", "eve")]
         await ann.request(type="device.register", provider="webhook", token="ann@example.org")

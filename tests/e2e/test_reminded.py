@@ -1,4 +1,4 @@
-"""The reminder, end to end: written by the job, pushed like any other, in place of the one before."""
+"""Unread reminder end to end: created by the job, pushed like any notification, replacing the previous one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_who_stays_away_is_reminded_on_their_device(tmp_path: Path) -> Non
         assert reminder.android.collapse_key == "unread_reminder"
         await there.served.job("unread-reminder")
         await there.work()
-        assert len(there.fcm.taken) == 2, "once in the window"
+        assert len(there.fcm.taken) == 2, "more than one reminder in the window"
         await there.served.advance(WINDOW_S)
         await there.served.job("unread-reminder")
         await there.work()

@@ -1,7 +1,7 @@
-"""How long an answer takes tells nothing: what one may not know of is answered as fast as what is not there.
+"""Response times reveal nothing: hidden things are answered as fast as missing ones.
 
-The server does the same for both, call by call (`steps`). One question of each kind is timed as well: wall time, at a
-client in a process of its own, of 1,000 samples of each, taken in turns (`stopwatch`). `make hostile` times them all.
+The server does the same calls for both (`steps`). One request of each type is also timed: wall time in a client
+process, 1,000 samples of each in turn (`stopwatch`). `make hostile` times all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from greendot.store.rooms import Draft
 from greendot.testing import Served, WireClient, serving
 from hostile.probe import LONG
 
-TIMED = {  # in `make test`: one of each kind
+TIMED = {  # in `make test`: one of each type
     "tenant-presence.get",
     "busy-room-room.history",
     "GET /v1/rooms/{room}",
@@ -55,7 +55,7 @@ ROUTES = [
 
 @asynccontextmanager
 async def inhabited(**sections: Any) -> AsyncIterator[tuple[Served, WireClient]]:
-    """A tenant with somebody who is there and hides from bob, and two rooms bob may not be in: one of them is empty."""
+    """Run a tenant with an online user who hides from Bob, and two rooms without Bob, one of them empty."""
     async with serving(limits={"enabled": False}, **sections) as served:
         resident = await served.client("resident")
         await resident.request(type="privacy.set", hide_from=["bob"])
@@ -69,7 +69,7 @@ async def inhabited(**sections: Any) -> AsyncIterator[tuple[Served, WireClient]]
 
 
 class Asked(NamedTuple):
-    """Two questions, and who asks them."""
+    """Two requests and the token or key for them."""
 
     one: Any
     other: Any
@@ -178,4 +178,6 @@ async def test_so_do_steps() -> None:
             assert not (await compared_by_steps(served, steps, one, other, served.token("bob"))).is_even
             one, other = ({"type": "room.history", "room": room} for room in ("busy-room", "lost-room"))
             told = await compared_by_steps(served, steps, one, other, served.token("resident"))
-            assert any(name.startswith("store/") for name in told.apart), "one is read, the other is not there"
+            assert any(name.startswith("store/") for name in told.apart), (
+                "reads of an existing and a missing room must differ"
+            )

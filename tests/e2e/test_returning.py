@@ -1,4 +1,4 @@
-"""A crowd that comes back: everybody has everything, and the store is hardly asked."""
+"""Many clients that reconnect at once: all receive all messages, with few store reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READS = ("statuses", "heads", "user_rooms", "member_states", "messages", "inboxe
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What the store was asked, by verb."""
+    """Return the counts of store calls, by method."""
     found: Counter[str] = Counter()
 
     def counted(verb: str, method: Any) -> Any:
@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 async def come_back(served: Served, client: WireClient, number: int) -> list[int]:
-    """The numbers of the messages it was told."""
+    """Reconnect and return the numbers of the received messages."""
     await client.hello(served.token(f"u{number}"), resume={"session": "gone", "rooms": {"lobby": 0}})
     return [frame["data"]["seq"] for frame in await client.quiet() if frame["type"] == "room.message"]
 
@@ -56,7 +56,7 @@ async def test_a_crowd_that_returns_has_all_it_missed_for_a_few_reads(asked: Cou
         told = await asyncio.gather(*(come_back(served, client, n) for n, client in enumerate(clients)))
         took_s = time.monotonic() - start
         assert told == [[*range(1, BEHIND + 1)]] * CLIENTS
-        # What is bounded is how often it is read in a time: on a machine that is very slow it takes longer.
+        # The rate of reads is bounded, so a very slow machine may need more reads.
         assert sum(asked.values()) <= 20 + 4 * took_s / LONGEST_S, asked
         assert asked["messages"] <= 2
 
@@ -73,7 +73,7 @@ async def test_a_crowd_that_was_in_many_rooms_is_back_in_all_of_them_for_a_few_r
             *(client.hello(served.token(f"u{n}"), resume=resume) for n, client in enumerate(clients))
         )
         assert [[*welcome["rooms"]] for welcome in welcomes] == [rooms] * 50
-        assert 0 < asked["user_rooms"] <= 12, asked  # not one after the other for each room
+        assert 0 < asked["user_rooms"] <= 12, asked  # rooms are not looked up one by one
 
 
 async def test_who_names_more_rooms_than_anybody_may_be_in_is_let_into_as_many_and_no_more_are_looked_up(
@@ -92,4 +92,4 @@ async def test_who_comes_alone_waits_for_nobody(asked: Counter[str]) -> None:
         await served.lobby()
         for number in range(20):
             assert await come_back(served, await served.socket(), number) == []
-        assert asked["inboxes"] == asked["statuses"] == 20  # each its own
+        assert asked["inboxes"] == asked["statuses"] == 20  # one per user

@@ -1,4 +1,4 @@
-"""`greendot revoke` by a running server."""
+"""`greendot revoke` with a running server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ async def test_a_user_is_revoked_by_the_command_line_and_told_how_many_sockets_w
     async with running(tmp_path, "--host", "127.0.0.1") as server:
         alice, bob = await server.client("alice"), await server.client("bob")
         url = ("--url", f"http://127.0.0.1:{server.port}")
-        await asyncio.sleep(1.1)  # tokens say when they were issued in whole seconds
+        await asyncio.sleep(1.1)  # the issue time of tokens has whole seconds
         ended = await greendot(tmp_path, "revoke", "--user", "alice", *url, GREENDOT_API_KEY=API_KEY)
         assert (ended.code, ended.out) == (0, "Revoked user alice. Sockets closed: 1.\n"), ended.err
         assert (await alice.closed()).code == 4501

@@ -1,4 +1,4 @@
-"""Tokens, sessions and users that are revoked: closed with 4501, and not let in again."""
+"""Revoked tokens, sessions and users: closed with 4501 and refused afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY_S = 86_400
 
 
 class Revoker:
-    """An app that revokes."""
+    """App backend that revokes tokens."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -34,7 +34,7 @@ class Revoker:
         return await processes.ask(self._served.port, "POST", "/v1/tokens/revoke", body, authorization=key)
 
     async def closed(self, **body: Any) -> int:
-        """How many sockets it says to have closed."""
+        """Revoke and return the number of closed sockets in the response."""
         answer = await self(**body)
         assert answer.status == 200, answer
         closed: int = answer.json()["closed"]
@@ -48,7 +48,7 @@ async def revocation_service(**sections: dict[str, Any]) -> AsyncIterator[tuple[
 
 
 async def refused(served: Served, token: str, **hello: Any) -> int:
-    """The code a hello with this token is closed with."""
+    """Return the close code of a hello with this token."""
     client = await served.socket()
     with pytest.raises(Closed) as closed:
         await client.hello(token, **hello)
@@ -56,7 +56,7 @@ async def refused(served: Served, token: str, **hello: Any) -> int:
 
 
 async def the_rest(client: WireClient) -> tuple[list[dict[str, Any]], Closed]:
-    """All that comes until it is closed."""
+    """Return all frames up to the close, and the close."""
     frames = []
     while True:
         try:
@@ -65,7 +65,7 @@ async def the_rest(client: WireClient) -> tuple[list[dict[str, Any]], Closed]:
             return frames, closed
 
 
-# --- what is closed, and not let in again ---
+# --- closed and refused ---
 
 
 async def test_a_revoked_user_is_closed_everywhere_and_comes_back_with_a_newer_token_only() -> None:
@@ -191,7 +191,7 @@ async def test_a_revoked_token_does_not_replace_one_that_holds() -> None:
         answer = await alice.receive("error")
         assert (answer["code"], "revoked" in answer["message"]) == ("bad_field", True)
         await alice.request(type="room.list")
-        # Whose token was replaced is looked at by the new one.
+        # After a refresh, a revocation applies to the new token.
         await alice.request(type="token.refresh", token=served.token("alice", jti="new"))
         assert await revoke.closed(jti="new", user="alice") == 1
         assert (await alice.closed()).code == 4501
@@ -205,11 +205,11 @@ async def test_revoking_twice_closes_nobody_twice() -> None:
         assert (await alice.closed()).code == 4501
 
 
-# --- what was not heard ---
+# --- missed revocations ---
 
 
 async def write(served: Served, user: str, before: int | None = None) -> None:
-    """Into the store, past the node: as if another's word had been lost."""
+    """Write a revocation to the store without a message to the node, as if the message was lost."""
     now = served.clock.now_ms()
     entry = Revocation("default", "user", user, now + DAY_S * 1000, before if before is not None else now + 1)
     await served.node.store.put_revocation(entry)
@@ -310,7 +310,7 @@ async def test_a_store_that_is_away_turns_nobody_away_who_has_a_token_without_ia
 async def test_a_revoked_token_without_iat_does_not_come_back_when_the_entry_has_ended(
     store: str, what: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
-    """Nobody can see how old it is: it may be from before a revocation that other tokens cannot have outlived."""
+    """The age of a token without `iat` is unknown: it may be older than a revocation that has expired."""
     async with AsyncExitStack() as stack:
         url = "sqlite:///:memory:"
         if store == "postgres":
@@ -318,7 +318,7 @@ async def test_a_revoked_token_without_iat_does_not_come_back_when_the_entry_has
         sections = {"auth": {"secret": "x" * 32, "longest_token_s": 100.0}, "store": {"url": url, "migrate": True}}
         served, revoke = await stack.enter_async_context(revocation_service(**sections))
         old = served.token("alice", ttl_s=180, iat=None, jti="j")
-        assert await refused(served, old) == 4500  # it would hold for too long
+        assert await refused(served, old) == 4500  # valid for longer than allowed
         await revoke.closed(**what)
         await served.advance(101)
         await served.job("retention")
@@ -336,7 +336,7 @@ async def test_a_token_that_would_outlive_its_revocation_is_refused() -> None:
         assert await refused(served, served.token("alice", ttl_s=3601)) == 4500
 
 
-# --- what waits, and what is under way ---
+# --- pending frames and commands ---
 
 
 @pytest.mark.timeout(120)
@@ -353,14 +353,14 @@ async def test_a_revoked_user_with_a_thousand_frames_waiting_gets_none_of_them(w
         for _ in range(1_000):
             await speaker.request(type="room.send", room="lobby", body="x" * 700)
         assert len(connection._outbox) >= 999
-        await served.advance(1)  # tokens say when they were issued in whole seconds
+        await served.advance(1)  # the issue time of tokens has whole seconds
         named = {"session": slow.welcome["session"]} if "session" in what else what
         assert await revoke.closed(**named) == 1
         await speaker.request(type="room.send", room="lobby", body="after")
         slow.go_on_reading()
         frames, closed = await the_rest(slow)
         assert closed.code == 4501
-        # The frame that was begun is the last.
+        # The frame whose sending had begun is the last.
         assert max(frame["data"]["seq"] for frame in frames if frame["type"] == "room.message") <= said + 1
 
 

@@ -1,4 +1,4 @@
-"""A room that is closed while somebody enters it or reads it, replayed step by step on every engine and store."""
+"""Rooms that are closed while a user joins or reads them, step by step on each engine and store."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def club(served: Served) -> LocalRoom:
 
 
 async def close_club(served: Served) -> int:
-    """Close the room; the new revision of its members is returned."""
+    """Close the room and return the new revision of its members."""
     return (await served.node.room_messages.put_room("default", "club", open=False, bus=None)).members_rev
 
 
 def hold_admitted(served: Served) -> AbstractAsyncContextManager[Held]:
-    """Hold joins once the store has admitted them, before they are attached."""
+    """Hold joins after the store has admitted them, before they are attached."""
     membership = served.node.rooms.membership
     return hold(membership, "admit", at="after", when=lambda *args, fresh=False, **kwargs: fresh)
 
@@ -71,7 +71,7 @@ async def test_a_join_while_the_members_are_looked_up_is_decided_by_the_newest_m
             await entering.reached()
             await close_club(served)
             await looking.reached()
-            # The joiner goes on first: it must not be attached behind the list the look-up works with.
+            # The join continues first: it must not be attached after the lookup has taken its list of members.
             entering.release()
             await alice.request(type="presence.get", users=["bob"])
         assert (await bob.receive("error"))["code"] == "not_a_member"
@@ -103,7 +103,7 @@ async def test_a_member_removed_while_the_room_is_closed_hears_nothing_after_the
         seen_open = await served.node.store.room("default", "club")
         assert seen_open is not None
         await close_club(served)
-        # The node is slow to look up the members: the removal itself must have been acknowledged.
+        # The lookup of members is held: the removal itself must take effect.
         async with hold(served.node.store, "member_states"):
             await served.node.room_messages.remove_member("default", seen_open, "bob")
             assert bob_is_out(served)
@@ -169,7 +169,7 @@ async def test_a_join_waits_for_the_members_and_does_not_ask_the_store_meanwhile
         bob, carol = await served.client("bob"), await served.client("carol")
         membership = served.node.rooms.membership
         async with hold(membership, "refresh") as looking, hold(membership, "admit") as asked:
-            asked.release()  # they are only counted
+            asked.release()  # admissions are only counted
             await served.node.room_messages.put_member("default", "club", "dave", "member")
             await looking.reached()
             bob.send(type="room.join", room="club", id="j")

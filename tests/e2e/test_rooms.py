@@ -1,4 +1,4 @@
-"""Rooms and signals: who hears what, in which order, and what a returning client gets."""
+"""Rooms and signals: recipients, order, and the frames of a resumed client."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_under_pressure_the_latest_value_per_key_wins() -> None:
         alice, bob = await served.joined("alice"), await served.joined("bob")
         (slow,) = served.node.registry.connections_of("default", "bob")
         padding = "x" * 8_000
-        for number in range(3_000):  # far more than the kernel takes from a reader that does not read
+        for number in range(3_000):  # far more than the kernel buffers for a slow reader
             alice.send(type="signal.send", room="lobby", kind="cursor", key=f"k{number % 5}", body=[number, padding])
             if number % 20 == 0:
                 await alice.quiet()

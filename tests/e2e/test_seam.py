@@ -1,4 +1,4 @@
-"""The seam to picows: names it does not promise, so each use of them is tried here."""
+"""Private names of picows that the server uses: each use is tested here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_no_task_queue_or_loop_timer_belongs_to_an_idle_connection() -> No
         for client in clients:
             await client.quiet()
         assert len(asyncio.all_tasks()) == tasks
-        assert served.timers == 50 + 1  # one for all inboxes
+        assert served.timers == 50 + 1  # one timer for all inboxes
         for connection in served.node.registry.connections.values():
             assert connection.waiting is None
             assert not connection.behind

@@ -1,4 +1,4 @@
-"""What was acknowledged is there, and what was not can be sent again: servers are killed, databases restarted."""
+"""Acknowledged messages survive and others can be sent again, while servers are killed and databases restarted."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application
 
 
 class Sender:
-    """Sends one message after the other. What is not acknowledged is sent again with its key until it is."""
+    """Client that sends messages one after the other, each again with its key until it is acknowledged."""
 
     def __init__(self, user: str) -> None:
         self.user = user
-        self.keys: list[str] = []  # all that were tried; only the last can be without an acknowledgement
+        self.keys: list[str] = []  # keys of all attempts; only the last can be unacknowledged
         self.acknowledged: dict[str, int] = {}
         self.errors: list[dict[str, Any]] = []
         self.told: set[tuple[int, str]] = set()
         self.enough = False
 
     async def send(self, server: Process) -> None:
-        """Until the server ends, or it is enough."""
+        """Send until the server ends or `enough` is set."""
         try:
             async with await server.client(self.user) as client:
                 await client.request(type="room.join", room="club")
@@ -62,7 +62,7 @@ class Sender:
 
 
 async def said(server: Process) -> list[tuple[int, str]]:
-    """Everything in the room."""
+    """Return all messages of the room."""
     found: list[tuple[int, str]] = []
     while True:
         page = (await server.ask("GET", f"/v1/rooms/club/messages?after={len(found)}&limit=200")).json()["messages"]
@@ -72,7 +72,7 @@ async def said(server: Process) -> list[tuple[int, str]]:
 
 
 def check(senders: list[Sender], found: list[tuple[int, str]]) -> None:
-    """Numbered without gaps; what was acknowledged is there under its number, what was tried at most once."""
+    """Check that numbers have no gaps, acknowledged messages have their number, and no message is there twice."""
     assert [seq for seq, _ in found] == [*range(1, len(found) + 1)]
     bodies = [body for _, body in found]
     assert len({*bodies}) == len(bodies)
@@ -86,7 +86,7 @@ def check(senders: list[Sender], found: list[tuple[int, str]]) -> None:
 
 @asynccontextmanager
 async def sending(senders: list[Sender], server: Process) -> AsyncIterator[None]:
-    """They send as long as this lasts, or the server does."""
+    """Let the senders send during the block, or until the server ends."""
     for sender in senders:
         sender.enough = False
     tasks = [asyncio.create_task(sender.send(server)) for sender in senders]
@@ -103,13 +103,13 @@ def count(senders: list[Sender]) -> int:
 
 
 async def more(senders: list[Sender], number: int) -> None:
-    """Wait until so many more were acknowledged."""
+    """Wait for `number` more acknowledgements."""
     wanted = count(senders) + number
     await until(lambda: count(senders) >= wanted)
 
 
 async def settled(senders: list[Sender]) -> None:
-    """Wait until everything that was tried before was acknowledged."""
+    """Wait until all earlier attempts are acknowledged."""
     tried = [(sender, len(sender.keys)) for sender in senders]
     await until(lambda: all(len(sender.acknowledged) >= number for sender, number in tried))
 
@@ -128,11 +128,11 @@ async def test_a_server_killed_at_any_point_of_a_send_loses_and_repeats_nothing(
                 await server.ask("PUT", "/v1/rooms/club", {"open": True})
                 async with sending(senders, server):
                     await more(senders, moments.randint(1, 120))
-                    await asyncio.sleep(moments.uniform(0, 0.005))  # anywhere within a send
+                    await asyncio.sleep(moments.uniform(0, 0.005))  # at a random point within a send
                     await server.kill()
         async with running(tmp_path, "--store", place, **environment) as server:
             check(senders, await said(server))
-            async with sending(senders, server):  # what was under way is sent again
+            async with sending(senders, server):  # unacknowledged messages are sent again
                 await settled(senders)
             check(senders, await said(server))
 
@@ -183,7 +183,7 @@ async def test_under_load_a_database_that_goes_away_loses_nothing_and_the_server
             for _ in range(2):
                 await more(senders, 50)
                 await happens(database)
-            await more(senders, 50)  # by itself, on the same sockets
+            await more(senders, 50)  # the same sockets recover by themselves
         for sender in senders:
             assert all(error["code"] == "unavailable" and error["retry"] for error in sender.errors)
         async with sending(senders, server):

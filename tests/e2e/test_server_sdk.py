@@ -1,4 +1,4 @@
-"""The SDK of an app's backend against the real server."""
+"""SDK of an app backend with a real server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server_of(served: Served, **options: Any) -> Server:
 
 
 async def ask(call: Callable[..., T], *given: Any, **named: Any) -> T:
-    """The backend is synchronous and has its own threads; the server runs in this one."""
+    """Call the synchronous SDK in a thread; the server runs in this one."""
     return await asyncio.to_thread(call, *given, **named)
 
 
@@ -166,7 +166,7 @@ async def test_what_is_revoked_or_disconnected_is_closed() -> None:
 
 async def test_a_token_of_the_sdk_opens_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
-        # The app's clock is the server's, which a test stands still.
+        # The SDK uses the server's clock, which does not advance by itself.
         monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: served.clock.now_ms() / 1000))
         with server_of(served) as server:
             made = server.token("alice", name="Alice", rooms=["team-*"], ttl=60)

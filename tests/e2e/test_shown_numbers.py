@@ -1,4 +1,4 @@
-"""What `/metrics` shows is what happened."""
+"""Values of `/metrics` match the events of the test."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from greendot.testing.server import API_KEY
 
 
 async def shown(served: Served, name: str, **labels: str) -> float:
-    """The value of one series."""
+    """Return the value of one series."""
     wanted = {"node": served.node.incarnation} | labels
     for line in (await ask(served.port, "GET", "/metrics")).body.decode().splitlines():
         found = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line)
         if found and found[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', found[2])) == wanted:
             return float(found[3])
-    raise AssertionError(f"{name} {wanted} is not shown")
+    raise AssertionError(f"{name} {wanted} is not in /metrics")
 
 
 async def test_what_waits_for_a_reader_that_stops_and_what_is_dropped_is_shown_by_type() -> None:
@@ -105,7 +105,7 @@ async def test_what_is_sent_again_is_counted_as_that_and_not_as_another_notifica
 
 
 async def looked_through(served: Served, *, intact: bool) -> None:
-    """The engine says so, and what the node does then has come to its end: it waits in between, by its own clock."""
+    """Report the part as found and wait, advancing the clock, until the node's resync has ended."""
     served.node.found(Part(), intact=intact)
     async with asyncio.timeout(10):
         while len(served.node.tasks):

@@ -1,4 +1,4 @@
-"""Who may come in: tokens of every kind, where they come from, and keys of another server, as a client meets them."""
+"""Authentication of clients: all kinds of tokens and keys, transports of the token, and JWKS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL = keys(*(signer(alg).setting(alg) for alg in ALGORITHMS))
 
 
 async def refused(served: Served, token: str) -> int:
-    """The code a client with this token is closed with; nothing is registered for it."""
+    """Return the close code of a hello with this token. No session may be registered."""
     client = await served.socket()
     client.send(type="hello", token=token)
     closed = await client.closed()
@@ -100,7 +100,7 @@ async def test_a_bad_token_is_refused_with_the_right_code_and_none_is_let_in() -
     async with serving(auth=auth) as served:
         for what, (code, token) in bad_tokens().items():
             assert await refused(served, token) == code, what
-        for alg in ALGORITHMS:  # that they would be let in otherwise
+        for alg in ALGORITHMS:  # tokens of these signers are otherwise accepted
             client = await served.socket()
             await client.hello(signer(alg).sign(alg, **CLAIMS, aud=["chat"], iss="id"))
 
@@ -166,7 +166,7 @@ async def test_a_socket_outlives_its_token_by_the_leeway_and_no_more() -> None:
         assert (await alice.closed()).code == 4005
         await served.advance(1.0)
         assert (await late.closed()).code == 4005
-        assert len(served.node.registry.sessions) == 2  # both may come back with another
+        assert len(served.node.registry.sessions) == 2  # both may reconnect with another token
 
 
 async def test_a_socket_ends_with_the_key_that_let_it_in() -> None:
@@ -179,7 +179,7 @@ async def test_a_socket_ends_with_the_key_that_let_it_in() -> None:
         assert (await client.closed()).code == 4005
 
 
-# --- where it comes from ---
+# --- transport of the token ---
 
 
 async def test_a_token_may_come_in_the_header_of_the_request() -> None:
@@ -281,11 +281,11 @@ def test_a_server_that_could_not_verify_anything_does_not_start(engine: str, aut
         Greendot(settings)
 
 
-# --- keys of another server ---
+# --- JWKS ---
 
 
 async def hello(served: Served, token: str) -> str | tuple[int, int | None]:
-    """The user, or the code of the close and when to try again."""
+    """Send hello and return the user, or the close code and the retry time."""
     client = await served.socket()
     client.send(type="hello", token=token)
     frame = await next_frame(client)
@@ -314,10 +314,10 @@ async def test_keys_are_rotated_without_anybody_noticing() -> None:
         assert await hello(served, old.sign("old", **CLAIMS)) == "alice"
         provider.keys.append(new.jwk("new"))
         await served.advance(AGAIN_S)
-        assert await hello(served, new.sign("new", **CLAIMS)) == "alice"  # it is looked for
+        assert await hello(served, new.sign("new", **CLAIMS)) == "alice"  # the server fetches the unknown key
         assert await hello(served, old.sign("old", **CLAIMS)) == "alice"
         provider.keys = [new.jwk("new")]
-        await served.advance(300)  # it is withdrawn, and nobody asked
+        await served.advance(300)  # the withdrawn key is removed without a request of a client
         assert provider.requests == 3
         assert await hello(served, old.sign("old", **CLAIMS)) == (4500, None)
         assert await hello(served, new.sign("new", **CLAIMS)) == "alice"
@@ -326,13 +326,13 @@ async def test_keys_are_rotated_without_anybody_noticing() -> None:
 async def test_a_key_server_that_is_down_is_waited_for_and_its_users_are_asked_to_come_back() -> None:
     key = signer("EdDSA")
     async with key_server(key.jwk("k")) as provider:
-        pass  # it is gone again
+        pass  # the key server has stopped
     port = int(provider.url.split(":")[2].partition("/")[0])
     async with serving(auth={"secret": SECRET, "jwks_url": provider.url}) as served:
         code, retry_in_ms = await hello(served, key.sign("k", **CLAIMS))  # type: ignore[misc]
-        assert code == 4003  # come back
+        assert code == 4003  # reconnect later
         assert 0 < retry_in_ms <= AGAIN_S * 1000
-        bob = await served.client("bob")  # who needs none of its keys
+        bob = await served.client("bob")  # its token needs no key of that server
         bob.send(type="token.refresh", token=key.sign("k", **CLAIMS | {"sub": "bob"}), id=1)
         error = await bob.receive("error")
         assert (error["code"], error["retry"]) == ("unavailable", True)
@@ -340,7 +340,7 @@ async def test_a_key_server_that_is_down_is_waited_for_and_its_users_are_asked_t
             await served.advance(AGAIN_S)
             assert await hello(served, key.sign("k", **CLAIMS)) == "alice"
             await bob.request(type="token.refresh", token=key.sign("k", **CLAIMS | {"sub": "bob"}))
-        await served.advance(3_000 - 900)  # it is away again, for long
+        await served.advance(3_000 - 900)  # the key server is down again for a long time
         assert await hello(served, key.sign("k", **CLAIMS)) == "alice"
 
 

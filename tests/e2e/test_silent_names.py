@@ -1,4 +1,4 @@
-"""Users who register push endpoints with silent name servers stop neither webhooks nor the server's own look-ups."""
+"""Push endpoints with silent name servers block neither webhooks nor the server's own lookups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_webhooks_go_on_while_push_endpoints_of_a_user_cannot_be_resolved(
     monkeypatch.setattr("greendot.app.push.FINISH_S", 0.1)
     key = tmp_path / "vapid.pem"
     key.write_text(new_vapid_key()[0])
-    # As many threads as uvloop has for the look-ups of the loop.
+    # As many threads as uvloop has for lookups of the loop.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
     push = {"webpush_key_file": str(key), "webpush_subject": "mailto:ops@app.example"}
     with silent_names(monkeypatch) as names:
@@ -53,7 +53,7 @@ async def test_webhooks_go_on_while_push_endpoints_of_a_user_cannot_be_resolved(
                 for number in range(10):
                     await ann.request(type="room.send", room="lobby", body=number)
                 await until(lambda: len(app.of("room.message")) == 10)
-                async with asyncio.timeout(10):  # as Redis and PostgreSQL are looked up
+                async with asyncio.timeout(10):  # as for the names of Redis and PostgreSQL
                     await asyncio.get_running_loop().getaddrinfo("localhost", 80)
-                assert names.most_under_way <= 8, "of one tenant at once"
-                assert len(names.asked) == len({*names.asked}), "none twice"
+                assert names.most_under_way <= 8, "too many concurrent lookups of one tenant"
+                assert len(names.asked) == len({*names.asked}), "a name was looked up twice"

@@ -1,4 +1,4 @@
-"""A room of a thousand, and one in it who does not read: the others must not notice."""
+"""Room of a thousand with one slow reader: other members are not affected."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from e2e.processes import Process, running
 from generator import compiled, generate
 from hostile.probe import metric
 
-OTHERS = 998  # with the one who speaks and the one who does not read, 1,000
+OTHERS = 998  # 1,000 with the sender and the slow reader
 MESSAGES = {"connections": OTHERS, "rate": 30, "body_bytes": 4_000, "warmup": 0.3, "seconds": 1.2}
-PAIRS, MOST_PAIRS = 2, 10  # rounds without and with the slow reader; more only if noise hides what they show
-WORSE = 1.2  # times the 99th percentile without it
+PAIRS, MOST_PAIRS = 2, 10  # rounds without and with the slow reader; more only if noise hides the result
+WORSE = 1.2  # allowed ratio of the 99th percentiles
 
 
 @pytest.mark.alone
@@ -41,7 +41,7 @@ async def test_a_reader_with_a_zero_window_in_a_room_of_1000_is_not_noticed_by_t
 
 
 async def stall(server: Process, slow: Peer) -> None:
-    """A member of the room for whom nearly as much waits as may, so that it becomes too much while others listen."""
+    """Fill the slow member's send buffer almost to its limit, so that it overflows while others listen."""
     await slow.hello(server.token("slow"))
     async with await server.client("speaker") as speaker:
         for client in (slow, speaker):

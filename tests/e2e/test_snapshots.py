@@ -1,7 +1,7 @@
-"""Replies made of records and a head or counters are one consistent read, whatever is committed meanwhile.
+"""Replies with records and a head or counters are one consistent read, despite concurrent commits.
 
-Each test holds the answer of the first database read that a request makes, commits something, and lets it go on. The
-hold is below the store's methods, so a reply that is put together from two reads fails here whichever methods it uses.
+Each test holds the result of the first database read of a request, commits a change, and continues. The hold is below
+the store's methods, so a reply from two reads fails for any combination of methods.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOW = 1_800_000_000_000
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
-    """Where a server keeps its records: a file, or a schema of its own in PostgreSQL."""
+    """Return a function that makes a store URL: an SQLite file, or a new schema in PostgreSQL."""
 
     @asynccontextmanager
     async def place() -> AsyncIterator[str]:
@@ -52,7 +52,7 @@ async def served_at(places: Callable[[], Any]) -> AsyncIterator[Served]:
 
 
 async def meanwhile(served: Served, request: Awaitable[Any], commit: Callable[[], Awaitable[Any]]) -> Any:
-    """The answer to `request` if `commit` is made right after the first database read that the request makes."""
+    """Return the response to `request` when `commit` runs right after its first database read."""
     store: Any = served.node.store
     assert isinstance(store, SqliteStore | PostgresStore)
     target, method = (store._thread, "do") if isinstance(store, SqliteStore) else (store._links, "fetch")
@@ -83,7 +83,7 @@ async def get(served: Served, path: str) -> dict[str, Any]:
 
 
 def agrees(page: dict[str, Any]) -> None:
-    """A page of a whole inbox of which nothing is archived: every number up to the head, and the counters of these."""
+    """Check a page of a whole inbox without archived entries: all numbers up to the head, and matching counters."""
     assert [entry["seq"] for entry in page["notifications"]] == [*range(1, page["head"] + 1)]
     assert page["unread"] == sum(entry["read_at"] is None for entry in page["notifications"])
     assert page["unseen"] == sum(entry["seen_at"] is None for entry in page["notifications"])
@@ -118,7 +118,7 @@ async def test_a_page_of_messages_says_that_more_follow_if_they_did_when_it_was_
         await said("k1", "k2")
         path = "/v1/rooms/lobby/messages?after=0&limit=3"
         page = await meanwhile(served, get(served, path), lambda: said("k3", "k4"))
-        # Read before those two were written, the page is the last; with one of them in it, it is not.
+        # A page read before the two new messages is the last page; with one of them it is not.
         assert ([message["seq"] for message in page["messages"]], page["next"]) in (([1, 2], None), ([1, 2, 3], 3))
 
 

@@ -1,4 +1,4 @@
-"""A reader that stops reading: what it may cost, in this process and in the kernel, and what others notice."""
+"""Client that stops reading: its memory in this process and in the kernel, and the effect on others."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from greendot.transport.listener import SEND_BUFFER
 from greendot.transport.send_buffer_model import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES
 
 FRAME = 64 * 1024
-KERNEL = 2 * SEND_BUFFER  # the kernel doubles what it is told
+KERNEL = 2 * SEND_BUFFER  # the kernel doubles the configured size
 
 
 def in_kernel(port: int, slow: Peer) -> int:
-    """Bytes the kernel keeps for a client: those it has not acknowledged, of the server's end of its socket."""
+    """Return the unacknowledged bytes in the kernel's send queue of the client's socket."""
     mine = slow._writer.get_extra_info("sockname")[1]
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         here, there, _, queues = line.split()[1:5]
         if (int(here[-4:], 16), int(there[-4:], 16)) == (port, mine):
             return int(queues.split(":")[0], 16)
-    raise AssertionError("the socket is gone")
+    raise AssertionError("the socket does not exist")
 
 
 def waiting(connection: Connection) -> tuple[int, int, int]:
-    """Bytes of records and of signals in the outbox, and those the loop has."""
+    """Return the bytes of records and signals in the send buffer, and in the transport's buffer."""
     outbox = connection._outbox
     records, signals = (outbox.record_bytes, outbox.signal_bytes) if outbox is not None else (0, 0)
     return records, signals, connection.socket.get_write_buffer_size()
@@ -75,7 +75,7 @@ async def signalled(speaker: WireClient, numbers: range) -> None:
 
 
 async def test_what_one_tick_had_for_a_reader_that_stops_is_told_apart_frame_by_frame() -> None:
-    """A whole tick may be more than may wait. Signals of it are dropped, not the client."""
+    """The frames of one tick may exceed the send buffer. Then signals are dropped; the client is not closed."""
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         slow = await peer(served, "alice", "lobby")

@@ -1,4 +1,4 @@
-"""Messages of a room: in order, each once, none left out, whatever becomes of their signals."""
+"""Messages of a room arrive in order, once and without gaps, although bus messages are lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def numbers(frames: list[dict[str, Any]]) -> list[int]:
 
 
 class Bus:
-    """What is published waits here until the test lets it through, in the order the test wants."""
+    """Bus that holds published messages until the test delivers them, in an order of its choice."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -62,7 +62,7 @@ async def test_messages_published_in_another_order_are_seen_in_order_and_once() 
         assert numbers(await bob.quiet()) == [1, 2, 3, 4]
         await served.advance(1)
         assert await bob.quiet() == []
-        assert served.node.rooms.delivery.gaps == 0  # nothing was missing
+        assert served.node.rooms.delivery.gaps == 0  # no message was missing
 
 
 async def test_a_message_whose_signal_was_lost_is_read_when_the_next_one_comes() -> None:
@@ -234,7 +234,8 @@ async def test_a_record_that_knows_of_newer_members_is_delivered_to_those_only()
         for user in ("ann", "bob"):
             await room_messages.put_member("default", "lobby", user, "member")
         ann, bob = await served.joined("ann"), await served.joined("bob")
-        await served.node.store.remove_member("default", "lobby", "bob")  # as another node would, unheard here
+        # As another node would, with a lost bus message.
+        await served.node.store.remove_member("default", "lobby", "bob")
         await send(ann, 1)
         await served.settle()
         assert numbers(await ann.quiet()) == [1]
@@ -242,7 +243,7 @@ async def test_a_record_that_knows_of_newer_members_is_delivered_to_those_only()
 
 
 async def test_a_record_that_knows_of_members_the_store_has_forgotten_is_decided_by_the_store_and_once() -> None:
-    """A store that was restored from a backup may never know what a node that went on does."""
+    """A store restored from a backup may lack changes that a running node knows."""
     async with serving() as served:
         await served.lobby()
         ann, bus, store = await served.joined("ann"), Bus(served), served.node.store
@@ -312,7 +313,7 @@ async def test_a_new_member_is_let_in_though_nothing_was_heard_of_it() -> None:
         bob = await served.client("bob")
         bob.send(type="room.join", room="lobby", id=1)
         assert (await bob.receive("error"))["code"] == "not_a_member"
-        await store.put_member("default", "lobby", "bob")  # as another node would, unheard here
+        await store.put_member("default", "lobby", "bob")  # as another node would, with a lost bus message
         await bob.request(type="room.join", room="lobby")
         await store.put_room("default", "lobby", open=True)
         await served.joined("carl")

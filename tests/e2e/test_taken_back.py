@@ -1,4 +1,4 @@
-"""What waits for a slow client is taken back from somebody who may not see it any more."""
+"""Frames pending for a slow client are removed when the user loses access to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
 
 BODY = "x" * 700
-FRAMES = 1_000  # less than the outbox may hold
+FRAMES = 1_000  # fewer than the send buffer holds
 
 
 async def ask(served: Served, method: str, path: str, body: Any = None) -> Answer:
@@ -22,7 +22,7 @@ async def ask(served: Served, method: str, path: str, body: Any = None) -> Answe
 
 
 async def stalled(served: Served, room: str = "den") -> tuple[WireClient, Peer]:
-    """Somebody who speaks, and a member who does not read any more."""
+    """Return a sender, and a member who no longer reads."""
     await served.node.store.put_room("default", room)
     for user in ("speaker", "alice"):
         await served.node.store.put_member("default", room, user)
@@ -32,7 +32,7 @@ async def stalled(served: Served, room: str = "den") -> tuple[WireClient, Peer]:
 
 
 async def filled(served: Served, speaker: WireClient, room: str = "den") -> int:
-    """Say something until so many frames wait; the number of the last that the kernel may have."""
+    """Send until enough frames are pending. Return the last number that the kernel may have."""
     connection, said = connection_of(served, "alice"), 0
     while connection._outbox is None:
         said += 1
@@ -46,7 +46,7 @@ async def filled(served: Served, speaker: WireClient, room: str = "den") -> int:
 
 
 async def rest(client: Peer) -> tuple[list[dict[str, Any]], Closed | None]:
-    """All there is to be read, and how it ended."""
+    """Return all frames that can be read, and the close if there was one."""
     client.go_on_reading()
     frames: list[dict[str, Any]] = []
     try:
@@ -71,7 +71,7 @@ async def test_a_removed_member_with_a_thousand_frames_waiting_gets_none_of_them
         await speaker.request(type="room.send", room="den", body="after")
         frames, closed = await rest(slow)
         assert closed is None
-        # The frame that was begun when the kernel took no more is left to the loop.
+        # The frame that was partly written when the kernel's buffer was full stays with the loop.
         assert max(numbers(frames)) <= last + 1
         (changed,) = [frame["data"] for frame in frames if frame["type"] == "room.changed"]
         assert (changed["room"], changed["removed"]) == ("den", True)
@@ -80,7 +80,7 @@ async def test_a_removed_member_with_a_thousand_frames_waiting_gets_none_of_them
 
 @pytest.mark.timeout(120)
 async def test_what_the_loop_got_when_a_slow_reader_went_on_is_no_more_than_a_frame() -> None:
-    """Reading on a little, and stopping again, must not put the rest out of reach."""
+    """A client that reads a little and stops again must not put the other pending frames out of reach."""
     async with serving(limits={"enabled": False}) as served:
         speaker, slow = await stalled(served)
         await filled(served, speaker)

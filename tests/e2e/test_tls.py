@@ -1,4 +1,4 @@
-"""TLS: broadcasts over it, certificates changed under open sockets, handshakes that do not come to an end."""
+"""TLS: broadcasts, certificates that change while sockets are open, and incomplete handshakes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_requests_that_drip_over_tls_are_ended_too(tmp_path: Path) -> None
         for (_, writer), drip in zip(sockets, drips, strict=True):
             writer.write(drip)
         await until(lambda: served.timers == 3)
-        await asyncio.sleep(0.05)  # what drips has arrived
+        await asyncio.sleep(0.05)  # time for the partial handshakes to arrive
         await served.advance(10.1)
         for reader, writer in sockets:
             assert (await asyncio.wait_for(reader.read(), 10)).startswith((b"HTTP/1.1 408", b"HTTP/1.1 4"))
@@ -157,7 +157,7 @@ async def test_a_server_that_stops_does_not_wait_for_handshakes(tmp_path: Path) 
     half[1].close()
 
 
-# --- certificates that change ---
+# --- certificate changes ---
 
 
 async def number_shown(port: int, tls: ssl.SSLContext) -> str:
@@ -196,13 +196,13 @@ async def test_a_new_certificate_is_shown_after_sighup_and_nobody_is_dropped(tmp
         one.certificate.write_bytes(b"rubbish")
         server.signal(signal.SIGHUP)
         assert await number_shown(server.port, tls) == before
-        one.certificate.write_bytes(two.certificate.read_bytes())  # of another key: the two do not match
+        one.certificate.write_bytes(two.certificate.read_bytes())  # does not match the key
         server.signal(signal.SIGHUP)
         assert await number_shown(server.port, tls) == before
         one.key.write_bytes(two.key.read_bytes())
         server.signal(signal.SIGHUP)
         async with asyncio.timeout(PATIENCE_S):
-            while await number_shown(server.port, tls) == before:  # noqa: ASYNC110  (nothing tells of it)
+            while await number_shown(server.port, tls) == before:  # noqa: ASYNC110  (has no event)
                 await asyncio.sleep(0.02)
         assert await alice.quiet() == []
         bob = await hello(server, "bob", tls)
@@ -230,7 +230,7 @@ async def test_every_worker_reads_it_again_and_none_is_ended(tmp_path: Path) -> 
             server.signal(signal.SIGHUP)
             async with asyncio.timeout(PATIENCE_S):
                 unchanged = 0
-                while unchanged < 30:  # the kernel chooses a worker by chance
+                while unchanged < 30:  # the kernel chooses a worker at random
                     unchanged = unchanged + 1 if await number_shown(server.port, tls) != before else 0
             assert await alice.quiet() == []
             await alice.end()

@@ -1,4 +1,4 @@
-"""`greendot top` and `greendot tail` in a real terminal and in pipes, against a real server."""
+"""`greendot top` and `greendot tail` in a real terminal and in pipes, with a real server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ON = {"GREENDOT_ADMIN_ENABLED": "true", "GREENDOT_ADMIN_KEY": KEY, "GREENDOT_LIM
 
 
 async def chat(*clients: WireClient) -> None:
-    """Everybody talks and listens until this is cancelled."""
+    """Send messages from all clients in turn until cancelled."""
     while True:
         for client in clients:
             await client.request(type="room.send", room="lobby", body="hello")
@@ -73,7 +73,7 @@ async def test_a_screen_fits_its_terminal_answers_keys_waits_for_a_server_and_is
                 await terminal.shows(lambda text, most=most: len(text.splitlines()) == most or text == "too s")
             terminal.press("p\x1b[A")
             await terminal.shows(lambda text: "paused" not in text)
-        assert not terminal.is_as_it_was  # it was killed: the test can tell
+        assert not terminal.is_as_it_was  # a killed program leaves the terminal changed, and the test detects it
 
 
 async def test_a_server_that_goes_away_is_waited_for_and_q_and_ctrl_c_leave_the_terminal_as_it_was(
@@ -154,7 +154,7 @@ async def test_a_person_agrees_to_what_the_server_says_would_be_done(tmp_path: P
 
 
 class Tail:
-    """A process whose lines are read."""
+    """Process whose output lines are read."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -218,7 +218,7 @@ async def test_events_are_told_as_they_happen_those_that_are_wanted_and_how_many
             assert "not_a_member" in told[-1]
             assert "in nowhere" in told[-1]
 
-            # More than a node keeps: the rest is counted, and the talkers do not notice.
+            # More events than a node keeps: the rest is counted, and senders are not slowed down.
             for number in range(400):
                 ann.send(type="room.send", room="lobby", body=number, id=number)
             async with asyncio.timeout(PATIENCE_S):
@@ -229,11 +229,11 @@ async def test_events_are_told_as_they_happen_those_that_are_wanted_and_how_many
                 left_out = (await some.event()).get("skipped", 0)
             assert 0 < left_out < 400
 
-            # Ctrl-C sums up; nothing else is said.
+            # Ctrl-C prints a summary and nothing else.
             some.process.send_signal(signal.SIGINT)
             out, err = await asyncio.wait_for(some.process.communicate(), PATIENCE_S)
             assert some.process.returncode == 130
-            # On a busy machine they were told in more than one look.
+            # On a busy machine the events came in more than one report.
             left_out += sum(json.loads(line).get("skipped", 0) for line in out.splitlines())
             assert f"{left_out} left out." in err.decode()
             assert "Traceback" not in err.decode()

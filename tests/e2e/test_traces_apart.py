@@ -1,4 +1,4 @@
-"""A trace is of what came with it, and of nothing that happens to be done behind it."""
+"""Traces contain only the work of their own command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def test_what_waited_behind_a_command_with_a_trace_is_in_none() -> None:
         alice, bob = await served.client("alice"), await served.client("bob")
         for client in (alice, bob):
             await client.request(type="room.join", room="lobby")
-        # More than are done in one turn of the loop, so that the next turn is begun behind the trace, too.
+        # More commands than one loop turn handles, so that the next turn is also started within the trace.
         alice.send(type="room.send", room="lobby", body=0, id=0, traceparent=TRACE)
         for number in range(1, 80):
             alice.send(type="room.send", room="lobby", body=number, id=number)

@@ -1,4 +1,4 @@
-"""Two ways in: what is answered does not depend on which of them a request takes."""
+"""Handshakes in one packet, read by the protocol sniffer, or in two, read by the HTTP parser: responses are equal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIGNS = [
 
 
 async def first_answer(port: int, request: bytes, *, apart: bool) -> bytes:
-    """Status line and accept key; nothing where the request was not complete."""
+    """Return the status line and the accept key; empty if the request was not complete."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in (request[:1], request[1:]) if apart else (request,):

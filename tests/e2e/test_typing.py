@@ -1,4 +1,4 @@
-"""Typing never sticks: real sockets, virtual time, to the millisecond."""
+"""Typing always ends: real sockets, virtual time, exact to the millisecond."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_message_ends_the_senders_typing_before_it_arrives() -> None:
         alice.send(type="typing.start", room="lobby")
         await alice.request(type="room.send", room="lobby", body={"text": "hi"})
         assert [frame["type"] for frame in await bob.quiet()] == ["typing.started", "typing.stopped", "room.message"]
-        # Nor does it come back with what the client still sends of the old burst.
+        # Later frames of the same burst do not restart typing.
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         (frames,) = await served.advance(1.999, alive=[bob])
@@ -212,7 +212,7 @@ async def test_only_members_send_and_receive() -> None:
             mallory.send(type=command, room="team", kind="k", body=1)
             assert (await mallory.receive("error"))["code"] == "not_a_member"
         assert await alice.quiet() == []
-        bob = await served.client("bob")  # a member that has not joined on this connection may speak
+        bob = await served.client("bob")  # a member who has not joined on this connection may type
         bob.send(type="typing.start", room="team")
         assert await bob.quiet() == []
         await served.settle()
@@ -259,7 +259,7 @@ async def test_a_large_room_is_told_the_count_only_and_typers_are_not_counted_fo
         own = await alice.quiet()
         bob.send(type="typing.start", room="lobby")
         await bob.quiet()
-        (first, second, mine) = await served.advance(1, alive=[*others, alice])  # at most one count a second
+        (first, second, mine) = await served.advance(1, alive=[*others, alice])  # at most one count per second
         for frames in (first, second):
             assert [(f["type"], f["data"]["count"]) for f in frames] == [("typing.count", 1), ("typing.count", 2)]
         assert [f["data"]["count"] for f in own + mine] == [0, 1]
@@ -295,7 +295,7 @@ async def test_typing_is_never_written_down() -> None:
         assert await served.node.store.messages("default", "lobby", limit=10) == []
 
 
-# --- the pace clients follow ---
+# --- throttle of clients ---
 
 PACES: list[dict[str, float]] = [
     {},
@@ -307,7 +307,7 @@ PACES: list[dict[str, float]] = [
 
 
 async def type_on(served: Served, typist: WireClient, listener: WireClient, seconds: float) -> list[dict[str, Any]]:
-    """Type a key ten times a second, announced as clients do it; all the listener is sent meanwhile."""
+    """Type ten keys per second, throttled as clients do. Return all frames of the listener."""
     throttle, times = Throttle(), TypingTimes(**typist.welcome["typing"])
     frames: list[dict[str, Any]] = []
     for step in range(round(seconds * 10)):

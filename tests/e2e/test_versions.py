@@ -1,4 +1,4 @@
-"""Clients of different versions side by side: each is told in words it can read, or told to fetch."""
+"""Clients of different versions: each receives a version it can read, or a request to fetch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_each_device_hears_what_another_marked_in_the_version_it_reads() -
             (2, {"state": "archived", "ids": [ids[2]]}),
         ]
         assert [(frame["type"], frame["ts"]) for frame in was] == [(frame["type"], frame["ts"]) for frame in now]
-        # Its own marks are answered, in words that have no versions.
+        # Its own marks are answered in a reply, which has no versions.
         assert await newer.request(type="inbox.seen", through=3) == {"unread": 0, "unseen": 0}
 
 
@@ -59,7 +59,7 @@ async def test_of_very_many_that_were_marked_the_newer_version_says_it_all() -> 
     async with serving() as served:
         phone = await served.client("ann", device="phone")
         newer = await served.client("ann", device="new", **NEWER)
-        bus = Bus(served)  # the frames of those that are new are not what this is about
+        bus = Bus(served)  # holds the frames of the new notifications
         await post(served, {"notifications": [{"user": "ann", "kind": "news", "body": 0} for _ in range(1_200)]})
         await phone.request(type="inbox.read", through=1_200)
         await bus.deliver(len(bus.waiting) - 1)
@@ -75,7 +75,7 @@ async def test_what_a_returning_device_missed_comes_in_its_version() -> None:
         back = await served.client("ann", device="new", resume={"inbox": 0}, **NEWER)
         frames = await back.quiet()
         assert [(frame["type"], frame["v"]) for frame in frames] == [("notification.created", 1), (UPDATED, 2)]
-        # The version is the connection's: the same session may return with another program.
+        # The version belongs to the connection: a session may resume with another program.
         session = back.welcome["session"]
         again = await served.client("ann", device="new", resume={"session": session, "inbox": 0})
         assert [frame["v"] for frame in await again.quiet()] == [1, 1]
@@ -98,11 +98,11 @@ async def test_the_python_client_reads_the_newer_version_and_rooms_are_written_s
             assert connection.direct == connection.fd >= 0
 
 
-# --- nothing to read ---
+# --- no readable version ---
 
 
 async def rooms_of_three(served: Served) -> tuple[WireClient, WireClient, WireClient]:
-    """One who speaks, one who listens like most, one who reads none of what is said."""
+    """Return a sender, a normal listener, and a client that can read none of the events."""
     await served.lobby()
     ann, bob, zoe = [await served.joined(user, **hello) for user, hello in (("ann", {}), ("bob", {}), ("zoe", BLIND))]
     return ann, bob, zoe
@@ -149,7 +149,7 @@ async def test_in_busy_rooms_each_is_written_what_it_reads() -> None:
         bob, zoe = await served.joined("bob", "one"), await served.joined("zoe", "one", **BLIND)
         for member in (ann, bob, zoe):
             await member.request(type="room.join", room="two")
-        # In one tick, in both rooms: frames of both are joined for those who read them as they are.
+        # In one tick, in both rooms: the frames are joined for clients that read the current version.
         for number in range(3):
             for room in ("one", "two"):
                 ann.send(type="signal.send", room=room, kind="wave", body=number)
@@ -193,7 +193,7 @@ async def test_a_slow_reader_that_keeps_up_again_still_gets_what_it_reads_and_no
             if connection.behind:
                 break
             await ann.request(type="signal.send", room="lobby", kind="fill", body="x" * 50_000)
-        assert connection.behind, "the kernel takes everything"
+        assert connection.behind, "the kernel buffered all frames"
         for number in range(3):
             await ann.request(type="room.send", room="lobby", body=number)
             await notify(served, user="zoe")

@@ -1,4 +1,4 @@
-"""Who sees whom: every policy, what users hide, changes while others look. Real sockets, virtual time."""
+"""Visibility: each policy, hidden users, and changes while others watch. Real sockets, virtual time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY_MS = 86_400_000
 
 
 async def entry(client: WireClient, user: str, kind: str = "watch") -> dict[str, Any]:
-    """What a client is answered about one user."""
+    """Return the presence entry of one user in the client's reply."""
     (found,) = (await client.request(type=kind, users=[user]))["presence"]
     assert found["user"] == user
     shown: dict[str, Any] = found
@@ -35,7 +35,7 @@ async def entry(client: WireClient, user: str, kind: str = "watch") -> dict[str,
 
 
 async def states(client: WireClient, *users: str) -> list[str]:
-    """As asked for, which must be as watched."""
+    """Return the states from `presence.get`, which must equal those from `watch`."""
     watched, asked = [
         [found["state"] for found in (await client.request(type=kind, users=[*users]))["presence"]]
         for kind in ("watch", "presence.get")
@@ -55,7 +55,7 @@ async def hide(client: WireClient, *users: str) -> None:
 
 @asynccontextmanager
 async def contact(served: Served) -> AsyncIterator[Any]:
-    """Puts and removes contacts."""
+    """Yield a function that adds contacts."""
 
     async def put(user: str, other: str, at: int | None = None) -> None:
         at = served.clock.now_ms() if at is None else at
@@ -64,7 +64,7 @@ async def contact(served: Served) -> AsyncIterator[Any]:
     yield put
 
 
-# --- what users hide ---
+# --- privacy settings ---
 
 
 async def test_what_is_hidden_is_kept_and_answered() -> None:
@@ -108,7 +108,7 @@ async def test_whom_somebody_hides_from_sees_somebody_unknown() -> None:
             assert await entry(bob, "ann", kind) == stranger | {"user": "ann"}
             assert stranger == UNKNOWN | {"user": "nobody", "devices": []}
             assert (await entry(eve, "ann", kind))["state"] == (await entry(ann, "ann", kind))["state"] == "online"
-            assert (await entry(ann, "bob", kind))["state"] == "online", "hiding is one way"
+            assert (await entry(ann, "bob", kind))["state"] == "online", "the hiding user must still see the other"
         await ann.request(type="status.set", status="busy", text="do not disturb")
         await ann.request(type="status.set", status="auto")
         ann.send(type="bye")
@@ -132,7 +132,7 @@ async def test_who_is_watched_and_hides_seems_to_leave_and_to_come_back() -> Non
         served.clock.advance(5)
         await ann.request(type="status.set", status="busy")
         for kind in ("watch", "presence.get"):
-            assert await entry(bob, "ann", kind) == gone | {"devices": []}, "it stays as it was"
+            assert await entry(bob, "ann", kind) == gone | {"devices": []}, "the hidden user's entry changed"
         assert await bob.quiet() == []
         await hide(ann)
         (back,) = changes(await bob.quiet())
@@ -178,7 +178,7 @@ async def test_the_last_seen_may_be_hidden_and_nothing_else_tells_it() -> None:
     async with serving() as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         await ann.request(type="privacy.set", last_seen="hidden")
-        assert (await entry(bob, "ann"))["since"] is not None, "who is there is seen as ever"
+        assert (await entry(bob, "ann"))["since"] is not None, "an online user must have `since`"
         ann.send(type="bye")
         await ann.closed()
         await served.settle()
@@ -274,7 +274,7 @@ async def test_a_contact_is_recent_for_so_long_and_then_no_more_by_itself() -> N
         async with contact(served) as put:
             await put("ann", "bob", served.clock.now_ms() - 2 * DAY_MS + 60_000)
             assert await states(bob, "ann") == ["online"]
-            assert await states(ann, "bob") == ["offline"], "nobody comes to see somebody by knowing them"
+            assert await states(ann, "bob") == ["offline"], "a contact entry must not show the other user to its owner"
             _, frames = await served.advance(59, alive=[ann, bob])
             assert changes(frames) == []
             _, frames = await served.advance(31, alive=[ann, bob])
@@ -317,7 +317,7 @@ async def test_a_token_may_allow_less_than_the_policy_never_more() -> None:
         assert await states(wide, "ann") == ["offline"]
 
 
-# --- when what was said is lost ---
+# --- lost messages ---
 
 
 async def test_a_change_nobody_told_of_is_found() -> None:
@@ -382,14 +382,14 @@ async def test_contacts_are_put_and_removed_by_the_app() -> None:
         put = await call("PUT", "/v1/users/ann/contacts/bob")
         assert (put.status, put.json()) == (200, {"user": "ann", "contact": "bob", "last_contact_at": now})
         put = await call("PUT", "/v1/users/bob/contacts/ann", {"last_contact_at": now + DAY_MS})
-        assert put.json()["last_contact_at"] == now, "what is to come is now"
+        assert put.json()["last_contact_at"] == now, "a future time must become the current time"
         await served.client("ann")
         bob = await served.client("bob")
         assert await states(bob, "ann") == ["online"]
         for _ in range(2):
             assert (await call("DELETE", "/v1/users/ann/contacts/bob")).status == 204
         assert await states(bob, "ann") == ["offline"]
-        assert (await call("GET", "/v1/users/ann/presence")).json()["state"] == "online", "an app sees everybody"
+        assert (await call("GET", "/v1/users/ann/presence")).json()["state"] == "online", "an app must see all users"
         assert (await call("POST", "/v1/presence/query", {"users": ["ann"]})).json()["presence"][0]["state"] == "online"
 
 
@@ -430,7 +430,7 @@ async def test_there_are_only_so_many_contacts(monkeypatch: pytest.MonkeyPatch) 
         assert refused.json()["code"] == "too_many"
 
 
-# --- asking without watching ---
+# --- presence.get without a watch ---
 
 
 async def test_who_is_only_asked_for_is_seen_by_those_who_may() -> None:

@@ -1,4 +1,4 @@
-"""The app says who may see whom: asked together, believed for a while, and nobody is seen without it."""
+"""Visibility webhook: batched requests, cached answers, and hidden users when it fails."""
 
 from __future__ import annotations
 

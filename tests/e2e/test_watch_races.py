@@ -1,4 +1,4 @@
-"""What changes while a large watch is answered group by group, replayed step by step on every engine and store."""
+"""Changes during a large watch that is answered in groups, step by step on each engine and store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ALICE = Topic("watch", "default", "alice")
 
 
 def second_group(tenant: str, users: Any) -> bool:
-    """Whether a read of the engine is of the second group."""
+    """Return whether a read of the engine is for the second group."""
     return USERS[-1] in users
 
 
 async def until_reply(client: WireClient) -> list[dict[str, Any]]:
-    """All frames up to the reply."""
+    """Return all frames up to the reply."""
     frames = [await client.receive()]
     while frames[-1]["type"] != "reply":
         frames.append(await client.receive())
@@ -64,7 +64,7 @@ async def test_who_hides_meanwhile_is_not_in_the_reply(pair: str, command: str, 
         async with hold(served.node.engine, "read", when=second_group) as held:
             bob.send(type=command, users=USERS, id="w")
             await held.reached()
-            await alice.request(type="privacy.set", hide_from=["bob"])  # from its reply on nobody sees more
+            await alice.request(type="privacy.set", hide_from=["bob"])  # from this reply on, Bob must see nothing more
         shown = (await until_reply(bob))[-1]["data"]["presence"][0]
         assert (shown["user"], shown["state"], shown["devices"]) == ("alice", "offline", [])
 

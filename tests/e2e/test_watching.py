@@ -1,4 +1,4 @@
-"""Watching: the state at once, then changes, to nobody else, without a gap or a duplicate."""
+"""Watches: the state at once, then changes, to watchers only, without a gap or a duplicate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_there_is_neither_a_gap_nor_a_duplicate_between_snapshot_and_chang
         alice = await served.client("alice")
         bobs = [await served.client(f"bob{number}") for number in range(30)]
         for number, bob in enumerate(bobs):
-            # Every watcher starts while a change is on its way.
+            # Each watch starts while a change is being delivered.
             if number % 3 == 0:
                 alice.send(type="activity")
             elif number % 3 == 1:
@@ -182,6 +182,6 @@ async def test_a_later_watcher_sees_the_newest_name() -> None:
         await served.client("alice", claims={"name": "Al"})
         bob = await served.client("bob")
         assert (await entries(bob, "alice"))[0]["name"] == "Al"
-        await served.client("alice", claims={"name": "Alice Miller"})  # nothing but the name is new
+        await served.client("alice", claims={"name": "Alice Miller"})  # only the name is new
         assert (await entries(await served.client("carol"), "alice"))[0]["name"] == "Alice Miller"
         assert await bob.quiet() == []

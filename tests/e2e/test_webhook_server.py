@@ -1,4 +1,4 @@
-"""What an app is told by webhook, by a whole server: who comes and goes, what is said, what is done about it."""
+"""Webhook events of a whole server: presence, rooms, messages, and retries."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_device_more_or_a_short_absence_is_no_news() -> None:
         await served.until_gone()
         await served.client("ann", device="laptop")
         await served.advance(120)
-        await until(lambda: bool(app.of("user.offline")))  # silent for too long, at the end
+        await until(lambda: bool(app.of("user.offline")))  # at last, after the timeout of the silent session
         assert [event["type"] for event in app.events] == ["user.online", "user.offline"]
 
 
@@ -137,7 +137,7 @@ def hooked(url: str, **more: str) -> dict[str, str]:
 
 
 async def say(server: Process, numbers: range) -> list[int]:
-    """Those that the server acknowledged before it was gone."""
+    """Send messages and return the numbers that the server acknowledged before its end."""
     said: list[int] = []
     for n in numbers:
         try:
@@ -165,20 +165,20 @@ async def test_no_record_that_was_acknowledged_is_missed_when_the_server_is_kill
                 first = life * 1000
                 room_messages = asyncio.get_running_loop().create_task(say(server, range(first, first + 1000)))
                 seen = len(app.requests)
-                # The last of those before holds the queue until its lease ends; say meanwhile.
+                # The killed server holds the queue until its lease ends; messages are sent meanwhile.
                 await asyncio.sleep(0.3)
                 if life == 0:
                     await until(lambda seen=seen: len(app.requests) >= seen + 3)  # type: ignore[misc]
                 await server.kill()
                 said += await room_messages
         assert len(said) > 20
-        # Of a hundred events that are refused at every third attempt one is refused six times, and waits a minute.
+        # Of a hundred events that are refused at every third attempt, one is refused six times and waits a minute.
         app.behave = lambda events: 200
         async with running(tmp_path, "--host", "127.0.0.1", **hooked(app.url)):
             await until(lambda: {*numbers_in(app.events)} >= {*said}, 40)
         app.verify()
         ids = {event["id"]: event["data"]["body"] for event in app.events if event["type"] == "room.message"}
-        assert len(ids) == len({*ids.values()}), "one event has one id, however often it came"
+        assert len(ids) == len({*ids.values()}), "retries of an event must keep its id"
 
 
 async def test_dead_letters_are_listed_and_replayed_from_the_command_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`greendot serve --workers 2` over a real Redis: one server to its clients, several processes to the system."""
+"""`greendot serve --workers 2` on a real Redis: one server for clients, several processes for the system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from e2e.processes import Process, ask, greendot, running, serves_a_fresh_client
 from greendot.testing import Closed, WireClient
 from redis_servers import redis_server
 
-ATTEMPTS = 100  # the kernel chooses a worker by chance: so many clients are on both of two
+ATTEMPTS = 100  # the kernel chooses a worker at random: this many clients reach both
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def is_running(pid: int) -> bool:
 
 
 async def hears(client: WireClient, kind: str) -> dict[str, Any]:
-    """The data of the next event of a kind, whatever comes before it."""
+    """Return the data of the next event of a type, skipping other events."""
     while (frame := await client.receive())["type"] != kind:
         pass
     data: dict[str, Any] = frame["data"]
@@ -52,7 +52,7 @@ async def hears(client: WireClient, kind: str) -> dict[str, Any]:
 
 
 async def on_two_workers(server: Process, stack: AsyncExitStack, *users: str) -> list[WireClient]:
-    """A client for each of two users, the second on another worker than the first."""
+    """Connect two users, the second to another worker than the first."""
     first = await stack.enter_async_context(await server.client(users[0]))
     for _ in range(ATTEMPTS):
         second = await server.client(users[1])
@@ -60,7 +60,7 @@ async def on_two_workers(server: Process, stack: AsyncExitStack, *users: str) ->
             return [first, await stack.enter_async_context(second)]
         second.send(type="bye")
         await second.closed()
-    raise AssertionError("every client came to the same worker")
+    raise AssertionError("all clients reached the same worker")
 
 
 async def refuses(port: int) -> bool:

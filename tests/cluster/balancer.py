@@ -1,4 +1,4 @@
-"""A load balancer: it asks every node whether it is ready, and spreads new connections over those that are."""
+"""Load balancer that polls the readiness of each node and spreads new connections over ready nodes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Self
 
 from e2e.processes import ask
 
-LOOK_S = 0.1  # between two looks at each node
+LOOK_S = 0.1  # between two polls of each node
 
 
 class _End(asyncio.Protocol):
-    """One side of a connection: what comes in here goes out there."""
+    """One side of a proxied connection. Received bytes are written to the other side."""
 
     def __init__(self, open_ends: set[_End], made: Callable[[_End], None]) -> None:
         self.transport: asyncio.Transport | None = None
         self._made = made
         self._open_ends = open_ends
         self.other: _End | None = None
-        self._early = b""  # what came before the other side was there
+        self._early = b""  # bytes received before the other side was connected
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -49,13 +49,13 @@ class _End(asyncio.Protocol):
 
 
 class Balancer:
-    """Listens on `port` for as long as it is entered. `nodes` are ports, and may be changed at any time."""
+    """Load balancer on `port`, as a context manager. `nodes` has the ports of nodes and may change at any time."""
 
     def __init__(self) -> None:
         self.nodes: list[int] = []
         self.ready: list[int] = []
         self.port = 0
-        self.refused = 0  # clients for whom there was no node
+        self.refused = 0  # clients without a ready node
         self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends: set[_End] = set()
@@ -79,7 +79,7 @@ class Balancer:
         for end in self._ends:
             assert end.transport is not None
             end.transport.abort()
-        while self._ends:  # noqa: ASYNC110  (each takes a turn of the loop)
+        while self._ends:  # noqa: ASYNC110  (each close takes a turn of the loop)
             await asyncio.sleep(0)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -101,7 +101,7 @@ class Balancer:
             try:
                 _, server = await asyncio.get_running_loop().create_connection(self._led_on, "127.0.0.1", port)
             except OSError:
-                continue  # it stopped listening since it was looked at: the next one
+                continue  # the node stopped listening after the last poll; try the next one
             client.join(server)
             return
         self.refused += 1

@@ -1,4 +1,4 @@
-"""A Redis of its own for each test, where nodes have the rights that are documented, and no more."""
+"""Redis server for each test, on which nodes have the documented rights only."""
 
 from __future__ import annotations
 

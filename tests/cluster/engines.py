@@ -1,4 +1,4 @@
-"""Engines without a node around them, on servers and links that a test breaks."""
+"""Engines without a node, on servers and connections that a test breaks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LEASE_S, RENEW_S, GRACE_S = 3.0, 1.0, 2.0
 PERIODS = LeasePeriods(LEASE_S, RENEW_S, GRACE_S)
 TENANT = "default"
 PREFIX = "gd:"
-FOUND_S = 5.0  # by then a link that does not work is found
+FOUND_S = 5.0  # time to detect a broken connection
 PATIENCE_S = 15.0
 
 
 @asynccontextmanager
 async def engines(*urls: str, **options: Any) -> AsyncIterator[list[RedisNode]]:
-    """One for each URL, at work by itself, all on the same keys."""
+    """Run one engine for each URL, all on the same keys."""
     options.setdefault("periods", PERIODS)
     async with AsyncExitStack() as stack:
         made = []
@@ -38,7 +38,7 @@ async def engines(*urls: str, **options: Any) -> AsyncIterator[list[RedisNode]]:
 
 
 async def until(condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> float:
-    """Wait for something no event tells of; gives the seconds it took."""
+    """Poll until the condition is true and return the seconds it took. For states without an event."""
     begin, patience = time.monotonic(), Patience(within_s)
     while not condition():
         assert await patience.pause() or condition(), f"not within {within_s} s: {what}"
@@ -46,7 +46,7 @@ async def until(condition: Callable[[], Any], what: str, within_s: float = PATIE
 
 
 def names_everywhere(kind: str) -> list[str]:
-    """A name in every partition."""
+    """Return a name in each partition."""
     found: dict[int, str] = {}
     number = 0
     while len(found) < PARTITIONS:
@@ -60,20 +60,20 @@ def gaps(node: RedisNode) -> int:
 
 
 def was_lost(node: RedisNode) -> bool:
-    """Whether it has told its host that the engine is away."""
+    """Return whether the engine has reported to its host that Redis is away."""
     return any(what == "lost" for what, _ in node.host.told)
 
 
 def findings(node: RedisNode) -> list[bool]:
-    """How the engine was found again, each time: whether everything was as it was."""
+    """Return for each time Redis was found again whether its data was intact."""
     return [how for what, how in node.host.told if what == "found"]
 
 
 async def all_hear(listener: RedisNode, speaker: RedisNode, topics: Iterable[Topic]) -> float:
-    """Say something on each of these topics until all are heard; gives the seconds it took."""
+    """Publish to each of these topics until all messages are received; return the seconds it took."""
     begin, deaf, word = time.monotonic(), {*topics}, 0
     while deaf:
-        assert time.monotonic() - begin < PATIENCE_S, f"deaf on {len(deaf)} topics: {sorted(deaf)[:5]}"
+        assert time.monotonic() - begin < PATIENCE_S, f"no message on {len(deaf)} topics: {sorted(deaf)[:5]}"
         word += 1
         since = len(listener.heard)
         for topic in deaf:
@@ -88,7 +88,7 @@ def ref(node: RedisNode, name: str, conn: int = 1) -> SessionEpoch:
 
 
 async def come(node: RedisNode, user: str, conn: int = 1) -> SessionEpoch:
-    """The user is online there."""
+    """Register the user as online on this node."""
     here = ref(node, user, conn)
     await node.engine.touch(TENANT, user, here, "default", False, user)
     await node.engine.set_status(TENANT, user, ManualStatus())

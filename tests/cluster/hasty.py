@@ -1,4 +1,4 @@
-"""Run in a node before it starts (`FORKED_FIRST`): what it believes for ten seconds, it believes for one."""
+"""Setup for a forked node (`FORKED_FIRST`): shorten the read cache from ten seconds to one."""
 
 from __future__ import annotations
 

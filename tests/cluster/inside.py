@@ -1,4 +1,4 @@
-"""Nodes in this process, on a real Redis: a test can hold any call of theirs (`greendot.testing.hold`)."""
+"""Nodes in this process on a real Redis. Tests can hold any of their calls (`greendot.testing.hold`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.testing import WireClient
 
-# Long leases: what a test sees within a second is not the end of a lease.
+# Long leases: no lease expires within the seconds of a test.
 SECTIONS: dict[str, dict[str, Any]] = {
     "auth": {"secret": SECRET},
     "api": {"key": API_KEY},
@@ -30,7 +30,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 class Inside:
-    """A node of this process, and clients to try it with."""
+    """Node in this process, with clients for it."""
 
     def __init__(self, greendot: Greendot) -> None:
         self.greendot = greendot
@@ -49,7 +49,7 @@ class Inside:
         return Tokens(SECRET).make(user, SystemClock().now_ms(), 3600, name=user.capitalize())
 
     async def join(self, user: str, **hello: Any) -> Listener:
-        """A client that has said hello as `user` and reads all the time."""
+        """Connect as `user` and return a client that reads continuously."""
         client = await WireClient.connect(self.port)
         await client.hello(self.token(user), **hello)
         return await self._stack.enter_async_context(Listener(client))
@@ -58,12 +58,12 @@ class Inside:
         return await ask(self.port, method, path, body, Authorization=f"Bearer {API_KEY}")
 
     async def query(self, *users: str) -> dict[str, dict[str, Any]]:
-        """What `POST /v1/presence/query` answers, by user."""
+        """Return the reply of `POST /v1/presence/query`, by user."""
         answer = await self.ask("POST", "/v1/presence/query", {"users": [*users]})
         return {entry["user"]: entry for entry in answer.json()["presence"]}
 
     async def close(self) -> None:
-        """End its clients, then the node; once."""
+        """Close the clients, then the node. Later calls have no effect."""
         if not self._is_closed:
             self._is_closed = True
             await self._stack.aclose()
@@ -72,7 +72,7 @@ class Inside:
 
 @asynccontextmanager
 async def inside(*engines: str, **sections: dict[str, Any]) -> AsyncIterator[list[Inside]]:
-    """A node for each of these engine URLs. Keyword arguments are sections of the settings."""
+    """Run a node for each of these engine URLs. Keyword arguments are sections of the settings."""
     async with AsyncExitStack() as stack:
         nodes = []
         for url in engines:
@@ -88,5 +88,5 @@ async def inside(*engines: str, **sections: dict[str, Any]) -> AsyncIterator[lis
 
 
 async def passing(condition: Any, within_s: float = 15.0) -> None:
-    """Wait until this is true; TimeoutError if it does not become so."""
+    """Poll until the condition is true; raise TimeoutError after `within_s`."""
     await until(condition, within_s)

@@ -1,4 +1,4 @@
-"""Several real nodes on one real Redis, and clients that remember all they are told."""
+"""Real nodes on one real Redis, and clients that keep all frames they receive."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from e2e.processes import PATIENCE_S, Patience, Process, running, until
 from greendot.testing import Closed, WireClient
 
 LEASE_S, RENEW_S, GRACE_S, CLEAN_GRACE_S = 3.0, 1.0, 2.0, 1.0
-LAPSE_S = LEASE_S + GRACE_S + 2.0  # by then whoever was on a dead node is offline
+LAPSE_S = LEASE_S + GRACE_S + 2.0  # time until the users of a dead node are offline
 PERIODS = {
     "GREENDOT_NODE_LEASE_S": f"{LEASE_S:g}",
     "GREENDOT_NODE_RENEW_S": f"{RENEW_S:g}",
     "GREENDOT_PRESENCE_GRACE_S": f"{GRACE_S:g}",
     "GREENDOT_PRESENCE_CLEAN_GRACE_S": f"{CLEAN_GRACE_S:g}",
     "GREENDOT_LIMITS_ENABLED": "false",
-    # A machine that is busy with other tests makes loops late: what is shed then is not what these tests are about.
+    # Other tests make the machine busy and loops late. Shedding is not part of these tests.
     "GREENDOT_OVERLOAD_LAG_S": "10",
     "GREENDOT_OVERLOAD_BUS_LAG_S": "10",
 }
@@ -35,7 +35,7 @@ def redis_url(port: int) -> str:
 
 @asynccontextmanager
 async def serving(folder: Path, *engines: str, **environment: str) -> AsyncIterator[list[Process]]:
-    """A node for each of these engine URLs, all on one store. When the test fails, what they logged is shown."""
+    """Run a node for each of these engine URLs, all on one store. Print their logs when the test fails."""
     async with AsyncExitStack() as stack:
         entering = (stack.enter_async_context(node(folder, engine, **environment)) for engine in engines)
         yield [*await asyncio.gather(*entering)]
@@ -53,7 +53,7 @@ async def node(folder: Path, engine: str, **environment: str) -> AsyncIterator[P
 
 
 class Told(NamedTuple):
-    """A frame, and when it came."""
+    """Frame with its arrival time."""
 
     at: float  # monotonic seconds
     type: str
@@ -62,7 +62,7 @@ class Told(NamedTuple):
 
 
 class Listener:
-    """A client that reads all the time."""
+    """Client that reads continuously."""
 
     def __init__(self, client: WireClient) -> None:
         self.client = client
@@ -78,26 +78,26 @@ class Listener:
             try:
                 frame = await self.client.receive()
             except TimeoutError:
-                continue  # nothing to tell
+                continue  # no frame within the timeout
             except Closed as closed:
                 self.closed = closed
                 return
             self.told.append(Told(time.monotonic(), frame["type"], frame.get("data", {}), frame))
 
-    # --- saying ---
+    # --- sending ---
 
     def send(self, **command: Any) -> None:
         self.client.send(**command)
 
     async def request(self, within_s: float = PATIENCE_S, **command: Any) -> dict[str, Any]:
-        """The reply's data; AssertionError with the frame if it was refused."""
+        """Send a command and return the data of its reply. Raise AssertionError with the frame of an error."""
         frame = await self.answer(within_s, **command)
         assert frame["type"] == "reply", frame
         data: dict[str, Any] = frame["data"]
         return data
 
     async def answer(self, within_s: float = PATIENCE_S, **command: Any) -> dict[str, Any]:
-        """The reply or error."""
+        """Send a command and return its reply or error."""
         self._numbers += 1
         number = f"r{self._numbers}"
         self.send(**command, id=number)
@@ -115,41 +115,41 @@ class Listener:
         return found[0]
 
     async def watch(self, *users: str) -> dict[str, dict[str, Any]]:
-        """Their states, by user."""
+        """Watch the users and return their entries, by user."""
         reply = await self.request(type="watch", users=[*users])
         entries = {entry["user"]: entry for entry in reply["presence"]}
         self._first |= {user: entry["state"] for user, entry in entries.items()}
         return entries
 
-    # --- hearing ---
+    # --- receiving ---
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """The data of all events of a kind."""
+        """Return the data of all events of a type."""
         return [told.data for told in self.told if told.type == kind]
 
     def changes(self, *users: str) -> list[Told]:
-        """What was told of these users since they are watched; of everybody, if none is named."""
+        """Return the presence changes of these users since the watch; without users, of all."""
         all_changes = [told for told in self.told if told.type == "presence.changed"]
         return [told for told in all_changes if not users or told.data["user"] in users]
 
     def states(self, user: str) -> list[str]:
-        """The states the user was shown in after the first snapshot."""
+        """Return the states of the user in changes after the first snapshot."""
         return [told.data["state"] for told in self.changes(user)]
 
     def shown(self) -> dict[str, str]:
-        """The state everybody who is watched was last shown in."""
+        """Return the last known state of each watched user."""
         return self._first | {told.data["user"]: told.data["state"] for told in self.changes()}
 
     async def sees(self, user: str, *states: str, within_s: float = PATIENCE_S) -> None:
-        """Wait until the user was shown in exactly these states, one after the other."""
+        """Wait until the user has had exactly these states, in this order."""
         try:
             await until(lambda: len(self.states(user)) >= len(states), within_s)
         except TimeoutError:
-            raise AssertionError(f"{user} was shown as {self.states(user)}, expected {[*states]}") from None
-        assert self.states(user) == [*states], f"{user} was shown as {self.states(user)}, expected {[*states]}"
+            raise AssertionError(f"states of {user}: {self.states(user)}, expected {[*states]}") from None
+        assert self.states(user) == [*states], f"states of {user}: {self.states(user)}, expected {[*states]}"
 
     async def hears(self, event: str, /, within_s: float = PATIENCE_S, **data: Any) -> dict[str, Any]:
-        """Wait for such an event, with these in its data."""
+        """Wait for an event of this type with these values in its data."""
         found: list[dict[str, Any]] = []
         looked = 0
 
@@ -166,10 +166,10 @@ class Listener:
             raise AssertionError(f"no {event} with {data} among {self.told[-20:]}") from None
         return found[0]
 
-    # --- life ---
+    # --- closing ---
 
     async def end(self) -> None:
-        """The socket is lost."""
+        """Abort the socket."""
         self._ending = True
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
@@ -185,18 +185,18 @@ class Listener:
 
 
 class Clients(AsyncExitStack):
-    """All clients of a test; none is left at its end."""
+    """Clients of a test, which are closed at its end."""
 
     async def join(self, node: Process, user: str, **hello: Any) -> Listener:
         return await self.enter_async_context(Listener(await node.client(user, **hello)))
 
     async def crowd(self, node: Process, users: Iterable[str], **hello: Any) -> dict[str, Listener]:
-        """A client for each, side by side."""
+        """Connect a client for each user concurrently."""
         names = [*users]
         return dict(zip(names, await asyncio.gather(*(self.join(node, user, **hello) for user in names)), strict=True))
 
     async def watchers(self, nodes: Iterable[Process], *users: str) -> list[Listener]:
-        """On each node somebody who watches these."""
+        """Connect a client to each node and watch the users."""
         found = []
         for number, process in enumerate(nodes):
             watcher = await self.join(process, f"watcher{number}")
@@ -206,7 +206,7 @@ class Clients(AsyncExitStack):
 
 
 async def counted(node: Process, name: str) -> int:
-    """A value of the node's metrics."""
+    """Return the value of a metric of the node."""
     text = (await node.ask("GET", "/metrics")).body.decode()
     found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE)
     assert found, f"no {name} in {text}"
@@ -214,13 +214,13 @@ async def counted(node: Process, name: str) -> int:
 
 
 async def lives(node: Process) -> dict[str, str]:
-    """All nodes' lives, as this one sees them."""
+    """Return the state of each node as this node reports it."""
     return {life["node"]: life["state"] for life in (await node.ask("GET", "/v1/nodes")).json()["nodes"]}
 
 
 @asynccontextmanager
 async def meanwhile(*steps: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Each of these again and again, at the same time."""
+    """Repeat each of these steps concurrently during the block."""
     over = asyncio.Event()
 
     async def go_on(step: Callable[[], Awaitable[None]]) -> None:
@@ -237,8 +237,8 @@ async def meanwhile(*steps: Callable[[], Awaitable[None]]) -> AsyncIterator[None
 
 
 async def eventually(check: Callable[[], Awaitable[bool]], what: str, within_s: float = PATIENCE_S) -> None:
-    """Ask again and again, until the answer is yes."""
-    patience = Patience(within_s, 0.02, 0.1)  # to ask costs more than to look
+    """Poll the asynchronous check until it returns True."""
+    patience = Patience(within_s, 0.02, 0.1)  # longer pauses: the check is a request
     while not await check():
         assert await patience.pause() or await check(), f"not within {within_s} s: {what}"
 

@@ -1,4 +1,4 @@
-"""Redis cannot be reached: nobody dies of it, clients keep what they have, and everything heals by itself."""
+"""Unreachable Redis: no node or user counts as dead, clients keep their state, and all recovers by itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from greendot.testing import WireClient
 from redis_servers import Proxy, RedisProcess
 
 USERS = [f"user{number}" for number in range(20)]
-NOTICED_S = 5.0  # by then a node knows that Redis is away, also when nothing says so
-BACK_S = 10.0  # by then it has reconnected and read everything again
+NOTICED_S = 5.0  # time until a node detects that Redis is away, also without an error
+BACK_S = 10.0  # time until the node has reconnected and read everything again
 
 
 async def is_ready(node: Process) -> bool:
@@ -27,7 +27,7 @@ async def all_ready(nodes: list[Process]) -> bool:
 
 
 async def are_stale(watchers: list[Listener], users: list[str], stale: bool, within_s: float) -> None:
-    """Wait until the last that each watcher was told of each user says so."""
+    """Wait until the last change of each user has this `stale` flag for each watcher."""
 
     def last(watcher: Listener) -> dict[str, bool]:
         return {told.data["user"]: told.data.get("stale", False) for told in watcher.changes(*users)}
@@ -36,7 +36,7 @@ async def are_stale(watchers: list[Listener], users: list[str], stale: bool, wit
 
 
 async def test_nobody_is_declared_dead_while_no_node_can_reach_redis(tmp_path: Path) -> None:
-    """For longer than lease and grace, with connections refused, and with connections that are silent."""
+    """Redis is away for longer than lease and grace, with refused and with silent connections."""
 
     async def away(name: str, leave: Callable[[Proxy], None]) -> None:
         with ExitStack() as stack:
@@ -59,7 +59,9 @@ async def test_nobody_is_declared_dead_while_no_node_can_reach_redis(tmp_path: P
                 assert [await counted(node, "presence_node_deaths_total") for node in nodes] == [0, 0]
                 for watcher in watchers:
                     assert {told.data["state"] for told in watcher.changes()} == {"online"}
-                    assert len(watcher.changes()) == 2 * len(USERS), "stale once, then no more"
+                    assert len(watcher.changes()) == 2 * len(USERS), (
+                        "expected one stale change and one fresh change per user"
+                    )
 
     async with asyncio.TaskGroup() as group:
         group.create_task(away("refused", Proxy.cut))
@@ -89,7 +91,7 @@ async def test_users_of_a_node_that_alone_is_cut_off_lapse_and_return_once(tmp_p
                 assert not await is_ready(lonely)
                 network.heal()
                 await asyncio.gather(*(outside.sees(user, "offline", "online") for user in USERS))
-                await eventually(lambda: is_ready(lonely), "it can be used again")
+                await eventually(lambda: is_ready(lonely), "the cut node is ready again")
                 found = await lives(other)
                 assert found[old] == "dead"
                 assert sorted(found.values()) == ["dead", "live", "live"]
@@ -97,12 +99,12 @@ async def test_users_of_a_node_that_alone_is_cut_off_lapse_and_return_once(tmp_p
                 async def audited() -> bool:
                     return await counted(lonely, "presence_restored_sessions_total") >= len(USERS) + 2
 
-                await eventually(audited, "its sessions are restored")
+                await eventually(audited, "the sessions of the node are restored")
                 marker.send(type="bye")
                 await asyncio.gather(*(watcher.sees("marker", "offline") for watcher in (inside, outside)))
                 for user in USERS:
                     assert outside.states(user) == ["offline", "online"], user
-                    assert inside.states(user) == [], "they were there all the time"
+                    assert inside.states(user) == [], "watchers on the same node must see no change"
                 assert inside.states("both") == outside.states("both") == []
                 assert all(client.closed is None for client in crowd.values())
 
@@ -147,7 +149,7 @@ async def degrade(
             await eventually(lambda: not_ready(nodes), "both nodes know that Redis is away", NOTICED_S)
             assert "Redis at 127.0.0.1" in (await node.ask("GET", "/readyz")).json()["reason"]
             told = (await ask(node.port, "GET", "/readyz")).json()
-            assert told["reason"] == "the engine does not answer", "where Redis is, is not for everybody"
+            assert told["reason"] == "the engine does not answer", "the address of Redis must not be public"
             await are_stale([ann, bob, far], ["ann", "bob", "far", "newcomer"], True, NOTICED_S)
             assert (await ann.watch("bob"))["bob"] | {"devices": []} == bob_is_stale(ann)
 
@@ -171,7 +173,7 @@ async def degrade(
             await are_stale([ann, bob, far], ["ann", "bob", "far", "newcomer"], False, BACK_S)
             if newcomer is not None:
                 await far.hears("presence.changed", user="newcomer", state="online")
-            await far.hears("presence.changed", user="ann", state="busy")  # set while nobody could be told
+            await far.hears("presence.changed", user="ann", state="busy")  # set during the outage
             await far.hears("room.message", room="den", seq=1)
             bob.send(type="signal.send", user="far", kind="again")
             await far.hears("signal", kind="again")
@@ -193,7 +195,7 @@ def bob_is_stale(watcher: Listener) -> dict[str, object]:
 
 
 async def comes(clients: Clients, node: Process, policy: str) -> Listener | None:
-    """A new client: refused with advice, or welcome."""
+    """Connect a new client, which is refused with advice or accepted."""
     if policy == "accept":
         return await clients.join(node, "newcomer")
     async with await WireClient.connect(node.port) as client:

@@ -1,4 +1,4 @@
-"""Users whom very many watch, on real nodes in real time: slices go on while Redis forgets everything."""
+"""Users with very many watchers on real nodes in real time: slices continue while Redis loses all data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_celebrity_of_one_node_is_like_everybody_on_the_other_and_a_loss
         await until(everybody_knows, 3 * WINDOW_S)
         for watcher in (*near, *far):
             told = [change.data["version"] for change in watcher.changes()]
-            assert told == sorted({*told}), "twice, or older after newer"
+            assert told == sorted({*told}), "a change came twice or out of order"
 
 
 async def test_whoever_is_named_in_the_settings_is_asked_for_on_every_node(redis: RedisProcess, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ async def test_whoever_is_named_in_the_settings_is_asked_for_on_every_node(redis
             assert {entry["mode"] for (entry,) in found} == {"poll"}
             return all((entry["state"], entry["recently_active"]) == (state, True) for (entry,) in found)
 
-        await eventually(lambda: answered("online"), "both nodes know that the idol has come")
+        await eventually(lambda: answered("online"), "both nodes have the online state of the idol")
         await idol.request(type="status.set", status="busy")
-        await eventually(lambda: answered("busy"), "both nodes know that the idol is busy")
+        await eventually(lambda: answered("busy"), "both nodes have the busy state of the idol")
         assert [watcher.changes() for watcher in watchers] == [[], []]

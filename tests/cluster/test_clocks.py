@@ -1,4 +1,4 @@
-"""Clocks that are wrong or jump, of Redis and of nodes: nothing ends early or late, nobody dies."""
+"""Wrong and jumping clocks of Redis and of nodes: nothing ends early or late, and no node counts as dead."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from redis_servers import RedisProcess, redis_cluster
 from redis_servers import clock as shim
 
 HOUR_MS = 3_600_000
-EARLY_S = 1.0  # how exact ends are: jumps are an hour
-LATE_S = 8.0  # on a machine that is busy
+EARLY_S = 1.0  # tolerance; jumps are an hour
+LATE_S = 8.0  # on a busy machine
 LINGER_S = 3.0
 
 Jump = Callable[[RedisProcess], None]
@@ -44,24 +44,25 @@ every_jump = pytest.mark.parametrize("jump", [ahead, back])
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisProcess]:
-    """Its clock can be moved."""
+    """Run a Redis whose clock can be moved."""
     with RedisProcess("redis", tmp_path / "redis", clock_file=tmp_path / "clock") as process:
         yield process
 
 
 def long_there(*nodes: RedisNode) -> None:
-    """Nodes that have just started leave the time to others, and believe it if it is not set right in 1.5 s.
+    """Mark the nodes as long started.
 
-    On a machine that stands still for so long they would take a jump for the time.
+    A node that has just started takes the time of other nodes and accepts it if they do not correct it within 1.5 s. On
+    a machine that hangs for that long, such a node would accept a jump as the time.
     """
     for node in nodes:
         node.engine.time._young_until = float("-inf")
 
 
 async def ends(node: RedisNode, user: str, begin: float) -> float:
-    """When the user is offline, in seconds since the beginning; asked for all the time."""
+    """Poll until the user is offline and return the seconds since `begin`."""
     while await state(node, user) != "offline":
-        assert time.monotonic() - begin < 15.0, f"{user} stays"
+        assert time.monotonic() - begin < 15.0, f"{user} is still not offline"
         await asyncio.sleep(0.02)
     return time.monotonic() - begin
 
@@ -85,11 +86,11 @@ def assert_versions_rose(node: RedisNode, *users: str) -> None:
 
 
 async def beats(node: RedisNode, seconds: float) -> None:
-    """The node has looked after everything for so long."""
+    """Wait until the node's heartbeat has run for this many seconds."""
     (server, *_) = node.engine.servers.all.values()
     ticks = round(seconds / 0.5)
     heard = server.beat_heard
-    await until(lambda: server.beat_heard >= heard + ticks, "beats go on")
+    await until(lambda: server.beat_heard >= heard + ticks, "the node keeps sending beats")
 
 
 @pytest.mark.parametrize("jumps", [[back], [ahead, ahead, back]])
@@ -109,7 +110,7 @@ async def test_a_linger_ends_in_time_when_the_clock_of_redis_jumps(redis: RedisP
         left_ms = await first.engine.leave(TENANT, "ann", ann)
         assert left_ms is not None
         assert_in_time(left_ms / 1000 + time.monotonic() - begin, LINGER_S)
-        # Begun after the jump, it lasts as long.
+        # A grace that begins after the jump lasts as long.
         await first.engine.linger(TENANT, "bob", bob, round(LINGER_S * 1000), 0)
         later = time.monotonic()
         assert_in_time(await ends(second, "ann", begin), LINGER_S)
@@ -126,7 +127,7 @@ async def test_one_node_alone_keeps_the_time_too(redis: RedisProcess, jump: Jump
         await node.engine.linger(TENANT, "ann", ann, round(LINGER_S * 1000), 0)
         jump(redis)
         await beats(node, 1.0)
-        jump(redis)  # further, before the first is forgotten
+        jump(redis)  # a second jump before the first is forgotten
         assert_in_time(await ends(node, "ann", begin), LINGER_S)
         assert_nobody_died(node)
 
@@ -142,20 +143,20 @@ async def test_the_grace_of_a_dead_node_is_as_long_when_the_clock_jumps(
         await dying.start()
         began = time.monotonic()
         await come(dying, "ann")
-        await dying.engine.servers.close()  # without a word
+        await dying.engine.servers.close()  # without a message
         died = time.monotonic()
         while_thought_alive(redis)
         home = keys.nodes_key(PREFIX, 0)
-        await until(lambda: redis.command("HGET", home, dying.incarnation) != b"live", "it is found dead")
+        await until(lambda: redis.command("HGET", home, dying.incarnation) != b"live", "the node counts as dead")
         in_its_grace(redis)
         assert await state(first, "ann") == "online"
-        await until(lambda: any(not c.devices for c in changes(first, "ann")), "its user is offline")
+        await until(lambda: any(not c.devices for c in changes(first, "ann")), "the node's user is offline")
         assert_in_time(time.monotonic() - began, LEASE_S + GRACE_S)
         (change,) = [c for c in changes(first, "ann") if not c.devices]
         assert change.visible.state == "offline"
         assert change.visible.last_seen is not None
         assert abs(change.visible.last_seen - now_ms() + (time.monotonic() - died) * 1000) < 2_000, (
-            "last seen when it died"
+            "last_seen must be the time of the node's death"
         )
         assert not any(what == "reborn" for what, _ in first.host.told + second.host.told)
         assert_versions_rose(first, "ann")
@@ -170,7 +171,7 @@ async def test_a_node_that_leaves_right_after_a_jump_leaves_its_users_the_grace(
         await leaving.start()
         await come(leaving, "ann")
         jump(redis)
-        await leaving.close()  # before anybody has noticed the jump
+        await leaving.close()  # before any node has noticed the jump
         begin = time.monotonic()
         assert_in_time(await ends(first, "ann", begin), GRACE_S)
         home, entry = keys.nodes_key(PREFIX, 0), leaving.incarnation
@@ -183,7 +184,7 @@ async def test_a_node_that_leaves_right_after_a_jump_leaves_its_users_the_grace(
 async def test_a_node_that_starts_when_the_clock_has_jumped_takes_the_time_from_those_who_are_there(
     redis: RedisProcess, jump: Jump
 ) -> None:
-    there = RedisNode(redis_url(redis.port), PREFIX)  # looks when it is told to
+    there = RedisNode(redis_url(redis.port), PREFIX)  # works only when ticked
     await there.start()
     ann, begin, lasts_s = await come(there, "ann"), time.monotonic(), 9.0
     try:
@@ -192,11 +193,13 @@ async def test_a_node_that_starts_when_the_clock_has_jumped_takes_the_time_from_
         coming = RedisNode(redis_url(redis.port), PREFIX, driven=True)
         starting = asyncio.create_task(coming.start())
         try:
-            await until(lambda: coming.engine.time.known, "it was told a wrong time")
-            await there.tick()  # sets it right, before the other has started or just after
+            await until(lambda: coming.engine.time.known, "the new node has a (wrong) time")
+            await there.tick()  # corrects the time before the other node has started, or just after
             await starting
             right = there.engine.time.now
-            await until(lambda: abs(coming.engine.time.now() - right()) < 1_000, "it believes that", 4.0)
+            await until(
+                lambda: abs(coming.engine.time.now() - right()) < 1_000, "the new node has the corrected time", 4.0
+            )
             assert_in_time(await ends(coming, "ann", begin), lasts_s)
             await there.tick()
             assert_nobody_died(there, coming)
@@ -243,22 +246,22 @@ async def test_typing_is_held_and_throttled_as_long_when_the_clock_jumps(redis: 
         await second.engine.subscribe([room])
         begin = time.monotonic()
         first.engine.typing_start(TENANT, "lobby", "ann", "Ann")
-        await until(lambda: second.heard, "the start is heard")
+        await until(lambda: second.heard, "the start is received")
         jump(redis)
         begun = len(second.heard)
 
-        def heard() -> bool:  # until the jump is noticed, at the next beat, a start may be lost
+        def heard() -> bool:  # a start may be lost until the next beat detects the jump
             first.engine.typing_start(TENANT, "lobby", "bob", "Bob")
             return len(second.heard) > begun
 
         await until(heard, "typing works after the jump", 2.0)
         assert "bob" in [typist.user for typist in await second.engine.typers(TENANT, "lobby")]
-        # Keys that end by themselves end by the clock of Redis: after a jump ahead the one typer may be gone early.
+        # Keys with an expiry use Redis's clock: after a jump ahead one typist may disappear early.
 
         async def gone() -> bool:
             return "ann" not in [typist.user for typist in await second.engine.typers(TENANT, "lobby")]
 
-        await eventually(gone, "nobody types for ever")
+        await eventually(gone, "typing ends")
         if jump is back:
             assert_in_time(time.monotonic() - begin, 3.0)
         assert_nobody_died(first, second)
@@ -278,7 +281,7 @@ async def test_when_nothing_happens_a_jump_of_the_clock_changes_nothing(redis: R
         assert await nodes[1].engine.read(TENANT, [*users]) == before
         assert {info.state for info in await nodes[2].engine.nodes()} == {"live"}
         corrections = {redis.command("HGET", keys.nodes_key(PREFIX, p), "~clock") for p in range(keys.PARTITIONS)}
-        assert len(corrections) == 1, "one server, one correction"
+        assert len(corrections) == 1, "all partitions of one server must have the same correction"
 
 
 async def test_all_clocks_of_a_cluster_jump(tmp_path: Path) -> None:
@@ -291,7 +294,7 @@ async def test_all_clocks_of_a_cluster_jump(tmp_path: Path) -> None:
             for user in users:
                 await first.engine.linger(TENANT, user, refs[user], round(LINGER_S * 1000), 0)
             for jump in (ahead, back):
-                jump(cluster.processes[0])  # they share a clock
+                jump(cluster.processes[0])  # all processes share a clock
                 for user in users:
                     assert await state(second, user) == "online"
                 await beats(first, 0.5)
@@ -301,11 +304,11 @@ async def test_all_clocks_of_a_cluster_jump(tmp_path: Path) -> None:
             assert_nobody_died(first, second)
 
 
-# --- the clocks of nodes ---
+# --- clocks of nodes ---
 
 
 def token(user: str) -> str:
-    """Good on a node whose clock is an hour off."""
+    """Return a token that is valid on a node whose clock is an hour off."""
     return Tokens(SECRET).make(user, now_ms() - 2 * HOUR_MS, 86_400, name=user.capitalize())
 
 
@@ -341,7 +344,10 @@ async def test_a_node_whose_clock_is_an_hour_off_or_jumps_shows_nothing_early_or
             until_ms = now_ms() + 1_200
             await people[0].request(type="status.set", status="busy", until=until_ms, text=f"round {number}")
             for watcher in watchers:
-                await until(lambda w=watcher, n=number: w.states("ann") == ["busy", "online"] * (n + 1), "it is over")
+                await until(
+                    lambda w=watcher, n=number: w.states("ann") == ["busy", "online"] * (n + 1),
+                    "the status busy has ended",
+                )
             assert_in_time(time.monotonic() - begin, 1.2)
         begin = time.monotonic()
         await people[1].end()  # lingers for the grace of a lost connection
@@ -353,8 +359,10 @@ async def test_a_node_whose_clock_is_an_hour_off_or_jumps_shows_nothing_early_or
             assert watcher.states("cid") == []
             assert_versions_rise(watcher)
             for told in watcher.changes():
-                assert begin_ms - 1_000 <= told.data["since"] <= now_ms() + 1_000, "the engine's time, not the node's"
+                assert begin_ms - 1_000 <= told.data["since"] <= now_ms() + 1_000, (
+                    "`since` must be the engine's time, not the node's"
+                )
         calls = sum(
             int(row.split(",")[0].split("=")[1]) for n, row in redis.info("commandstats").items() if "evalsha" in n
         )
-        assert calls < 400, "no storm of commands"
+        assert calls < 400, "too many commands to Redis"

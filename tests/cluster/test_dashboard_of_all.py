@@ -1,4 +1,4 @@
-"""The dashboard of one node shows, finds and ends what is on others."""
+"""Dashboard of one node: it shows, finds and ends sessions and topics of other nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON = {"GREENDOT_ADMIN_ENABLED": "true", "GREENDOT_ADMIN_KEY": KEY}
 
 
 class Viewer(Listener):
-    """Somebody who looks at the dashboard."""
+    """Client of the dashboard socket."""
 
     @property
     def latest(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class Viewer(Listener):
 
 
 def documented() -> set[str]:
-    """The metrics that docs/dashboard.md names for its panels."""
+    """Return the metrics that docs/dashboard.md names for its panels."""
     rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("|")]
     return {name for row in rows for name in re.findall(r"`([a-z]+_[a-z_]+)`", row.rstrip("| ").rpartition("|")[2])}
 
@@ -73,7 +73,7 @@ async def test_nodes_are_shown_together_and_one_that_dies_is_seen_to(tmp_path: P
             assert all(row["gauges"]["redis_command_latency_us"] > 0 for row in rows.values())
             await viewer.shows(lambda frame: "store_latency_ms" in frame["worst"])
             frame = viewer.of("sample")[-1]
-            assert frame["worst"]["push_queue_waiting"] == 0  # one queue, whoever tells of it
+            assert frame["worst"]["push_queue_waiting"] == 0  # all nodes report the same queue
             assert "push_queue_waiting" not in frame["sums"]
             await viewer.shows(lambda frame: {"retention", "sweep"} <= {job["name"] for job in frame["jobs"]})
             scraped = (await nodes[0].ask("GET", "/metrics")).body.decode()
@@ -89,7 +89,7 @@ async def test_what_is_on_another_node_is_found_told_and_ended(tmp_path: Path, r
         assert (await nodes[0].ask("PUT", "/v1/rooms/den", {"open": True})).status < 300
         async with looking(nodes[0]) as viewer:
             await viewer.request(type="tail", kinds=["connects", "rooms"])
-            await until(lambda: len(viewer.of("sample")) >= 3)  # both nodes have heard that events are wanted
+            await until(lambda: len(viewer.of("sample")) >= 3)  # both nodes have received the request for events
             ann = await clients.join(nodes[0], "ann", device="laptop")
             ann_too = await clients.join(nodes[1], "ann", device="phone")
             for client in (ann, ann_too):

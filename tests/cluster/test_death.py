@@ -1,4 +1,4 @@
-"""Nodes that die: their users go offline once, in time, unless they are somewhere else by then."""
+"""Death of nodes: their users go offline once and in time, unless they are connected elsewhere by then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from e2e.processes import crowding, until
 from greendot.engine.redis import keys
 from redis_servers import RedisProcess
 
-SLACK_MS = 300  # a renewal may be so late, and later on a busy machine
+SLACK_MS = 300  # a renewal may be this late, and later on a busy machine
 
 
 async def test_users_of_a_killed_node_go_offline_once_and_those_with_a_device_elsewhere_notice_nothing(
@@ -45,7 +45,9 @@ async def test_users_of_a_killed_node_go_offline_once_and_those_with_a_device_el
         for watcher in watchers:
             await watcher.sees("bystander", "offline")
             changes = watcher.changes(*users)
-            assert sorted(told.data["user"] for told in changes) == gone, "once each, and nobody else"
+            assert sorted(told.data["user"] for told in changes) == gone, (
+                "expected one change for each lost user and none for others"
+            )
             assert {told.data["state"] for told in changes} == {"offline"}
             ages = [killed_ms - told.data["last_seen"] for told in changes]
             assert min(ages) > -slack_ms
@@ -60,7 +62,7 @@ async def test_users_of_a_killed_node_go_offline_once_and_those_with_a_device_el
             == 1
         )
         swept = [await counted(node, "presence_swept_users_total") for node in (second, third)]
-        assert sum(swept) <= len(gone), "one reap"
+        assert sum(swept) <= len(gone), "the users were swept more than once"
 
 
 async def test_clients_that_come_back_on_another_node_within_the_grace_were_never_away(
@@ -111,11 +113,11 @@ async def test_after_all_nodes_were_killed_only_those_who_return_are_online(
                 found = await lives(nodes[0])
                 return {found[node] for node in old} == {"dead"} and list(found.values()).count("live") == 2
 
-            await eventually(alone, "the old lives are over")
+            await eventually(alone, "the old incarnations have ended")
             for watcher in watchers:
-                # On a busy machine lease and grace are over when the nodes start: then they were offline at first.
+                # On a busy machine lease and grace are over when the nodes start. Then the users were offline at first.
                 for user in ("gone0", "gone1"):
-                    await until(lambda: watcher.shown()[user] == "offline", LAPSE_S)  # noqa: B023  (asked here only)
+                    await until(lambda: watcher.shown()[user] == "offline", LAPSE_S)  # noqa: B023  (awaited within the iteration)
                     assert len(watcher.states(user)) <= 1
                 assert {watcher.shown()[user] for user in ("back0", "back1")} == {"online"}
             page = (await nodes[1].ask("GET", "/v1/presence/online")).json()["users"]
@@ -124,7 +126,7 @@ async def test_after_all_nodes_were_killed_only_those_who_return_are_online(
             async def struck_off() -> bool:
                 return int(redis.command("HLEN", keys.leases_key(""))) == 2
 
-            await eventually(struck_off, "the old leases are struck off")
+            await eventually(struck_off, "the old leases are removed")
 
 
 async def test_nobody_is_online_when_nodes_start_after_all_were_gone_for_long(
@@ -140,7 +142,7 @@ async def test_nobody_is_online_when_nodes_start_after_all_were_gone_for_long(
         async def is_later() -> bool:
             return int(redis.command("TIME")[0]) > killed_s + LEASE_S + GRACE_S + 1.0
 
-        await eventually(is_later, "their lease and the grace are over")
+        await eventually(is_later, "the lease and the grace of the dead nodes are over")
         async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes:
             for at, node in enumerate(nodes):
                 users = [f"user{1 - at}", f"back{1 - at}", f"user{at}"]

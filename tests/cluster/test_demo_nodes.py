@@ -1,4 +1,4 @@
-"""Two people in two browsers, on one node and on two that share a Redis: each sees of the other what is written."""
+"""Two users in two browsers, on one node and on two nodes with one Redis: each sees the state of the other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nodes(
     redis: RedisProcess,
     tmp_path: Path,
 ) -> Iterator[list[ServerProcess]]:
-    """The nodes of the first person and the second."""
+    """Yield the nodes of the first and the second user."""
     settings = {**PERIODS, "GREENDOT_AUTH_SECRET": SECRET, "GREENDOT_PRESENCE_IDLE_S": "3"}
     with ExitStack() as stack:
         if request.param == "one node":
@@ -61,7 +61,7 @@ def said_and_typed(ann: Tab, bob: Tab) -> None:
     bob.expect_state("ann", "online")
     bob.field.press_sequentially("Hel")
     expect(ann.typing).to_have_text("Bob is typing…")
-    expect(ann.typing).to_be_empty()  # by itself
+    expect(ann.typing).to_be_empty()  # typing expires
     bob.say("hello")
     expect(ann.messages).to_have_text(["hello"])
     bob.open_room("design")
@@ -71,13 +71,13 @@ def said_and_typed(ann: Tab, bob: Tab) -> None:
 
 
 def dots(ann: Tab, bob: Tab) -> None:
-    ann.expect_state("bob", "idle")  # after three seconds here, five minutes as delivered
-    bob.page.locator("#until option").nth(1).evaluate("option => { option.value = '3' }")  # instead of a minute
+    ann.expect_state("bob", "idle")  # after three seconds; the default is five minutes
+    bob.page.locator("#until option").nth(1).evaluate("option => { option.value = '3' }")  # shortened from a minute
     bob.page.get_by_label("Busy").click()
     bob.page.get_by_label("Until when").select_option("1 minute")
     expect(ann.person("bob").locator(".state")).to_have_text(re.compile(r"^busy · until \d\d:\d\d"))
     bob.say("not too busy to write")
-    expect(ann.person("bob").locator(".state")).to_have_text(re.compile("^(online|idle)$"))  # the end has come
+    expect(ann.person("bob").locator(".state")).to_have_text(re.compile("^(online|idle)$"))  # the status has expired
     ann.expect_state("bob", "idle")
     bob.say("there again")
     ann.expect_state("bob", "online")

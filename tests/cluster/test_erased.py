@@ -1,4 +1,4 @@
-"""Somebody who is connected is erased, on servers that share a Redis."""
+"""Erasure of a connected user on servers that share a Redis."""
 
 from __future__ import annotations
 

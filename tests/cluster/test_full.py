@@ -1,4 +1,4 @@
-"""A Redis whose memory is full takes nothing new, lets people leave, and is used again when there is room."""
+"""Redis without free memory: new data is refused, users can leave, and service resumes when there is room."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def test_while_redis_is_full_clients_are_asked_to_come_later_and_may_leave
             assert {life["state"] for life in nodes} == {"live"}
             return all(life["renewed_at"] > full_ms + (LEASE_S + GRACE_S) * 1000 for life in nodes)
 
-        await eventually(for_long, "leases are renewed all the time")
+        await eventually(for_long, "leases are renewed")
         redis.command("CONFIG", "SET", "maxmemory", "0")
         await clients.join(node, "late")
         await watcher.sees("late", "online")
         await crowd[users[0]].request(type="status.set", status="busy")
         await watcher.sees(users[0], "busy")
-        assert watcher.changes(*users[1:]) == [], "nobody died of it"
+        assert watcher.changes(*users[1:]) == [], "the states of other users changed"
         assert await counted(other, "presence_node_deaths_total") == 0
 
 

@@ -1,4 +1,4 @@
-"""What a stranger who listens on Redis learns: of rooms and kinds with `bus: hint`, nothing that was said."""
+"""Messages that an eavesdropper on Redis receives: no bodies of rooms and kinds with `bus: hint`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET, OPEN, OVER = "marked body", "open body", "the story is over"
 
 
 async def story(nodes: list[Process], clients: Clients) -> None:
-    """Everything that has a body, where it must not be told and where it may."""
+    """Send all data that has a body, to places with `bus: hint` and without."""
     here, there = nodes
     for room, bus in (("quiet", "hint"), ("loud", "full")):
         answer = await here.ask("PUT", f"/v1/rooms/{room}", {"open": True, "bus": bus})
@@ -50,7 +50,7 @@ async def nodes_on(stack: AsyncExitStack, folder: Path, url: str) -> list[Proces
 
 
 def heard(spy: Connection, server: RedisProcess) -> bytes:
-    """All that has come until now."""
+    """Return all bytes received so far."""
     server.command("PUBLISH", OVER, OVER)
     found = b""
     while OVER.encode() not in found:
@@ -73,7 +73,7 @@ async def test_who_listens_on_redis_finds_no_body_that_is_only_hinted_at(
             async with Clients() as clients:
                 await story(nodes, clients)
             found = heard(spy, redis)
-    assert OPEN.encode() in found, "the spy hears what is not hinted at"
+    assert OPEN.encode() in found, "the spy did not receive the bodies of full messages"
     assert SECRET.encode() not in found
 
 

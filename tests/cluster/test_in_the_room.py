@@ -1,4 +1,4 @@
-"""Who is in a room when nodes die, people move between nodes and Redis forgets: told once, in time, or not at all."""
+"""Occupancy when nodes die, users move between nodes and Redis loses data: one event in time, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greendot.engine.redis import keys
 from redis_servers import RedisProcess
 
 CROWD = [f"u{number:02}" for number in range(40)]
-HELD_S = RENEW_S + 2.0  # after a loss nobody leaves before this
+HELD_S = RENEW_S + 2.0  # after a loss no user leaves before this
 
 
 async def open_room(node: Process, room: str = "hall") -> None:
@@ -44,11 +44,11 @@ async def all_there(nodes: list[Process], users: list[str], within_s: float = 5.
     async def there() -> bool:
         return [await present(node) for node in nodes] == [sorted(users)] * len(nodes)
 
-    await eventually(there, f"{users} are in the room as every node sees it", within_s)
+    await eventually(there, f"{users} are in the room on all nodes", within_s)
 
 
 def comings(listener: Listener, *but: str) -> list[tuple[str, str]]:
-    """Who was told to have entered or left, in order."""
+    """Return the users who entered or left, in order."""
     return [
         (told.type.removeprefix("room."), told.data["user"])
         for told in listener.told
@@ -71,7 +71,7 @@ async def test_people_on_different_nodes_are_in_one_room(tmp_path: Path, redis: 
         await alice.hears("room.left", user="bob")
         assert comings(alice) == [("entered", "bob"), ("left", "bob")]
         assert comings(bob) == []
-        # Invisible on one node is invisible on all, and from the first moment on.
+        # A user who is invisible on one node is invisible on all nodes at once.
         await bob.request(type="status.set", status="invisible")
         await bob.request(type="room.join", room="hall")
         await enter(clients, first, "bob", device="tablet")
@@ -155,7 +155,7 @@ async def test_moving_from_node_to_node_is_seen_by_nobody(tmp_path: Path, redis:
             entries = [redis.command("HGET", keys.present_key("", "default", "hall"), user).decode() for user in movers]
             return entries == [mover.client.welcome["session"] for mover in movers.values()]
 
-        await eventually(settled, "the old nodes have said what they had to say")
+        await eventually(settled, "the old nodes have published all their changes")
         for watcher in watchers:
             assert [name for name in comings(watcher) if "left" in name] == []
         for user, mover in movers.items():
@@ -214,7 +214,7 @@ async def test_when_redis_forgets_nobody_sees_anybody_leave_and_the_list_is_comp
             listener.told.clear()
 
         lose(redis)
-        # While it is being restored, somebody leaves on one node who is on the other, too, and somebody for good.
+        # During the restore one user leaves on one node but stays on the other. Another user leaves for good.
         both[0].send(type="room.leave", room="hall")
         others[CROWD[-1]].send(type="room.leave", room="hall")
         for listener in listeners:
@@ -225,7 +225,7 @@ async def test_when_redis_forgets_nobody_sees_anybody_leave_and_the_list_is_comp
             assert comings(listener, "newcomer") == [("left", CROWD[-1])]
         still = [*(user for user in everybody if user != CROWD[-1]), "newcomer"]
         await all_there(nodes, still)
-        async with serving(tmp_path, redis_url(redis.port)) as (fresh,):  # what Redis has, seen by who saw nothing else
+        async with serving(tmp_path, redis_url(redis.port)) as (fresh,):  # a new node sees the data of Redis only
             assert await present(fresh) == sorted(still)
         assert (await newcomer.request(type="room.present", room="hall", limit=300))["count"] == len(still)
 
@@ -249,12 +249,12 @@ async def test_who_enters_and_leaves_while_redis_does_not_answer_has_when_it_doe
 
         redis.stop()
         try:
-            for _ in range(3):  # back and forth, and it may be carried out in any order
+            for _ in range(3):  # repeatedly, and Redis may execute the commands in any order
                 for user in movers:
                     await movers[user].request(type="room.leave", room="hall")
                     await movers[user].request(type="room.join", room="hall")
             await movers["out"].request(type="room.leave", room="hall")
-            await eventually(is_away, "the node has noticed")
+            await eventually(is_away, "the node has noticed the outage")
         finally:
             redis.cont()
         for listener in (near, far):

@@ -1,4 +1,4 @@
-"""How long a node that says nothing any more is believed to live, in the engine's own time: no machine is too slow."""
+"""Time until a silent node counts as dead, in the engine's time, so that the machine's speed does not matter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEP_S = 0.25
 async def test_users_of_a_silent_node_are_online_for_its_lease_and_grace_and_offline_when_these_are_over(
     redis: RedisProcess,
 ) -> None:
-    """Real time goes on beside the steps, so each moment is known to be between two looks at the engine's clock."""
+    """Real time passes during the steps, so each event is located between two readings of the engine's clock."""
     living, silent = (RedisNode(redis_url(redis.port), PREFIX, periods=PERIODS) for _ in range(2))
     try:
         for node in (living, silent):
@@ -29,14 +29,15 @@ async def test_users_of_a_silent_node_are_online_for_its_lease_and_grace_and_off
             await living.tick()
             return (await living.engine.lives.table()).lives[silent.incarnation] != "live"
 
-        alive_ms = dead_ms = renewed_ms  # when it was last found alive, and when first dead
+        # Time of the last check that found the node alive, and of the first that found it dead.
+        alive_ms = dead_ms = renewed_ms
         while not await is_dead():
             alive_ms = dead_ms
             await living.advance(STEP_S, silent)
             dead_ms = now()
             assert await state(living, "bob") == "online"
         found_ms = now()
-        assert found_ms >= refreshing_ms + LEASE_S * 1000, "not before its lease is over"
+        assert found_ms >= refreshing_ms + LEASE_S * 1000, "the node died before the end of its lease"
         assert alive_ms <= renewed_ms + (LEASE_S + RENEW_S) * 1000
 
         online_ms = found_ms
@@ -44,7 +45,7 @@ async def test_users_of_a_silent_node_are_online_for_its_lease_and_grace_and_off
             online_ms = looking_ms
             await living.advance(STEP_S, silent)
             await living.tick()
-        assert now() >= alive_ms + GRACE_S * 1000, "not before the grace is over"
+        assert now() >= alive_ms + GRACE_S * 1000, "the user went offline before the end of the grace"
         assert online_ms <= found_ms + GRACE_S * 1000
     finally:
         for node in (living, silent):

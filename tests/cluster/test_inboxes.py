@@ -1,4 +1,4 @@
-"""An inbox is one on all nodes: in order and once on every device, also when the bus was gone in between."""
+"""Inbox on several nodes: each device receives notifications once and in order, also after an outage of the bus."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from e2e.processes import Process, running, until
 from greendot.store.sqlite import SqliteStore
 from redis_servers import Proxy, RedisProcess
 
-BACK_S = 12.0  # by then a node has reconnected and compared: long before it would by itself
+BACK_S = 12.0  # time until a node has reconnected and compared, well before its periodic comparison
 CONFIG = '[kinds.alarm]\npromise = "acknowledged"\n[kinds.secret]\nbus = "hint"\n'
 
 
 @asynccontextmanager
 async def counted_right(folder: Path) -> AsyncIterator[None]:
-    """When all is over the counters equal a recount."""
+    """Check at the end that the counters equal a recount."""
     yield
     store = SqliteStore(str(folder / "greendot.db"))
     await store.start()
@@ -44,7 +44,7 @@ async def hears_all(client: Listener, upto: int, within_s: float = 15.0) -> None
     try:
         await until(lambda: len(numbers(client)) >= upto, within_s)
     except TimeoutError:
-        raise AssertionError(f"only {numbers(client)} of {upto}") from None
+        raise AssertionError(f"received {numbers(client)}, expected all up to {upto}") from None
     assert numbers(client) == [*range(1, upto + 1)]
 
 
@@ -65,7 +65,7 @@ async def test_what_any_node_takes_reaches_every_device_in_order_and_marks_the_o
                 await hears_all(client, 20)
                 await last_badge(client, 20, 20)
                 assert [data["body"] for data in client.of("notification.created")] == [*range(20)]
-            # All nodes write to the same inbox at once, and publish in whatever order.
+            # All nodes write to the same inbox at once and publish in any order.
             await asyncio.gather(*(notify(node, number) for number in range(20) for node in (a, b, c)))
             many = {"notifications": [{"user": user, "kind": "news", "body": 1} for user in ("ann", "bob") * 50]}
             assert (await a.ask("POST", "/v1/notifications", many)).status == 201
@@ -90,7 +90,7 @@ async def test_what_any_node_takes_reaches_every_device_in_order_and_marks_the_o
                 shown = (await b.ask("GET", "/v1/users/ann/inbox?after=0&limit=300")).json()["notifications"]
                 return all(entry["live_at"] is not None for entry in shown)
 
-            await eventually(is_noted, "when all of it was given to a device is noted")
+            await eventually(is_noted, "the delivery times of all notifications are recorded")
 
 
 async def test_what_was_new_while_the_bus_was_gone_comes_when_it_is_back(tmp_path: Path, redis: RedisProcess) -> None:
@@ -109,7 +109,8 @@ async def test_what_was_new_while_the_bus_was_gone_comes_when_it_is_back(tmp_pat
                 for number in range(5):
                     await notify(a, number)
                 await notify(b, "taken by a node that is cut off")
-                await hears_all(phone, 11)  # of its own it knows, and reads what came before
+                # The node knows its own notification and reads the earlier ones from the store.
+                await hears_all(phone, 11)
                 network.heal()
                 await hears_all(laptop, 11, BACK_S)
                 await notify(a, "and on it goes")
@@ -146,14 +147,14 @@ async def test_what_kinds_promise_holds_across_nodes_and_their_deaths(tmp_path: 
         laptop = await clients.join(a, "ann", device="laptop")
         await notify(a, {"pin": 1}, kind="secret")
         await hears_all(phone, 1)
-        assert await counted(b, "inbox_gaps_total") == 1, "the content was read from the store"
+        assert await counted(b, "inbox_gaps_total") == 1, "the content must be read from the store"
 
         first, second = [await notify(a, number, kind="alarm") for number in range(2)]
         await hears_all(phone, 3)
         await laptop.request(type="inbox.ack", ids=[first["id"]])
         await phone.hears("notification.updated", state="acked")
         await until(lambda: numbers(phone).count(3) == 2)
-        assert numbers(phone) == [1, 2, 3, 3], "what was acknowledged on another node comes no more"
+        assert numbers(phone) == [1, 2, 3, 3], "a notification acknowledged on another node was redelivered"
 
         await b.kill()
         tablet = await clients.join(a, "ann", device="tablet", resume={"inbox": 3})

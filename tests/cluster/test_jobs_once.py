@@ -1,4 +1,4 @@
-"""Jobs on several nodes: each runs once in its interval, though clocks are apart and a node stands still."""
+"""Jobs on several nodes: each runs once per interval, although clocks differ and a node hangs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from redis_servers import clock as shim
 
 EVERY_S, LEASE_S = 2.0, 2.0
 APART_MS = 30_000
-SETTLED = 10  # looks, after which PostgreSQL has done what a process had sent before it was stopped
-OLD = 50_000  # notifications that have expired: removing them takes a second or more
+SETTLED = 10  # polls, after which PostgreSQL has executed the statements of a stopped process
+OLD = 50_000  # expired notifications; removing them takes a second or more
 
 FILL = f"""
     INSERT INTO greendot_inboxes SELECT 'default', 'u' || n, {OLD} / 1000, 0, 0 FROM generate_series(1, 1000) n
@@ -47,16 +47,16 @@ def jobs(place: str, **further: str) -> dict[str, str]:
 
 
 def holder(run: JobRun) -> int:
-    """The process that ran it."""
+    """Return the id of the process that ran the job."""
     return int(run.holder.split("-")[-2])
 
 
 class Watch:
-    """Sees runs begin and end. Their times are the store's: the clocks of the nodes are apart."""
+    """Observer of job runs. Their times are the store's, because the clocks of the nodes differ."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
-        self.runs: dict[str, list[JobRun]] = {"cleanup-tokens": [], "retention": []}  # the first first
+        self.runs: dict[str, list[JobRun]] = {"cleanup-tokens": [], "retention": []}  # oldest first
         self.looks = 0
 
     async def on(self) -> None:
@@ -67,16 +67,16 @@ class Watch:
             await asyncio.sleep(0.02)
 
     def done(self, name: str) -> int:
-        """How many have come to a good end."""
+        """Return the number of successful runs."""
         return [run.outcome for run in self.runs[name]].count("ok")
 
     def assert_once_in_each_interval(self, name: str) -> None:
-        """What was lost does not count, and nothing ran beside anything else."""
+        """Check that runs do not overlap and succeed at most once per interval. Lost runs do not count."""
         runs = self.runs[name]
         for one, two in pairwise(run for run in runs if run.outcome == "ok"):
             assert two.started_at - one.started_at >= EVERY_S * 1000, (one, two)
         for one, two in pairwise(runs):
-            assert two.fence == one.fence + 1, "none was left out"
+            assert two.fence == one.fence + 1, "a run is missing"
             assert one.ended_at is not None
             assert two.started_at >= one.ended_at, (one, two)
         assert {run.outcome for run in runs[:-1]} <= {"ok", "lost"}
@@ -87,18 +87,18 @@ def is_at_work(run: JobRun) -> bool:
 
 
 async def stopped_at_work(watch: Watch, place: str) -> JobRun:
-    """A long run whose process stands still in the middle of it."""
+    """Stop a process in the middle of a long run with SIGSTOP, and return the run."""
     while True:
         await execute(place, FILL)
-        await until(lambda: any(map(is_at_work, watch.runs["retention"])), "a long run goes on", 30)
+        await until(lambda: any(map(is_at_work, watch.runs["retention"])), "a long run is in progress", 30)
         run = watch.runs["retention"][-1]
         os.kill(holder(run), signal.SIGSTOP)
         looks = watch.looks + SETTLED
-        await until(lambda looks=looks: watch.looks >= looks, "all that it had sent by then is done and seen", 30)
+        await until(lambda looks=looks: watch.looks >= looks, "the statements of the stopped process are executed", 30)
         run = watch.runs["retention"][-1]
         if is_at_work(run):
             return run
-        os.kill(holder(run), signal.SIGCONT)  # it had come to its end: again
+        os.kill(holder(run), signal.SIGCONT)  # the run had already ended; try again
 
 
 @pytest.mark.timeout(120)
@@ -122,24 +122,28 @@ async def test_each_job_runs_once_in_its_interval_though_clocks_are_apart_and_on
         held = await stopped_at_work(watch, place)
         still = holder(held)
         assert still in (one.pid, two.pid)
-        await until(lambda: taken_over(watch, held)[-1].outcome == "ok", "another takes it over", 40)
+        await until(lambda: taken_over(watch, held)[-1].outcome == "ok", "another node takes the job over", 40)
         removed = sum(run.done for run in taken_over(watch, held))
         cleaned = watch.done("cleanup-tokens")
         os.kill(still, signal.SIGCONT)
-        await until(lambda: watch.done("cleanup-tokens") >= cleaned + 2, "the jobs go on", 30)
+        await until(lambda: watch.done("cleanup-tokens") >= cleaned + 2, "the jobs continue", 30)
         lost, *tried, taken = taken_over(watch, held)
         assert (lost.outcome, holder(lost)) == ("lost", still)
-        # On a slow machine the other may lose its lease, too, and take it again.
+        # On a slow machine the other node may also lose its lease and take it again.
         assert {run.outcome for run in tried} <= {"lost"}
         assert still not in {holder(run) for run in (*tried, taken)}
-        assert taken.started_at - lost.started_at >= LEASE_S * 1000, "not before the lease was over"
-        assert sum(run.done for run in (lost, *tried, taken)) == removed, "who stood still wrote nothing any more"
+        assert taken.started_at - lost.started_at >= LEASE_S * 1000, (
+            "the job was taken over before the end of the lease"
+        )
+        assert sum(run.done for run in (lost, *tried, taken)) == removed, (
+            "the stopped process wrote after it had lost the lease"
+        )
         watch.assert_once_in_each_interval("cleanup-tokens")
         assert not watching.done()
 
 
 def taken_over(watch: Watch, held: JobRun) -> list[JobRun]:
-    """The run that was held up, and those after it until one has come to a good end."""
+    """Return the stopped run and all later runs up to the first successful one."""
     runs = [run for run in watch.runs["retention"] if run.fence >= held.fence]
     ended = [number for number, run in enumerate(runs) if number and run.outcome == "ok"]
     return runs[: ended[0] + 1] if ended else runs

@@ -1,4 +1,4 @@
-"""API keys on two real nodes: made, rotated and revoked by the command line, past the servers."""
+"""API keys on two real nodes: created, rotated and revoked by the CLI directly in the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redis_servers import RedisProcess
 
 HASTY = {
     "FORKED_FIRST": str(Path(__file__).parent / "hasty.py")
-}  # tests/unit/store/test_read_cache.py has the ten seconds
+}  # tests/unit/store/test_read_cache.py tests the ten seconds
 
 
 async def statuses(nodes: list[Process], key: str, path: str = "/v1/rooms") -> list[int]:
@@ -63,7 +63,7 @@ async def test_a_key_is_rotated_and_revoked_on_all_nodes_without_a_refusal_in_be
 
 
 async def stopped(node: Process) -> str:
-    """All that it wrote."""
+    """Stop the node and return its output."""
     await node.kill()
     ended = await node.ended()
     return ended.out + ended.err

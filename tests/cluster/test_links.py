@@ -1,4 +1,4 @@
-"""Connections to Redis that die, fall silent or are abused: found soon, counted, and nothing missed for good."""
+"""Connections to Redis that die, fall silent or are abused: detected soon, counted, and no data is lost."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from greendot.engine.redis.nodes import LeasePeriods
 from hosts import RedisNode
 from redis_servers import Proxy, RedisProcess, limited
 
-COMMANDS, PUSHES = b"EVALSHA", b"SUBSCRIBE"  # what only the one or the other connection sends
+COMMANDS, PUSHES = b"EVALSHA", b"SUBSCRIBE"  # only one of the two connections sends each of these
 
 
 def kill_subscriber(redis: RedisProcess, proxy: Proxy) -> None:
-    """The newest only: that of the node whose connections are broken."""
+    """Kill the newest subscriber, which belongs to the node with the broken connections."""
     clients = redis.command("CLIENT", "LIST", "TYPE", "pubsub").decode().splitlines()
     redis.command("CLIENT", "KILL", "ID", max(int(client.split()[0].removeprefix("id=")) for client in clients))
 
@@ -66,7 +66,7 @@ async def is_found(fault: Fault, folder: Path) -> None:
         async with engines(*urls, periods=LeasePeriods()) as (
             healthy,
             broken,
-        ):  # a fault is found before a lease is over
+        ):  # long leases: faults are detected earlier
             await broken.engine.subscribe(topics)
             await all_hear(broken, healthy, topics)
             fault(redis, proxy)
@@ -74,14 +74,14 @@ async def is_found(fault: Fault, folder: Path) -> None:
             proxy.heal()
             await until(lambda: findings(broken), "the engine is found again")
             print(f"{fault.__name__}: found after {took:.2f} s")
-            assert findings(broken) == [True], "nothing was lost on the server"
+            assert findings(broken) == [True], "the server's data must be intact"
             assert gaps(broken) == 1
             await all_hear(broken, healthy, topics)
             assert not any(what == "reborn" for what, _ in broken.host.told + healthy.host.told)
 
 
 async def test_a_change_in_the_gap_reaches_the_watcher_after_it(tmp_path: Path, redis: RedisProcess) -> None:
-    lease = {"GREENDOT_NODE_LEASE_S": "15", "GREENDOT_NODE_RENEW_S": "5"}  # longer than it takes to find a fault
+    lease = {"GREENDOT_NODE_LEASE_S": "15", "GREENDOT_NODE_RENEW_S": "5"}  # longer than the detection of a fault takes
     with Proxy(redis.port) as proxy:
         async with (
             node(tmp_path, redis_url(redis.port), **lease) as healthy,
@@ -110,7 +110,7 @@ async def test_a_change_in_the_gap_reaches_the_watcher_after_it(tmp_path: Path, 
             async def resynced() -> bool:
                 return await counted(broken, "realtime_resync_total") == 3
 
-            # A change that is published after the node has subscribed again arrives before its resync begins.
+            # A change published after the node has resubscribed arrives before its resync begins.
             await eventually(resynced, "each gap is followed by a resync", FOUND_S)
             assert await counted(healthy, "realtime_pubsub_gaps_total") == 0
 
@@ -133,26 +133,27 @@ async def test_what_strangers_publish_on_any_channel_is_dropped_and_counted(redi
                 b"\xff\xfe" * 40,
                 b"c" + b"0" * 40 + b"o1|o1|A||1|1|",
                 b"t" + b"0" * 40 + b"ann|Ann|5000",
-                b"9" * 5_000,  # longer than Python makes a number of
+                b"9" * 5_000,  # more digits than Python converts to an int
                 b"99999999",
                 good[:-1],
                 good[:20],
                 good + b"x",
                 other_key.write(channel, Deliver(b"{}")),
-                ours.write(channel + "x", Deliver(b"{}")),  # of another channel
+                ours.write(channel + "x", Deliver(b"{}")),  # for another channel
             ]
             for message in forged:
                 assert redis.command("PUBLISH", channel, message) == 1
             sent += len(forged)
         await until(
-            lambda: listener.engine.counts()["realtime_pubsub_invalid_total"] == sent, "everything was dropped, counted"
+            lambda: listener.engine.counts()["realtime_pubsub_invalid_total"] == sent,
+            "all forged messages are dropped and counted",
         )
         assert listener.heard == []
         await all_hear(listener, listener, [room])
         assert gaps(listener) == 0
-        # A stranger's beat has not made it deaf to its own silence.
+        # Forged beats must not hide the loss of the node's own beats.
         redis.command("CLIENT", "KILL", "TYPE", "pubsub")
-        await until(lambda: findings(listener), "the killed connection is made anew")
+        await until(lambda: findings(listener), "the killed connection is replaced")
 
 
 async def test_a_beat_forged_by_a_stranger_does_not_hide_a_silent_connection(redis: RedisProcess) -> None:
@@ -161,7 +162,7 @@ async def test_a_beat_forged_by_a_stranger_does_not_hide_a_silent_connection(red
             (server,) = listener.engine.servers.all.values()
             assert redis.command("PUBLISH", server.beat_channel, b"99999999") == 1
             heard = server.beat_heard
-            await until(lambda: server.beat_heard > heard, "beats go on")
+            await until(lambda: server.beat_heard > heard, "the node keeps receiving beats")
             proxy.freeze(PUSHES)
             await until(lambda: was_lost(listener), "the fault is found", FOUND_S)
             proxy.heal()
@@ -176,7 +177,7 @@ async def test_a_node_that_does_not_keep_up_is_cut_off_and_reads_everything_agai
             channel, flood = keys.channel(PREFIX, topic), b"x" * 60_000
             with redis.connect() as stranger:
                 published = 0
-                # Meanwhile the loop of this thread, and the engine with it, reads nothing.
+                # Meanwhile the event loop of this thread, and so the engine, reads nothing.
                 while stranger.call("PUBLISH", channel, flood):
                     published += len(flood)
                     assert published < 100_000_000
@@ -188,7 +189,7 @@ async def test_a_node_that_does_not_keep_up_is_cut_off_and_reads_everything_agai
 
 
 async def test_while_redis_is_away_nodes_try_again_now_and_then_and_not_together(redis: RedisProcess) -> None:
-    each = 6  # attempts of every node, with pauses of 0.05 s, 0.1 s … 1.6 s between them, or half as long
+    each = 6  # attempts per node, with pauses of 0.05 s, 0.1 s … 1.6 s or half of that
     async with engines(*[redis_url(redis.port)] * 3) as nodes:
         attempts: list[float] = []
 
@@ -200,24 +201,24 @@ async def test_while_redis_is_away_nodes_try_again_now_and_then_and_not_together
         server = await asyncio.start_server(refuse, "127.0.0.1", redis.port)
         begin = time.monotonic()
         try:
-            await until(lambda: len(attempts) >= each * len(nodes), "they try again and again")
+            await until(lambda: len(attempts) >= each * len(nodes), "all nodes retry")
             away_s = time.monotonic() - begin
         finally:
             server.close()
             await server.wait_closed()
         redis.start()
-        await until(lambda: all(findings(node) for node in nodes), "all are back")
+        await until(lambda: all(findings(node) for node in nodes), "all nodes are connected")
         print(f"{each} attempts of each in {away_s:.1f} s")
         assert away_s > 0.7, [f"{at - begin:.2f}" for at in attempts]
         late = attempts[-2 * len(nodes) :]
-        assert max(late) - min(late) > 0.1, "they do not come all at once"
+        assert max(late) - min(late) > 0.1, "the nodes reconnected at the same time"
         assert [findings(node) for node in nodes] == [[False]] * 3
 
 
 async def test_a_node_struck_from_a_partition_by_hand_registers_there_again_and_restores_its_sessions(
     redis: RedisProcess,
 ) -> None:
-    struck = RedisNode(redis_url(redis.port), PREFIX)  # looks when it is told to
+    struck = RedisNode(redis_url(redis.port), PREFIX)  # works only when ticked
     await struck.start()
     try:
         users = names_everywhere("u")
@@ -231,17 +232,17 @@ async def test_a_node_struck_from_a_partition_by_hand_registers_there_again_and_
 
         strike_off(1)
         strike_off(99)
-        # With something to say there it is told at once.
+        # A write to the partition finds out at once.
         assert (await struck.engine.touch(TENANT, users[1], here, "default", True, None)).status_known
         assert is_known(1)
-        # Without, it sees it by and by; in the first partition at once.
+        # Without a write the periodic check finds out later, in the first partition at once.
         for _ in range(keys.PARTITIONS):
             await struck.tick()
         assert is_known(99)
         strike_off(0)
         await struck.tick()
         assert is_known(0)
-        assert findings(struck) == [False] * 3, "sessions of a node that is not known may have been dropped"
+        assert findings(struck) == [False] * 3, "each removal must cause a restore of the node's sessions"
         assert not any(what == "reborn" for what, _ in struck.host.told)
         assert await state(struck, users[1]) == "idle"
     finally:

@@ -1,4 +1,4 @@
-"""Redis forgets everything while nodes are at work: who is online is complete again soon, and watchers saw nothing."""
+"""Redis loses all data while nodes run: presence is complete again soon, and watchers see no change."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from redis_servers import RedisProcess
 from waited import Lap
 
 BATCH = 100  # sessions restored together, ten times a second
-AROUND = 2_000  # commands for whatever does not grow with the sessions: the traffic, registering, what the test asks
-COMPLETE_S = LEASE_S + 3.0  # nobody is waited for longer than a lease; the loss is found, and its end, within a look
-SINCE_MS = 1_000  # a node's idea of the time of Redis is as exact as an exchange with it is fast
-RECONNECT_S = 2.0  # the longest pause between two attempts
+AROUND = 2_000  # commands independent of the number of sessions: traffic, registration, requests of the test
+COMPLETE_S = LEASE_S + 3.0  # at most a lease for other nodes, and up to a poll each to detect the loss and its end
+SINCE_MS = 1_000  # a node's estimate of Redis's clock is as exact as the round trip is short
+RECONNECT_S = 2.0  # longest pause between two attempts
 CROWD = [f"u{number:03}" for number in range(300)]
 
 
@@ -36,7 +36,7 @@ def restart(redis: RedisProcess) -> None:
 
 @asynccontextmanager
 async def traffic(nodes: list[Process], clients: Clients, active: list[Listener]) -> AsyncIterator[None]:
-    """People come and leave, type and wave all the time; `active` ones are active."""
+    """Let users connect, leave, type and send signals continuously. `active` clients send activity."""
     talkers = [await clients.join(node, f"talker{number}") for number, node in enumerate(nodes)]
     assert (await nodes[0].ask("PUT", "/v1/rooms/lively", {"open": True})).status < 300
     for talker in talkers:
@@ -74,12 +74,12 @@ def visibles(entries: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
 
 
 def scripts(redis: RedisProcess) -> int:
-    """How many it has run."""
+    """Return the number of scripts that Redis has run."""
     return int(redis.info("commandstats")["cmdstat_evalsha"].removeprefix("calls=").partition(",")[0])
 
 
 async def busiest_second(redis: RedisProcess, over: asyncio.Event) -> int:
-    """The most scripts Redis ran in any second until it is over: one for each session and bucket."""
+    """Return the largest number of scripts that Redis ran in one second: one for each session and bucket."""
     samples: list[tuple[float, int]] = []
     most = 0
     while not over.is_set():
@@ -108,7 +108,7 @@ async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
     async with serving(tmp_path, *[redis_url(redis.port)] * 2, **env) as nodes, Clients() as clients:
         first, second = nodes
         await clients.crowd(first, CROWD)
-        await clients.join(first, "two", device="laptop")  # idle here, active there
+        await clients.join(first, "two", device="laptop")  # idle on this node, active on the other
         active = [await clients.join(second, "two", device="phone"), await clients.join(second, "works")]
         busy = await clients.join(first, "busy")
         await busy.request(type="status.set", status="busy", text="in a meeting")
@@ -137,7 +137,7 @@ async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
                 return visibles(await snapshot(first, users)) == visibles(before)
 
             allowed = COMPLETE_S + (RECONNECT_S if lose is restart else 0)
-            await eventually(complete, "everybody is back")
+            await eventually(complete, "all users are restored")
             took = lap.seconds
             assert took < allowed
 
@@ -154,7 +154,7 @@ async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
             for watcher, count in zip(watchers, told, strict=True):
                 assert [t.data for t in watcher.changes(*users)[count:]] == []
             after = await snapshot(second, users)
-            for user in users:  # an invisible one is like anybody offline: since when is lost with Redis
+            for user in users:  # an invisible user is shown as offline, and its `since` is lost with Redis
                 expected = None if user == "ghost" else pytest.approx(before[user]["since"], abs=SINCE_MS)
                 assert after[user]["since"] == expected, user
         print(f"{lose.__name__}: complete after {took:.2f} s, at most {most} commands/s by {len(nodes)} nodes")
@@ -209,7 +209,7 @@ async def test_restarts_that_follow_each_other_are_seen_by_nobody(tmp_path: Path
 
         for _ in range(4):
             await lose()
-        await eventually(complete, "everybody is back", COMPLETE_S)
+        await eventually(complete, "all users are restored", COMPLETE_S)
         await eventually(read_again, "both nodes have read everything again")
         marker.send(type="bye")
         await asyncio.gather(*(watcher.sees("marker", "offline") for watcher in watchers))

@@ -1,4 +1,4 @@
-"""A loss is over when every node that lived has restored its sessions, and a lease later at the latest."""
+"""Data loss of Redis: it ends when each live node has restored its sessions, or at most a lease later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEASES = keys.leases_key(PREFIX)
 
 @asynccontextmanager
 async def two(redis: RedisProcess, lease_s: float = LEASE_S) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
-    """Engines that do nothing by themselves, each with a session; then Redis forgets everything."""
+    """Run two manual engines with a session each, then delete all data of Redis."""
     periods = PERIODS._replace(lease=lease_s)
     nodes = [RedisNode(redis_url(redis.port), PREFIX, periods=periods) for _ in range(2)]
     try:
@@ -44,8 +44,8 @@ async def is_stale(node: RedisNode, user: str) -> bool:
 
 
 async def restore(node: RedisNode, user: str) -> asyncio.Task[None]:
-    """The node restores its user and says so; done when it is told that all have."""
-    await node.engine.settled()  # it lives there again
+    """Restore the node's user and report it. The task ends when all nodes have restored."""
+    await node.engine.settled()  # the node is registered again
     await come(node, user)
     task = asyncio.get_running_loop().create_task(node.engine.restored(Part(), node.engine.records_state(Part())))
     await asyncio.sleep(0)
@@ -54,17 +54,17 @@ async def restore(node: RedisNode, user: str) -> asyncio.Task[None]:
 
 async def test_a_read_finds_the_loss_and_answers_are_stale_until_all_nodes_have_restored(redis: RedisProcess) -> None:
     async with two(redis) as (first, second):
-        assert not first.engine.is_restoring(TENANT, "bob"), "nobody has noticed"
+        assert not first.engine.is_restoring(TENANT, "bob"), "no node can have noticed the loss yet"
         assert await is_stale(first, "bob")
         await first.engine.settled()
-        assert findings(first) == [False], "the node is told to restore its sessions"
+        assert findings(first) == [False], "the node must be asked to restore its sessions"
         mine = await restore(first, "ann")
         await first.tick()
         assert not mine.done(), "the second node has not restored bob"
         assert await is_stale(first, "bob")
         await second.tick()
         theirs = await restore(second, "bob")
-        await second.tick()  # says so in its lease
+        await second.tick()  # reports it in its lease
         await first.tick()
         await asyncio.gather(mine, theirs)
         assert not await is_stale(first, "bob")
@@ -73,7 +73,7 @@ async def test_a_read_finds_the_loss_and_answers_are_stale_until_all_nodes_have_
 
 
 async def set_time(seconds: float, since_ms: int, *nodes: RedisNode) -> None:
-    """Let it be so many seconds since then, however long the test took."""
+    """Set the clock to this many seconds after `since_ms`, independent of the test's duration."""
     first, *others = nodes
     await first.advance(seconds - (first.engine.time.now() - since_ms) / 1000, *others)
 
@@ -105,7 +105,7 @@ async def test_a_node_that_does_not_say_what_it_has_restored_gets_a_renewal_and_
         await set_time(RENEW_S, begin_ms, first, second)
         await second.tick()
         lease = redis.command("HGET", LEASES, second.incarnation).decode()
-        redis.command("HSET", LEASES, second.incarnation, lease.rpartition(",")[0])  # as the version before writes it
+        redis.command("HSET", LEASES, second.incarnation, lease.rpartition(",")[0])  # as the previous version writes it
         await first.tick()
         assert not mine.done()
         await set_time(RENEW_S + 1.5, begin_ms, first, second)
@@ -154,9 +154,9 @@ async def test_a_loss_is_not_forgotten_when_the_connection_that_found_it_fails(
         monkeypatch.setattr(first.engine.bus, "resubscribe", once_lost)
         told = len(findings(first))
         redis.restart()
-        await until(lambda: len(findings(first)) > told, "it is connected again")
+        await until(lambda: len(findings(first)) > told, "the node is connected again")
         assert attempts > 1
-        assert findings(first)[told:] == [False], "the sessions are to be restored, and nobody is offline meanwhile"
+        assert findings(first)[told:] == [False], "the node must be asked to restore its sessions"
 
 
 async def restored_by_both(first: RedisNode, second: RedisNode) -> asyncio.Task[None]:
@@ -185,9 +185,11 @@ async def test_a_node_that_was_seen_dead_is_buried_again_when_a_snapshot_brings_
         await until(lambda: not server.up, "the node knows that Redis is away")
         redis.start()
         redis.ready()
-        await until(lambda: server.up, "it is connected again")
+        await until(lambda: server.up, "the node is connected again")
         await first.engine.settled()
-        assert (await first.engine.lives.table()).lives[second.incarnation] == "live", "the snapshot says so"
+        assert (await first.engine.lives.table()).lives[second.incarnation] == "live", (
+            "the snapshot has the node as live"
+        )
         await first.tick()
         assert (await first.engine.lives.table()).lives[second.incarnation] != "live"
         assert await state(first, "bob") == "offline"

@@ -1,4 +1,4 @@
-"""From the command line, by one node, all nodes are seen and what is on them is found, followed and ended."""
+"""CLI commands through one node: all nodes are listed, and their sessions are found, followed and ended."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_two_nodes_are_seen_followed_and_emptied_by_one_of_them(tmp_path: 
             assert tail.stdout is not None
             assert tail.stderr is not None
             assert b"Following" in await asyncio.wait_for(tail.stderr.readline(), PATIENCE_S)
-            # On any node: the session, then all that is left of the other node.
+            # End a session through this node, then all remaining sessions of the other node.
             session = phone.client.welcome["session"]
             assert "1 session disconnected" in await said(tmp_path, here, "disconnect", "--session", session)
             await until(lambda: phone.closed is not None)

@@ -1,4 +1,4 @@
-"""Two nodes write to one room and are heard in another order: their clients see the right one, and soon."""
+"""Two nodes write to one room and their bus messages arrive out of order: clients soon receive the right order."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from redis_servers import RedisProcess
 
 ROUNDS = 9
 SOON_S = 0.1
-GAP_S = 0.05  # of them, what is missing is waited for
-SLOWER = 2  # times as long as a wait of GAP_S and a read take by themselves, at most, on a machine that is busy
+GAP_S = 0.05  # of that time, the wait for a missing record
+SLOWER = 2  # allowed ratio to the duration of GAP_S and a read alone, on a busy machine
 
 
 class Held:
-    """What a node publishes of records waits here until it is let through, or for ever."""
+    """Bus messages with records that are held until `let_through`, or dropped."""
 
     def __init__(self, node: Greendot) -> None:
         self._publish: Callable[[Topic, Message], None] = node.node.engine.publish
@@ -50,7 +50,7 @@ class Held:
 
 @asynccontextmanager
 async def running(folder: Path, redis: RedisProcess) -> AsyncIterator[Greendot]:
-    """A node in this process, on a store it shares."""
+    """Run a node in this process, on a shared store."""
     given: dict[str, Any] = {
         "server": {"host": "127.0.0.1", "port": 0, "drain_s": 0.2},
         "auth": {"secret": SECRET},
@@ -74,12 +74,12 @@ async def joined(node: Greendot, user: str) -> Listener:
 
 
 async def hear(listeners: tuple[Listener, ...], number: int) -> None:
-    """Wait until all have heard so many."""
+    """Wait until all listeners have received `number` messages."""
     await until(lambda: all(len(listener.of("room.message")) >= number for listener in listeners))
 
 
 async def gap_and_read(client: Listener) -> float:
-    """Return how long a wait of GAP_S and a read of the room take at the moment."""
+    """Return the current duration of a wait of GAP_S and a read of the room."""
     start = time.monotonic()
     await asyncio.sleep(GAP_S)
     await client.request(type="room.history", room="club", limit=2)
@@ -106,7 +106,7 @@ async def test_what_another_node_wrote_first_is_seen_first_and_within_100_ms(
                 await hear((ann, bob), number + 1)
                 took.append(time.monotonic() - start)
                 by_itself.append(await control)
-            held.let_through()  # what comes now was there long ago
+            held.let_through()  # late bus messages of records that were read long ago
             await ann.request(type="room.send", room="club", body="last")
             held.let_through()
             for listener in (ann, bob):

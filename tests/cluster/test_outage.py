@@ -1,6 +1,6 @@
-"""Redis, or PostgreSQL, is stopped under load and started again: the log tells it in a few lines, and all heals.
+"""Redis or PostgreSQL is stopped under load and restarted: a few log lines describe it, and all recovers.
 
-`make outage` has Redis away for a minute, with the periods a server has by itself; here it is away for seconds.
+`make outage` stops Redis for a minute, with default periods. Here the outage takes seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IS_LONG = AWAY_S >= 60
 MOST_LINES = 10
 ROOMS = ("den", "hall", "yard")
 HEALED_S = 30.0
-# In the short story all periods are short, as in other tests of nodes.
+# In the short test all periods are short, as in other cluster tests.
 SHORT = {"GREENDOT_ENGINE_STALE_AFTER_S": "1", "GREENDOT_LOG_REPEAT_S": "3"}
 LONG = {
     "GREENDOT_NODE_LEASE_S": "15",
@@ -41,7 +41,7 @@ PERIODS = LONG if IS_LONG else SHORT
 
 
 class Load:
-    """Clients that talk, type and come and go, and an app that speaks, all the time."""
+    """Continuous load: clients that send, type, connect and leave, and an app that sends."""
 
     def __init__(self, nodes: list[Process], talkers: list[Listener]) -> None:
         self._nodes = nodes
@@ -63,12 +63,12 @@ class Load:
         await asyncio.sleep(0.05)
 
     async def come_and_go(self) -> None:
-        """A newcomer, who may be sent away."""
+        """Connect a new client, which may be refused."""
         node = random.choice(self._nodes)
         try:
             async with await node.client(f"guest{random.randrange(1000)}") as guest:
                 guest.send(type="room.join", room="den")
-        except Exception:  # noqa: S110  (whatever becomes of it while something is away)
+        except Exception:  # noqa: S110  (any error may occur during the outage)
             pass
         await asyncio.sleep(0.1)
 
@@ -83,7 +83,7 @@ class Load:
 
 @asynccontextmanager
 async def under_load(nodes: list[Process]) -> AsyncIterator[tuple[Load, list[Listener]]]:
-    """With those who listen: one on each node, in every room, watching everybody."""
+    """Run the load, with a listener on each node that joins all rooms and watches all users."""
     for room in ROOMS:
         assert (await nodes[0].ask("PUT", f"/v1/rooms/{room}", {"open": True})).status < 300
     async with Clients() as clients:
@@ -102,7 +102,7 @@ async def under_load(nodes: list[Process]) -> AsyncIterator[tuple[Load, list[Lis
 
 
 class Log:
-    """What a node logs, read all the time."""
+    """Log of a node, read continuously."""
 
     def __init__(self, node: Process) -> None:
         self.text = ""
@@ -124,15 +124,17 @@ class Log:
 
 
 def lines(log: str) -> list[dict[str, Any]]:
-    """Every line of a log is one JSON object; what is said at the end is none."""
+    """Return the JSON lines of a log. The output at the end of the process is not JSON."""
     return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
 
 
 async def story(
     nodes: list[Process], leave: Callable[[], None], come_back: Callable[[], None], last: str
 ) -> list[list[Any]]:
-    """What each node logged from its start, when something had gone and come back, until its end. `last` is the event
-    that says that it is all well again."""
+    """Return the log lines of each node, from its start through an outage to its end.
+
+    `last` is the event of a complete recovery.
+    """
     logs = [Log(node) for node in nodes]
 
     async def ready(wanted: bool) -> bool:
@@ -143,7 +145,7 @@ async def story(
         async with under_load(nodes) as (load, listeners):
             await until(lambda: load.sent > 30)
             leave()
-            await eventually(lambda: ready(False), "the nodes know that it is away", HEALED_S)
+            await eventually(lambda: ready(False), "the nodes have noticed the outage", HEALED_S)
             await asyncio.sleep(AWAY_S)
             come_back()
             await eventually(lambda: ready(True), "the nodes are ready again", HEALED_S)
@@ -159,7 +161,7 @@ async def story(
 
 
 async def are_in_step(nodes: list[Process], listeners: list[Listener]) -> None:
-    """What is said on one node is heard on the other, once and in order, with all that was said meanwhile."""
+    """Check that messages of one node reach the other once and in order, including those sent during the outage."""
     for number, listener in enumerate(listeners):
         other = listeners[number - 1]
 
@@ -167,7 +169,7 @@ async def are_in_step(nodes: list[Process], listeners: list[Listener]) -> None:
             answer = await listener.answer(type="room.send", room="den", body="healed")  # noqa: B023
             return answer["type"] == "reply"
 
-        await eventually(is_said, "messages are taken", HEALED_S)
+        await eventually(is_said, "messages are accepted", HEALED_S)
         seq = max(data["seq"] for data in listener.of("room.message") if data["room"] == "den")
         await other.hears("room.message", HEALED_S, room="den", seq=seq)
     for listener in listeners:
@@ -178,7 +180,7 @@ async def are_in_step(nodes: list[Process], listeners: list[Listener]) -> None:
 
 
 def is_stale(listener: Listener) -> bool:
-    """Whether the last that it was told of somebody says so."""
+    """Return whether the last change of any user is marked stale."""
     last = {told.data["user"]: told.data.get("stale", False) for told in listener.changes()}
     return any(last.values())
 
@@ -192,7 +194,7 @@ def show(what: str, told: list[list[Any]]) -> None:
 
 
 def is_short(log: list[Any]) -> list[str]:
-    """The names of its lines."""
+    """Check that the log is short and return the names of its events."""
     assert len(log) <= MOST_LINES, Counter(line["event"] for line in log)
     assert {line["level"] for line in log} <= {"info", "warning"}
     return [line["event"] for line in log]

@@ -1,4 +1,4 @@
-"""A node with too much to do, as the others see it: apps are asked to wait wherever they ask."""
+"""Overloaded node as others see it: apps get a retry time from each node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from greendot.telemetry.metrics import Metrics
 from greendot.testing import WireClient
 from redis_servers import RedisProcess
 
-WITHIN_S = 4.0  # a second until it tells, another until it is seen, and a slow machine
+WITHIN_S = 4.0  # a second until the node reports it, another until others read it, and time for a slow machine
 
 
 @pytest.mark.timing
@@ -40,7 +40,9 @@ async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_n
         await targets.check_room(TENANT, "anns-room")
 
         busy.engine.level = Level.REFUSING
-        await until(lambda: asked.engine.refusing() == {busy.incarnation}, "its level is known", WITHIN_S)
+        await until(
+            lambda: asked.engine.refusing() == {busy.incarnation}, "the level of the busy node is known", WITHIN_S
+        )
         levels = {info.node: info.level for info in await idle.engine.nodes()}
         assert levels == {asked.incarnation: "normal", busy.incarnation: "refusing", idle.incarnation: "normal"}
         await targets.check_users(TENANT, ["bob", "nobody"])
@@ -52,7 +54,7 @@ async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_n
         with pytest.raises(Refused):
             await targets.check_room(TENANT, "anns-room")
 
-        # What was found is remembered for a second.
+        # The result is cached for a second.
         await busy.engine.exit(TENANT, "anns-room", "ann", ref(busy, "ann"))
         with pytest.raises(Refused):
             await targets.check_room(TENANT, "anns-room")
@@ -60,7 +62,7 @@ async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_n
         await targets.check_room(TENANT, "anns-room")
 
         busy.engine.level = Level.NORMAL
-        await until(lambda: asked.engine.refusing() == frozenset(), "it is over", WITHIN_S)
+        await until(lambda: asked.engine.refusing() == frozenset(), "the overload is over", WITHIN_S)
         await targets.check_users(TENANT, ["ann"])
 
 
@@ -70,7 +72,9 @@ async def test_how_long_the_bus_takes_is_measured(redis: RedisProcess) -> None:
         assert node.engine.lag_s < 1
         redis.stop()
         try:
-            await until(lambda: node.engine.lag_s > 1 or node.engine.trouble is not None, "nothing comes back")
+            await until(
+                lambda: node.engine.lag_s > 1 or node.engine.trouble is not None, "the missing beats are noticed"
+            )
         finally:
             redis.cont()
         node.engine.publish(Topic("node", "", node.incarnation), Deliver(b"x"))
@@ -79,7 +83,7 @@ async def test_how_long_the_bus_takes_is_measured(redis: RedisProcess) -> None:
 async def test_one_who_is_sent_away_by_another_node_than_holds_its_session_stays_online(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
-    # What is published always takes longer than that; a timer may be on time.
+    # The bus always takes longer than this, while a timer may be on time.
     late = {"GREENDOT_OVERLOAD_BUS_LAG_S": "0.000001", "GREENDOT_OVERLOAD_REFUSE_TIMES": "1"}
     async with (
         serving(tmp_path, redis_url(redis.port)) as (holds,),
@@ -99,7 +103,7 @@ async def test_one_who_is_sent_away_by_another_node_than_holds_its_session_stays
             back.send(type="hello", token=refuses.token("ann"), resume={"session": session})
             wait_ms = (await back.receive("overloaded"))["data"]["retry_in_ms"]
             assert (await back.closed()).code == 4003
-        await asyncio.sleep(wait_ms / 1000)  # as it was told
+        await asyncio.sleep(wait_ms / 1000)  # the retry time
         assert time.monotonic() - lost > GRACE_S
         async with await holds.client("ann", resume={"session": session}) as again:
             assert again.welcome["resumed"]

@@ -1,4 +1,4 @@
-"""Push where things die: nodes with users on them, and whoever sends."""
+"""Push while nodes with users on them or push workers die."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from redis_servers import RedisProcess
 from redis_servers.tls import certificates
 
 HOLD_S = 2.0
-SLACK_S = 6.0  # a poll, a look, and a machine that is busy
+SLACK_S = 6.0  # a poll, a check, and time for a busy machine
 
 
 @asynccontextmanager
 async def a_provider(folder: Path) -> AsyncIterator[tuple[PlayedFcm, dict[str, str]]]:
-    """FCM, and the settings of servers that push by it."""
+    """Run a fake FCM and return it with the settings of servers that push to it."""
     made = certificates(folder)
     async with playing(PlayedFcm(), made) as fcm:
         settings = push_settings(fcm, made, folder) | {"active_hold_s": HOLD_S, "idle_hold_s": HOLD_S}
@@ -54,7 +54,7 @@ async def notify(server: Process, user: str, **more: object) -> str:
 
 @pytest.mark.timeout(120)
 async def test_a_ghost_delays_a_push_and_never_suppresses_it(redis: RedisProcess, tmp_path: Path) -> None:
-    """The node is killed while the user is active on it, in the very room: that is the worst that can be known."""
+    """The node is killed while the user is active on it in the same room, which is the strongest reason not to push."""
     url = redis_url(redis.port)
     async with (
         a_provider(tmp_path) as (fcm, environment),
@@ -66,7 +66,7 @@ async def test_a_ghost_delays_a_push_and_never_suppresses_it(redis: RedisProcess
         await device(second, "ann")
         await first.kill()
         keys = {await notify(second, "ann"), await notify(second, "ann", room="hall")}
-        assert not fcm.taken, "she may be there"
+        assert not fcm.taken, "pushed while the user may still be online"
         await until(lambda: {*fcm.keys} == keys, LEASE_S + GRACE_S + HOLD_S + SLACK_S)
         assert {*fcm.keys.values()} == {1}
         await ann.end()
@@ -84,12 +84,12 @@ async def test_while_redis_is_away_everybody_is_pushed_to(redis: RedisProcess, t
         redis.kill()
         second = await notify(server, "ann")
         await until(lambda: second in fcm.keys, 20)
-        assert first not in fcm.keys, "she was known to be here when that was looked at"
+        assert first not in fcm.keys, "pushed although the user was online at the decision"
         await ann.end()
 
 
 async def until_held(folder: Path, key: str) -> None:
-    """It was looked at, and is to wait."""
+    """Wait until the push was decided and is held."""
     store = SqliteStore(str(folder / "greendot.db"))
     await store.start()
     try:
@@ -100,7 +100,7 @@ async def until_held(folder: Path, key: str) -> None:
         await store.close()
 
 
-# --- who sends is killed ---
+# --- death of the sender ---
 
 
 def _as_it_is_asked(kill: Callable[[], None], asked: Asked) -> str:
@@ -109,12 +109,12 @@ def _as_it_is_asked(kill: Callable[[], None], asked: Asked) -> str:
 
 
 def _as_it_answers(kill: Callable[[], None], asked: Asked) -> None:
-    """It has taken it, and the answer is not read any more."""
+    """Kill the sender after FCM has accepted the push and before the response is read."""
     kill()
 
 
 @pytest.mark.parametrize("dies", [_as_it_is_asked, _as_it_answers], ids=lambda dies: dies.__name__)
-@pytest.mark.parametrize("at", [0, 1, 7])  # 0: before it sends anything, when it asks Google who it is
+@pytest.mark.parametrize("at", [0, 1, 7])  # 0: before the first push, at the token request
 async def test_who_is_killed_while_sending_loses_nothing_and_sends_one_too_many_at_most(
     dies: Callable[[Callable[[], None], Asked], str | None], at: int, tmp_path: Path
 ) -> None:
@@ -137,16 +137,16 @@ async def test_who_is_killed_while_sending_loses_nothing_and_sends_one_too_many_
                 try:
                     keys.add(await notify(server, f"u{number}"))
                 except (OSError, AssertionError, IndexError):
-                    break  # it is dead, and that one was never promised
+                    break  # the server is dead and did not acknowledge this notification
             await server.ended()
         fcm.behave, fcm.is_asked = lambda request: None, lambda: None
         await work_on(tmp_path, environment)
-        assert keys <= {*fcm.keys}, "none is lost"
-        assert max(fcm.keys.values()) <= 2, "under the same key"
+        assert keys <= {*fcm.keys}, "a push was lost"
+        assert max(fcm.keys.values()) <= 2, "a push was sent more than twice"
 
 
 async def work_on(folder: Path, environment: dict[str, str]) -> None:
-    """Another worker takes over, once the lease of the first has ended."""
+    """Run another worker after the lease of the first has ended."""
     clock, store = ShiftedClock(), SqliteStore(str(folder / "greendot.db"))
     clock.advance(LEASE_MS / 1000 + 1)
     settings = load(None, environment, {})

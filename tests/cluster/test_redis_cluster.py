@@ -1,4 +1,6 @@
-"""A cluster whose primaries fail and whose slots move: every topic is heard again, every verb finds its keys."""
+"""Redis Cluster with failing primaries and moving slots: all topics are received again, and all commands find their
+keys.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from hosts import RedisNode
 from redis_servers import Cluster, redis_cluster
 
 RESTORED_S = RENEW_S + 2.0
-NOT_LOST = {"periods": LeasePeriods()}  # nobody is taken for dead while a primary is replaced
+NOT_LOST = {"periods": LeasePeriods()}  # no node counts as dead while a primary is replaced
 
 
 @pytest.fixture
@@ -53,14 +55,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def without(shared: Cluster) -> Cluster:
-    """Without replicas, and empty."""
+    """Return the shared cluster without replicas, emptied."""
     for process in shared.processes:
         process.command("FLUSHALL")
     return shared
 
 
 def everywhere() -> list[Topic]:
-    """A room in every partition."""
+    """Return a room in each partition."""
     return [Topic("room", TENANT, room) for room in names_everywhere("r")]
 
 
@@ -79,7 +81,7 @@ async def test_no_topic_is_deaf_after_a_replica_has_taken_over(with_replicas: Cl
             await until(lambda node=node: findings(node), "the new primary is found")
         await all_hear(first, second, topics)
         await all_hear(second, second, [Topic("node", "", second.incarnation)])
-        print(f"every topic is heard {time.monotonic() - begin:.2f} s after the replica took over")
+        print(f"all topics are received {time.monotonic() - begin:.2f} s after the replica took over")
         for node in (first, second):
             assert findings(node) == [False]
             assert gaps(node) == 1
@@ -104,11 +106,11 @@ async def test_a_primary_that_stands_still_for_a_while_is_found_and_taken_back(w
             for node in (first, second):
                 await until(lambda node=node: node.engine.servers.down, "the silence is noticed", 5.0)
             print(f"noticed after {time.monotonic() - begin:.2f} s")
-            assert first.engine.trouble is None, "the other primaries are there"
+            assert first.engine.trouble is None, "the other primaries must stay usable"
         finally:
             stopped.cont()
         for node in (first, second):
-            await until(lambda node=node: findings(node), "it is found again")
+            await until(lambda node=node: findings(node), "the stopped primary is found again")
         await all_hear(first, second, topics)
         for node in (first, second):
             assert not any(what == "reborn" for what, _ in node.host.told)
@@ -117,14 +119,14 @@ async def test_a_primary_that_stands_still_for_a_while_is_found_and_taken_back(w
             try:
                 return {await state(second, user) for user in users[::16]} == {"online"}
             except EngineUnavailable:
-                return False  # the others take it back a moment later
+                return False  # the other processes accept the primary a moment later
 
-        await eventually(served, "everybody is online as before")
+        await eventually(served, "all users are online again")
 
 
 @asynccontextmanager
 async def touching(node: RedisNode, user: str) -> AsyncIterator[dict[str, int]]:
-    """The user turns idle and active all the time."""
+    """Toggle the user between idle and active during the block."""
     done = {"touches": 0, "refused": 0}
     here = await come(node, user)
 
@@ -161,10 +163,12 @@ async def test_a_slot_that_moves_under_traffic_takes_its_topics_and_users_along(
                 await until(lambda done=done: done["touches"] > 20, "there is traffic")
                 await asyncio.to_thread(without.move_slot, slot, target)
                 moved, touches = time.monotonic(), done["touches"]
-                await until(lambda done=done, touches=touches: done["touches"] > touches + 20, "verbs follow")
+                await until(
+                    lambda done=done, touches=touches: done["touches"] > touches + 20, "commands reach the new owner"
+                )
                 took = await until(lambda before=counted_before: gaps(second) > before, "the move is noticed", 5.0)
                 since = len(second.heard)
-                await until(lambda since=since: changes(second, since), "changes are heard from the new owner", 5.0)
+                await until(lambda since=since: changes(second, since), "changes are received from the new owner", 5.0)
                 print(
                     f"move {number}: noticed after {took:.2f} s, {done}, heard {time.monotonic() - moved:.2f} s after"
                 )
@@ -191,7 +195,7 @@ async def test_while_a_slot_is_on_its_way_verbs_ask_the_new_owner_and_what_it_sa
     async with engines(without.url, without.url) as (first, second):
         await second.engine.subscribe([Topic("watch", TENANT, there)])
         here = await come(first, there)
-        await first.engine.linger(TENANT, gone, await come(first, gone), 0, 0)  # so that all keys of the verb exist
+        await first.engine.linger(TENANT, gone, await come(first, gone), 0, 0)  # so that all keys of the command exist
         with without.moving_slot(slot, target):
             await first.engine.touch(TENANT, there, here, "default", True, None)
             found = source.command("CLUSTER", "GETKEYSINSLOT", slot, 100)
@@ -202,22 +206,22 @@ async def test_while_a_slot_is_on_its_way_verbs_ask_the_new_owner_and_what_it_sa
             source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *others)
             await first.engine.touch(TENANT, there, here, "default", False, None)
             assert await state(second, there) == "online"
-        await until(lambda: False in findings(second), "the move is noticed, and everything read again")
+        await until(lambda: False in findings(second), "the move is noticed and all data is read again")
         assert await state(second, there) == "online"
         since = len(second.heard)
         await first.engine.touch(TENANT, there, here, "default", True, None)
-        await until(lambda: changes(second, since), "changes are heard from the new owner")
+        await until(lambda: changes(second, since), "changes are received from the new owner")
 
 
 def neighbours() -> tuple[str, str]:
-    """Two users in the same bucket."""
+    """Return two users in the same bucket."""
     known: dict[str, str] = {}
     for number in range(20_000):
         user = f"v{number}"
         other = known.setdefault(keys.user_keys(PREFIX, TENANT, user).presence, user)
         if other != user:
             return other, user
-    raise AssertionError("they are spread too well")
+    raise AssertionError("no two users are in the same bucket")
 
 
 async def test_two_nodes_on_a_cluster_go_on_when_a_primary_is_killed(tmp_path: Path, with_replicas: Cluster) -> None:
@@ -234,14 +238,14 @@ async def test_two_nodes_on_a_cluster_go_on_when_a_primary_is_killed(tmp_path: P
         async def complete() -> bool:
             return [await states(node, users) for node in nodes] == [dict.fromkeys(users, "online")] * 2
 
-        await eventually(complete, "everybody is there", RESTORED_S)
+        await eventually(complete, "all users are online", RESTORED_S)
         print(f"complete {time.monotonic() - begin:.2f} s after the replica took over")
 
         async def resynced() -> bool:
             now = [await counted(node, "realtime_resync_total") for node in nodes]
             return all(after > before for after, before in zip(now, resyncs, strict=True))
 
-        await eventually(resynced, "what may have been missed was read again, and counted")
+        await eventually(resynced, "the data of the gap is read again and counted")
         assert [watcher.changes(*users) for watcher in watchers] == [[], []]
         for user, client in (here | there).items():
             await client.request(type="status.set", status="busy", text=f"{user} is busy")
@@ -263,13 +267,14 @@ async def test_a_slot_that_comes_to_a_server_while_it_is_connected_to_anew_is_he
         with without.moving_slot(slot, target):
             found = source.command("CLUSTER", "GETKEYSINSLOT", slot, 100)
             source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *found)
-            target.command("CLIENT", "PAUSE", 1_500, "WRITE")  # connecting succeeds, registering takes so long
+            # Connecting succeeds, but registering waits for the pause.
+            target.command("CLIENT", "PAUSE", 1_500, "WRITE")
             for kind in ("normal", "pubsub"):
                 target.command("CLIENT", "KILL", "TYPE", kind)
             await until(lambda: second.engine.servers.down, "the connections are lost")
             server = next(s for a, s in second.engine.servers.all.items() if a.port == target.port)
-            await until(lambda: server.pushes, "it is being connected to anew")
-        await until(lambda: server.up, "it is connected")
+            await until(lambda: server.pushes, "the node is connecting to the server")
+        await until(lambda: server.up, "the node is connected to the server")
         await all_hear(second, first, [room])
 
 
@@ -289,7 +294,7 @@ async def test_who_begins_to_listen_where_a_slot_no_longer_is_is_told_to_try_aga
                 return False
             return True
 
-        await eventually(subscribed, "the new owner is found", 2.0)  # long before the layout is asked for unasked
+        await eventually(subscribed, "the new owner is found", 2.0)  # long before the periodic request for the layout
         await all_hear(node, node, [room])
 
 

@@ -1,7 +1,7 @@
-"""Somebody who listens on Redis and says everything once more: what is told again, and what is not.
+"""Replay of all bus messages by an attacker on Redis: which are delivered again, and which are not.
 
-What nodes and scripts publish is signed and not numbered, so it is taken for new. Nothing that matters rests on that:
-messages have numbers, presence has versions, and who may be where is looked up.
+Messages of nodes and scripts are signed but not numbered, so a replay counts as new. Nothing important depends on that:
+messages have numbers, presence has versions, and membership is looked up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAY_COME_AGAIN |= {"room.changed", "inbox.badge", "notification.updated"}
 
 
 async def story(nodes: list[Process], clients: Clients) -> list[Listener]:
-    """Something of every kind that goes over the bus."""
+    """Cause a bus message of each type."""
     here, there = nodes
     await here.ask("PUT", "/v1/rooms/den", {})
     for user in ("ann", "bob", "eve"):
@@ -55,12 +55,12 @@ async def story(nodes: list[Process], clients: Clients) -> list[Listener]:
         (notification,) = (await here.ask("GET", "/v1/users/bob/inbox")).json()["notifications"]
         return notification["live_at"] is not None
 
-    await eventually(noted, "it is written down that bob was given the notification")
+    await eventually(noted, "the receipt of bob's notification is recorded")
     return [ann, bob, eve]
 
 
 def everything(spy: Connection, server: RedisProcess) -> list[tuple[bytes, bytes]]:
-    """All that was published until now: channels and messages."""
+    """Return all channels and messages published so far."""
     server.command("PUBLISH", OVER, OVER)
     found: list[tuple[bytes, bytes]] = []
     while True:
@@ -71,7 +71,7 @@ def everything(spy: Connection, server: RedisProcess) -> list[tuple[bytes, bytes
 
 
 async def known(nodes: list[Process], people: list[Listener]) -> list[Any]:
-    """What everybody is shown, and what is written down."""
+    """Return the states that clients have and the stored records."""
     shown: list[Any] = [person.shown() for person in people]
     paths = ["/v1/rooms/den/members", "/v1/presence/online", "/v1/users/bob/inbox"]
     for node in nodes:
@@ -95,17 +95,17 @@ async def test_what_is_said_once_more_on_the_bus_changes_nothing_and_shows_no_me
         ann, *others = people
         await ann.request(type="room.send", room="den", body="after")
         for person, count in zip(others, told[1:], strict=True):
-            # Who was taken out of the room by what was repeated may come in again.
+            # A member whom a replayed message removed from the room can join again.
             joined = await person.request(type="room.join", room="den", after=2)
             missed = [message["seq"] for message in joined["messages"]]
 
             async def has_it(person: Listener = person, count: int = count, missed: list[int] = missed) -> bool:
-                """In the reply, or live: the node of this person may hear of it after the join."""
+                """Return whether the message came in the reply or live: the node may receive it after the join."""
                 live = [frame.data["seq"] for frame in person.told[count:] if frame.type == "room.message"]
                 return 3 in (*missed, *live)
 
             assert missed in ([], [3])
-            await eventually(has_it, "message 3 is there")
+            await eventually(has_it, "message 3 has arrived")
         for person, count in zip(people, told, strict=True):
             again = person.told[count:]
             assert {frame.type for frame in again} <= MAY_COME_AGAIN

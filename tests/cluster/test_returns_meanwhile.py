@@ -1,4 +1,4 @@
-"""A client that tries to come back while Redis is away loses nothing by it: neither its session nor its place."""
+"""Clients that try to resume while Redis is away keep their session and their rooms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redis_servers import Proxy, RedisProcess
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Proxy]:
-    """The way to a Redis that a test may cut."""
+    """Run a proxy to a Redis that a test may cut."""
     with RedisProcess("redis", tmp_path / "redis") as redis, Proxy(redis.port) as proxy:
         yield proxy
 
@@ -36,7 +36,7 @@ def is_back(*nodes: Inside) -> bool:
 
 
 async def refused(node: Inside, user: str, session: str) -> None:
-    """Try to resume the session; the client is asked to come back later."""
+    """Try to resume the session and expect a retry time."""
     async with await WireClient.connect(node.port) as client:
         client.send(type="hello", token=node.token(user), resume={"session": session})
         assert (await client.receive("overloaded"))["data"]["retry_in_ms"] > 0
@@ -44,7 +44,7 @@ async def refused(node: Inside, user: str, session: str) -> None:
 
 
 def lingers(node: Inside, session: str) -> bool | None:
-    """Whether Redis was told that the session lingers; None if the node has forgotten it."""
+    """Return whether Redis knows that the session lingers; None if the node has dropped the session."""
     held = node.node.registry.sessions.get(session)
     if held is None:
         return None
@@ -71,13 +71,13 @@ async def test_a_refused_resume_keeps_the_session_whatever_is_told_first_when_re
             await passing(lambda: first.node.registry.sessions[session].connection is None)
         for _ in range(2):
             await refused(first, "ann", session)
-        # Recovery comes late: the linger of the refused attempt is the first that Redis hears of the session.
+        # Recovery is held: the linger of the refused attempt is the first command for this session that Redis receives.
         async with hold(first.node.recovery, "_recover") as recovery:
             network.heal()
             await recovery.reached()
             await passing(lambda: is_back(first, second))
             await passing(lambda: lingers(first, session) is not False)
-            # What recovery does at its end: sessions that the node does not hold are ended.
+            # The last step of recovery ends sessions that the node does not hold.
             assert await first.node.engine.audit(first.node.sessions.holds) == 0
         assert await resumed(first, "ann", session)
         assert (await second.query("ann"))["ann"]["state"] == "online"
@@ -96,17 +96,17 @@ async def test_who_types_while_redis_is_away_goes_on_typing_when_it_is_back(netw
         await bob.hears("typing.started", user="ann")
         read = node.node.recovery.resyncs
         network.heal()
-        async with hold(node.node.recovery, "_audit") as audit:  # comes after all was read again
+        async with hold(node.node.recovery, "_audit") as audit:  # runs after all data was read again
             await audit.reached()
             assert node.node.recovery.resyncs > read
-            await bob.request(type="room.present", room="den")  # what was told before has been received
+            await bob.request(type="room.present", room="den")  # all earlier events have been received
             assert bob.of("typing.stopped") == []
 
 
 async def test_a_session_whose_grace_ends_while_redis_is_away_can_be_resumed_elsewhere_when_it_is_back(
     network: Proxy,
 ) -> None:
-    told: list[int] = []  # the graces that Redis is told when it is back
+    told: list[int] = []  # graces sent to Redis after the outage
 
     def is_told(tenant: str, user: str, ref: object, grace_ms: int, silent_ms: int) -> bool:
         if is_back(first):
@@ -127,8 +127,10 @@ async def test_a_session_whose_grace_ends_while_redis_is_away_can_be_resumed_els
             network.heal()
             await linger.reached()
             await passing(lambda: is_back(second))
-            # The node that refused ann may still ask for more time for her: then it is told twice.
+            # The node that refused ann may still extend her grace, which sends it twice.
             assert told
-            assert all(0 < grace_ms <= 1_000 for grace_ms in told), "nobody could come back while Redis was away"
+            assert all(0 < grace_ms <= 1_000 for grace_ms in told), (
+                "the grace must be short but positive: ann could not resume during the outage"
+            )
             assert await resumed(second, "ann", session)
         assert watcher.states("ann") == []

@@ -1,4 +1,4 @@
-"""Revocation on several real nodes on one real Redis, in real time."""
+"""Revocation on several real nodes with one real Redis, in real time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_sockets_on_every_node_are_closed_within_a_second_and_do_not_come_
             answer = await revoke(nodes[0], session=session)
             assert (answer.status, answer.json()["closed"]) == (200, 1)
             await until(lambda: alices[-1].closed is not None)
-            await asyncio.sleep(1.1)  # tokens say when they were issued in whole seconds
+            await asyncio.sleep(1.1)  # the issue time of tokens has whole seconds
             lap = Lap(*(node.pid for node in nodes))
             answer = await revoke(nodes[1], user="alice")
             assert (answer.status, answer.json()["closed"]) == (200, len(alices) - 1)

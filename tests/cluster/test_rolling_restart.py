@@ -1,6 +1,6 @@
-"""Three nodes behind a load balancer are restarted one after the other, while hundreds of clients talk.
+"""Three nodes behind a load balancer are restarted one after the other, while hundreds of clients send.
 
-`ROLLING_CLIENTS` says how many.
+`ROLLING_CLIENTS` sets their number.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from postgres_server import migrated_schema
 from redis_servers import RedisProcess
 
 CLIENTS = int(os.environ.get("ROLLING_CLIENTS", "240"))
-ROOM_OF, WATCHED = 20, 10  # in each room; by each client
-GRACE_S = 120.0  # on a busy machine it may take long to come back: how soon it is, is not what is tried here
+ROOM_OF, WATCHED = 20, 10  # members per room; watched users per client
+GRACE_S = 120.0  # reconnects may take long on a busy machine, and this test does not measure them
 WITHIN_S = 120.0
 SETTINGS = {
     "GREENDOT_STORE_MIGRATE": "true",
@@ -39,14 +39,14 @@ SETTINGS = {
     "GREENDOT_PRESENCE_GRACE_S": f"{GRACE_S:g}",
     "GREENDOT_NODE_LEASE_S": "5",
     "GREENDOT_NODE_RENEW_S": "1",
-    # A machine that is busy with other tests makes loops late, which is not what this one is about.
+    # Other tests make the machine busy and loops late, which this test does not measure.
     "GREENDOT_OVERLOAD_LAG_S": "10",
     "GREENDOT_OVERLOAD_BUS_LAG_S": "10",
 }
 
 
 class Person:
-    """A client, what it was told, and how long it was without a connection."""
+    """Client with the frames it received and the times it was disconnected."""
 
     def __init__(self, number: int, port: int) -> None:
         self.name, self.room = f"user{number}", f"room{number // ROOM_OF}"
@@ -54,7 +54,7 @@ class Person:
         self.messages: list[RoomMessage] = []
         self.notifications: list[str] = []
         self.welcomes: list[Welcome] = []
-        self.changes: list[object] = []  # of others, that nobody should see
+        self.changes: list[object] = []  # unexpected presence changes of others
         self.away: list[float] = []  # seconds
         self._lost_at = 0.0
         tokens = Tokens(SECRET)
@@ -72,11 +72,11 @@ class Person:
         await self.client.watch(*self.watched)
 
     def look(self) -> None:
-        """From now on nobody is to be seen coming or going."""
+        """Record all presence changes from now on; none is expected."""
         visibles = {user: (entry.state, entry.version) for user, entry in self.client.people.items()}
 
         def looked_at(entry: Presence) -> None:
-            # Whoever was away themselves is shown everybody again, as they are.
+            # A client that was disconnected receives the state of all users again, unchanged.
             if (entry.state, entry.version) != visibles[entry.user]:
                 self.changes.append(entry)
 
@@ -94,12 +94,12 @@ class Person:
 
 
 class Talk:
-    """Somebody in each room says something once a second, and somebody is notified ten times a second."""
+    """Load: one message per second in each room, and ten notifications per second."""
 
     def __init__(self, people: Sequence[Person], balancer: Balancer) -> None:
         self.said: dict[str, list[str]] = {person.room: [] for person in people}
         self.notified: dict[str, list[str]] = {person.name: [] for person in people}
-        self.retried = 0  # requests that were not answered
+        self.retried = 0  # requests without a response
         self._people, self._balancer = people, balancer
         self._numbers = 0
 
@@ -116,7 +116,7 @@ class Talk:
         await asyncio.sleep(random.uniform(0.8, 1.2))
 
     async def _notify(self) -> None:
-        """As an app does: with a key, again until it is answered."""
+        """Send a notification with a key, as an app does, and retry until it is answered."""
         self._numbers += 1
         person, title = random.choice(self._people), f"notice-{self._numbers}"
         self.notified[person.name].append(title)
@@ -130,7 +130,7 @@ class Talk:
         try:
             key = f"Bearer {API_KEY}"
             answer = await ask(self._balancer.port, "POST", "/v1/notifications", body, Authorization=key)
-        except (OSError, IndexError):  # it was cut off
+        except (OSError, IndexError):  # the connection was cut
             return False
         assert answer.status in (200, 201, 503), answer
         return answer.status != 503
@@ -194,7 +194,7 @@ async def test_nobody_sees_anything_of_a_rolling_restart_and_nothing_is_lost(
             assert [message.seq for message in person.messages] == [*range(1, len(talk.said[person.room]) + 1)]
             assert [body_of(message) for message in person.messages] == talk.said[person.room]
             assert sorted(person.notifications) == sorted(talk.notified[person.name])
-        # Whoever has no welcome after so long gives up the attempt, and with it the session it was perhaps given.
+        # A client without a welcome in this time gives up the attempt, and the session it may have received.
         in_time = [person for person in people if max(person.away, default=0.0) < ATTEMPT_S]
         assert all(welcome.resumed for person in in_time for welcome in person.welcomes[1:])
         assert sum(len(person.welcomes) - 1 for person in people) >= CLIENTS
@@ -205,7 +205,7 @@ async def test_nobody_sees_anything_of_a_rolling_restart_and_nothing_is_lost(
 
 
 async def all_were_handed_over(people: Sequence[Person], ports: Sequence[int]) -> None:
-    """Each has one session, with a socket, on a node that lives: nobody is left who would go offline later."""
+    """Check that each user has one session, with a socket, on a live node, so that none goes offline later."""
     key = {"Authorization": f"Bearer {API_KEY}"}
     nodes = (await ask(ports[0], "GET", "/v1/nodes", **key)).json()["nodes"]
     live = {node["node"] for node in nodes if node["state"] == "live"}

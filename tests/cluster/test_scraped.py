@@ -1,4 +1,4 @@
-"""What Prometheus reads of real workers on a real Redis: everything the dashboard and the alerts speak of."""
+"""Metrics of real workers on a real Redis: all that the dashboard and the alerts use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERYTHING = {
     "GREENDOT_WEBHOOKS_SECRET": "a secret for webhooks that is long enough",
     "GREENDOT_PUSH_WEBHOOK_URL": "https://app.example/push",
     "GREENDOT_PUSH_WEBHOOK_SECRET": "a secret for pushes that is long enough",
-    "GREENDOT_NODE_RENEW_S": "0.1",  # all partitions are looked at in six seconds instead of two minutes
+    "GREENDOT_NODE_RENEW_S": "0.1",  # all partitions are visited in six seconds instead of two minutes
     "GREENDOT_NODE_LEASE_S": "10",
     "GREENDOT_PRESENCE_GRACE_S": "1",
     "GREENDOT_PRESENCE_CLEAN_GRACE_S": "1",
@@ -36,12 +36,12 @@ UPGRADE = (
     b"GET /v1/connect HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-# Of Prometheus itself.
+# Metrics of Prometheus itself.
 NOT_HERE = {"up"}
 
 
 class Value(NamedTuple):
-    """A line of the page."""
+    """One line of the metrics page."""
 
     name: str
     labels: dict[str, str]
@@ -49,7 +49,7 @@ class Value(NamedTuple):
 
 
 class Page:
-    """What one worker said."""
+    """Metrics of one worker."""
 
     def __init__(self, text: str) -> None:
         self.types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
@@ -65,12 +65,12 @@ class Page:
 
     @property
     def names(self) -> set[str]:
-        """Those of families."""
+        """Return the names of metric families."""
         return {name for it in self.values for name in metrics_in(it.name)} | {"greendot_info"}
 
 
 def two_free_ports() -> int:
-    """The first of two that follow each other."""
+    """Return the first of two consecutive free ports."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as one:
             port: int = one.getsockname()[1]
@@ -82,7 +82,7 @@ def two_free_ports() -> int:
 
 
 async def pages(port: int) -> list[Page]:
-    """Of both workers."""
+    """Return the metrics of both workers."""
     return [Page((await ask(port + number, "GET", "/metrics")).body.decode()) for number in range(2)]
 
 
@@ -102,7 +102,7 @@ async def test_each_worker_shows_all_that_is_watched_on_a_port_of_its_own_and_us
         for path, elsewhere in ((b"/metrics", server.port), (b"/v1/rooms", port)):
             request = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path
             assert (await exchange(elsewhere, request)).status == 404
-        assert (await exchange(port, UPGRADE)).status == 404  # no client comes in there
+        assert (await exchange(port, UPGRADE)).status == 404  # this port serves no clients
         await on_two_workers(server, stack, "alice", "alice")
         bob = await stack.enter_async_context(await server.client("bob"))
         await bob.request(type="watch", users=["alice"])
@@ -117,7 +117,7 @@ async def test_each_worker_shows_all_that_is_watched_on_a_port_of_its_own_and_us
 
 
 async def everybody_counted(port: int) -> None:
-    """Alice is on both workers and counts there twice; the sum of the shares counts her once."""
+    """Check the counts: Alice is on both workers and counts there twice, but once in the sum of the shares."""
     async with asyncio.timeout(40):
         while sums(await pages(port), "presence_users_online", "redis_presence_sessions") != [2, 3]:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
@@ -139,7 +139,7 @@ def both_show_everything(found: list[Page]) -> None:
 
 
 async def came_back(server: Process, port: int, bob: object) -> None:
-    """A client that returns to its session is timed as such."""
+    """Check that the duration of a resume is recorded."""
     before = sums(await pages(port), "realtime_recovery_seconds_count")
     session = bob.welcome["session"]  # type: ignore[attr-defined]
     async with await server.client("bob", resume={"session": session}) as again:

@@ -1,4 +1,4 @@
-"""Sentinel gives the primary's part to another server: nodes follow, and nobody is left with an older truth."""
+"""Failover by Sentinel: nodes follow to the new primary, and no client keeps an older state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cluster.working import assert_versions_rise, everything_works, states
 from greendot.engine.messages import Topic
 from redis_servers import Sentinel, redis_sentinel
 
-REPLICATION = b"REPLCONF"  # what only a replica sends
+REPLICATION = b"REPLCONF"  # sent by replicas only
 RESTORED_S = RENEW_S + 2.0
 
 
@@ -44,7 +44,7 @@ async def test_who_still_speaks_to_the_old_primary_after_a_failover_finds_out(gr
         await all_hear(first, second, topics)
         old = await asyncio.to_thread(group.split)
         promoted = time.monotonic()
-        assert old.command("ROLE")[0] == b"master", "it goes on as if nothing had happened"
+        assert old.command("ROLE")[0] == b"master", "the old primary must still act as a primary"
         for node in (first, second):
             await until(lambda node=node: findings(node), "the new primary is found", FOUND_S)
         print(f"found {time.monotonic() - promoted:.2f} s after all sentinels agreed")
@@ -55,7 +55,7 @@ async def test_who_still_speaks_to_the_old_primary_after_a_failover_finds_out(gr
         await all_hear(first, second, topics)
         await come(first, "ann")
         assert await state(second, "ann") == "online"
-        assert old.command("PUBSUB", "CHANNELS", f"{PREFIX}*") == [], "nobody listens there any more"
+        assert old.command("PUBSUB", "CHANNELS", f"{PREFIX}*") == [], "a node is still subscribed to the old primary"
         await asyncio.to_thread(group.heal)
 
 
@@ -69,7 +69,7 @@ async def test_a_touch_that_was_acknowledged_and_lost_is_repaired_and_versions_d
         await clients.join(first, "stays")
         sets, leaves = await clients.join(first, "sets"), await clients.join(first, "leaves")
         watchers = await clients.watchers(nodes, *users)
-        # From here on the replica hears nothing: all of this is acknowledged, and lost.
+        # From here on the replica receives nothing: all of this is acknowledged and lost.
         group.proxies[group.primary].freeze(REPLICATION)
         await clients.join(second, "comes")
         await sets.request(type="status.set", status="busy", text="lost and found")
@@ -84,22 +84,25 @@ async def test_a_touch_that_was_acknowledged_and_lost_is_repaired_and_versions_d
             wanted = {"stays": "online", "comes": "online", "sets": "busy"}
             return [await states(node, [*wanted]) for node in nodes] == [wanted, wanted]
 
-        await eventually(restored, "everybody is back", RESTORED_S)
+        await eventually(restored, "all users are restored", RESTORED_S)
         print(f"restored {time.monotonic() - promoted:.2f} s after the promotion")
 
         async def resynced() -> bool:
             return all([await counted(node, "realtime_resync_total") > 0 for node in nodes])
 
-        await eventually(resynced, "what is watched was read again")
+        await eventually(resynced, "the watched users are read again")
         await everything_works(nodes, clients, watchers)
 
         async def gone() -> bool:
             return [await states(node, ["leaves"]) for node in nodes] == [{"leaves": "offline"}] * 2
 
-        await eventually(gone, "a leave that was lost is found by comparing")
+        await eventually(gone, "the comparison finds the lost leave")
         print(f"compared {time.monotonic() - promoted:.2f} s after the promotion")
         for watcher in watchers:
-            await until(lambda watcher=watcher: watcher.states("leaves")[-1] == "offline", "watchers know")
+            await until(
+                lambda watcher=watcher: watcher.states("leaves")[-1] == "offline",
+                "watchers have received the offline state",
+            )
             assert watcher.states("stays") == []
             assert watcher.states("comes") == ["online"]
             assert watcher.states("sets") == ["busy"]

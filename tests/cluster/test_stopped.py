@@ -1,4 +1,4 @@
-"""Nodes that stand still for a while and go on, and sessions that moved on meanwhile."""
+"""Nodes that hang for a while and continue, and sessions that moved to other nodes meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redis_servers import RedisProcess
 
 
 async def everybody_sees_the_end_of(user: Listener, watchers: list[Listener], name: str) -> None:
-    """A marker: what was told before it has arrived."""
+    """Disconnect a marker user and wait until all watchers have seen it: earlier events have arrived."""
     user.send(type="bye")
     await asyncio.gather(*(watcher.sees(name, "offline") for watcher in watchers))
 
@@ -44,7 +44,7 @@ async def test_a_node_that_stood_still_for_too_long_goes_on_under_a_new_name(
 
             node.signal(signal.SIGSTOP)
             await asyncio.gather(*(w.sees(user, "offline", within_s=LAPSE_S) for w in watchers for user in users))
-            # What it is going to do first under its old name: end a session, begin one.
+            # The first actions of the continued node under its old incarnation: end one session and start one.
             await crowd["leaves"].end()
             newcomer = asyncio.create_task(comes_in(node, "newcomer"))
             node.signal(signal.SIGCONT)
@@ -58,14 +58,16 @@ async def test_a_node_that_stood_still_for_too_long_goes_on_under_a_new_name(
                 assert (found[old], found[new]) == ("dead", "live")
                 (session,) = await sessions_of(other, users[0])
                 assert session["node"] == new
-                await eventually(lambda: is_reaped(redis, prefix, old), "the old life is struck off")
+                await eventually(lambda: is_reaped(redis, prefix, old), "the old incarnation is removed")
                 await everybody_sees_the_end_of(marker, watchers, "marker")
                 for watcher in watchers:
-                    assert all(watcher.states(user) == ["offline", "online"] for user in users), "no flap after"
+                    assert all(watcher.states(user) == ["offline", "online"] for user in users), (
+                        "the state changed again after the recovery"
+                    )
                     assert watcher.states("leaves") == ["offline"]
                     assert watcher.states("newcomer") == ["online"]
                     assert watcher.states("both") == []
-                assert session["session"].startswith(old), "it is still known under its id"
+                assert session["session"].startswith(old), "the session must keep its id"
                 assert (await other.ask("DELETE", f"/v1/sessions/{session['session']}")).status == 204
                 await eventually_closed(crowd[users[0]], 4503)
 
@@ -84,7 +86,7 @@ async def test_a_node_that_stood_still_for_too_long_goes_on_under_a_new_name(
             node.signal(signal.SIGSTOP)
             await eventually(declared, "the node is declared dead")
             node.signal(signal.SIGCONT)
-            await eventually(lambda: is_reaped(redis, prefix, old), "the old life is struck off")
+            await eventually(lambda: is_reaped(redis, prefix, old), "the old incarnation is removed")
             await everybody_sees_the_end_of(marker, watchers, "marker")
             for watcher in watchers:
                 assert watcher.changes(*users) == []
@@ -97,7 +99,7 @@ async def test_a_node_that_stood_still_for_too_long_goes_on_under_a_new_name(
 
 
 async def comes_in(node: Process, user: str) -> WireClient:
-    """As clients do: who is asked to come back does so."""
+    """Connect, and retry as clients do when refused."""
     while True:
         try:
             return await node.client(user)
@@ -126,7 +128,7 @@ async def test_a_close_that_is_processed_late_does_not_end_what_goes_on_elsewher
         async def let_go() -> bool:
             return bool((await slow.ask("GET", "/v1/stats")).json()["sessions"] == 0)
 
-        await eventually(let_go, "the node has seen the sockets close, and their graces are over")
+        await eventually(let_go, "the node has noticed the closed sockets, and their graces are over")
         await everybody_sees_the_end_of(marker, watchers, "marker")
         for watcher in watchers:
             assert watcher.changes(*users) == []

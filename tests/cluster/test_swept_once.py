@@ -1,4 +1,4 @@
-"""A sweep by a job, or by hand, is not made once more by the engine itself."""
+"""A sweep by a job or by hand is not repeated by the engine."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ async def test_the_engine_sweeps_by_itself_only_when_nobody_else_has(redis: Redi
         await one.engine.sweep()
         assert await two.engine.sweeper.sweep_if_due() is None
         left_ms = redis.command("PTTL", keys.claim_key(PREFIX, "sweep"))
-        assert left_ms > SWEEP_EVERY_MS + 60_000, "a job that comes every ten minutes is always first"
+        assert left_ms > SWEEP_EVERY_MS + 60_000, "the claim must outlast the interval of the job"

@@ -1,4 +1,4 @@
-"""A change on one node, a slow reader on another: what waits there is taken back before the change is acknowledged."""
+"""Change on one node, slow reader on another: pending frames are removed before the change is acknowledged."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from greendot.auth.tokens import Tokens
 from redis_servers import RedisProcess
 
 BODY = "x" * 200
-TOGETHER = 100  # messages between two looks at the node
+TOGETHER = 100  # messages between two checks of the node
 
 
 async def come(node: Process, user: str, room: str) -> Peer:
-    """A member of the room who does not read any more."""
+    """Connect a member of the room who then stops reading."""
     client = await Peer.connect(node.port)
     await client.hello(Tokens(SECRET).make(user, now_ms() - 2_000, 3600, jti="j"))
     await client.request(type="room.join", room=room)
@@ -55,11 +55,11 @@ async def test_with_a_thousand_frames_waiting_on_another_node_none_comes_after_t
             for _ in range(count):
                 speaker.send(type="room.send", room="den", body=BODY)
             said += count
-            # The other node has given it to everybody who is there.
+            # The other node has delivered it to all members who read.
             await witness.hears("room.message", seq=said)
 
         try:
-            # A client is slow when half of what may wait for it does, 512 KiB: more than 1,000 of these.
+            # A client is slow when half of its send buffer is used, 512 KiB: more than 1,000 of these messages.
             while not await counted(there, "realtime_client_slow_total"):
                 await say(TOGETHER)
             waiting_from = said - FRAMES

@@ -1,4 +1,4 @@
-"""Two tenants whose users, rooms, devices and keys have the same names, on the same two nodes: they never meet."""
+"""Isolation of two tenants with equal names of users, rooms, devices and keys on the same two nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from model.apart import CLOSED, OPEN, SLOTS, VERBS, WORDS, Names, Step, Story
 from postgres_server import migrated_schema
 from redis_servers import RedisProcess
 
-NAMES = ["ann", "a.b@c=d+e-f", "_", "0", "A" * 128]  # every sign an id may have
+NAMES = ["ann", "a.b@c=d+e-f", "_", "0", "A" * 128]  # all characters that an id may have
 ROOM = "r.@=+-x"
 ROUTES = [
     "/v1/rooms",
@@ -43,7 +43,7 @@ async def enter(clients: Clients, node: Process, user: str, tenant: str) -> List
 
 
 async def seen(nodes: list[Process], key: str) -> list[Any]:
-    """All that a tenant's backend can find out, on both nodes, without what changes by itself."""
+    """Return all that a tenant's backend can read on both nodes, without values that change by themselves."""
     found = []
     for node in nodes:
         for path in ROUTES:
@@ -55,7 +55,7 @@ async def seen(nodes: list[Process], key: str) -> list[Any]:
 
 
 async def live(nodes: list[Process], key: str, people: list[Listener]) -> None:
-    """Everything a tenant does."""
+    """Use all features of a tenant."""
     for at, person in enumerate(people):
         other = NAMES[(at + 1) % len(NAMES)]
         await person.request(type="typing.start", room=ROOM)
@@ -89,18 +89,18 @@ async def test_nothing_of_a_tenant_reaches_another_with_the_same_names(tmp_path:
                 await person.request(type="room.join", room=ROOM)
                 await person.watch(*NAMES)
 
-        # Everybody of the rival is there: what comes from here on would be another's.
+        # All users of the rival tenant are connected: later events would come from the other tenant.
         async def settled() -> bool:
             rooms = [(await node.ask("GET", f"/v1/rooms/{ROOM}/present", key=keys["rival"])).json() for node in nodes]
             return all(room["count"] == len(NAMES) for room in rooms)
 
-        await eventually(settled, "all are in the room")
+        await eventually(settled, "all users are in the room")
         for person in people["rival"]:
-            await eventually(lambda p=person: _knows_all(p), "who came last is known to all")  # type: ignore[misc]
+            await eventually(lambda p=person: _knows_all(p), "all clients have received the last user who entered")  # type: ignore[misc]
         before, told = await seen(nodes, keys["rival"]), [len(person.told) for person in people["rival"]]
 
         await live(nodes, keys["acme"], people["acme"])
-        # What comes of it is over in its own tenant; whatever there were for others would have come by then, too.
+        # The effects in the own tenant are complete, so effects on the other would have arrived, too.
         await people["acme"][0].hears("presence.changed", user=NAMES[3], state="offline")
 
         assert await seen(nodes, keys["rival"]) == before
@@ -114,7 +114,7 @@ async def test_nothing_of_a_tenant_reaches_another_with_the_same_names(tmp_path:
 
 
 class Nodes(Story):
-    """The story on two nodes that share a Redis and a PostgreSQL, in real time."""
+    """Two nodes with a shared Redis and PostgreSQL that run the steps in real time."""
 
     def __init__(self, nodes: list[Process], names: Names, keys: dict[int, str]) -> None:
         super().__init__(None, names, keys)  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ class Nodes(Story):
         pass
 
     async def found(self, tenant: int) -> list[Any]:
-        """All that a tenant's backend can find out, without what changes by itself."""
+        """Return all that a tenant's backend can read, without values that change by themselves."""
         names, found = self.names, list[Any]()
         paths = ["/v1/rooms", "/v1/presence/online", "/v1/stats"]
         paths += [
@@ -171,18 +171,18 @@ class Nodes(Story):
         return [await client.quiet() for (at, _), client in self.clients.items() if at == tenant]
 
     async def settled(self, tenant: int) -> None:
-        """Everything the tenant's own comings led to has been told."""
+        """Wait until all events of the tenant's own connections have arrived."""
 
         async def quiet() -> bool:
             return not any(await self.heard(tenant))
 
         for _ in range(3):
-            await eventually(quiet, "nothing more comes")
+            await eventually(quiet, "no more events arrive")
 
     async def end(self, tenant: int) -> None:
-        """Everybody comes once more and is told something: whatever there was for others has come by then."""
+        """Reconnect all users and send each an event: events for others have arrived by then."""
         self.revoked[tenant] += 1
-        await asyncio.sleep(1.1)  # tokens of the second of a revocation are revoked, too
+        await asyncio.sleep(1.1)  # the revocation covers tokens of the same second
         for slot in range(SLOTS):
             await self.leave(Step(tenant, "bye", slot, 0, 0.0), bye=True)
             assert (await self.connect(tenant, slot))["type"] == "welcome"

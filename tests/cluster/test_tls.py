@@ -1,4 +1,4 @@
-"""Who may use a Redis, and what it must be like: TLS, users with few rights, servers that would lose what they keep."""
+"""Access to Redis and its required configuration: TLS, users with few rights, and no servers that would lose data."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ USERS = 8
 
 
 async def use_much(url: str) -> None:
-    """What nodes do on a Redis most of the time."""
+    """Use the commands that nodes use most."""
     async with engines(url, url) as (first, second):
         await live(first, second)
 
 
 async def use_everything(url: str) -> None:
-    """What nodes do on a Redis, all of it."""
+    """Use all commands that nodes use."""
     async with engines(url, url, periods=LeasePeriods(3.0, 0.3, grace=0.1)) as (first, second):
         await live(first, second)
         await clean_up(first, second)
 
 
 async def live(first: RedisNode, second: RedisNode) -> None:
-    """All that users do."""
+    """Do all that users do."""
     users = names_everywhere("u")[:USERS]
     rooms = [Topic("room", TENANT, room) for room in names_everywhere("r")[:8]]
     await second.engine.subscribe(rooms)
@@ -66,7 +66,7 @@ async def live(first: RedisNode, second: RedisNode) -> None:
 
 
 async def clean_up(first: RedisNode, second: RedisNode) -> None:
-    """Everything that passes over all keys, and the end of a node."""
+    """Run all passes over all keys, and stop a node."""
     assert await first.engine.audit(lambda ref: False) == USERS
     assert await second.engine.sweep() is not None
     assert {info.state for info in await second.engine.nodes()} == {"live"}
@@ -94,7 +94,7 @@ async def test_a_user_with_few_rights_is_enough(kind: str, tmp_path: Path) -> No
     with RedisProcess(kind, tmp_path, login=("admin", "any"), user=users) as redis:
         await use_everything(f"redis://dot:secret@127.0.0.1:{redis.port}/1")
         assert redis.command("ACL", "LOG") == []
-        assert commands(rights()) - used(redis) == set(), "no more than it needs"
+        assert commands(rights()) - used(redis) == set(), "the documented rights have unused commands"
 
 
 async def test_the_same_with_a_few_more_is_enough_in_a_cluster(tmp_path: Path) -> None:
@@ -103,7 +103,9 @@ async def test_the_same_with_a_few_more_is_enough_in_a_cluster(tmp_path: Path) -
         await use_everything(cluster.url.replace("://", "://dot:secret@"))
         assert [process.command("ACL", "LOG") for process in cluster.processes] == [[]] * 3
         everywhere = set().union(*(used(process) for process in cluster.processes))
-        assert commands(given) - everywhere <= {"asking"}, "no more than it needs; ASK comes when slots move"
+        assert commands(given) - everywhere <= {"asking"}, (
+            "the documented rights have unused commands (ASKING needs moving slots)"
+        )
 
 
 async def test_the_same_is_enough_with_sentinels(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
             f"EngineUnavailable: Redis at 127.0.0.1:{redis.port} cannot be used: its certificate is"
         )
         assert "?ca=FILE names the authority" in wrong
-        assert "?ca=FILE names the authority" in await refusal(url)  # nobody the machine knows has signed it
+        assert "?ca=FILE names the authority" in await refusal(url)  # no authority known to the machine has signed it
         assert "if it speaks TLS, write rediss" in await refusal(redis_url(redis.port))
 
 
@@ -240,7 +242,7 @@ async def test_a_redis_that_would_throw_away_who_is_online_is_refused(tmp_path: 
 
 @asynccontextmanager
 async def pretending(port: int, real: bytes, told: bytes) -> AsyncIterator[int]:
-    """The server on this port, but it tells something else of itself, of the same length."""
+    """Proxy the server on this port and replace part of its answers by text of the same length."""
     assert len(real) == len(told)
 
     async def forward(client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:

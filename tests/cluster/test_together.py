@@ -1,4 +1,4 @@
-"""Two nodes are one server to their clients: rooms, signals, typing, removals and operators reach everywhere."""
+"""Two nodes act as one server: rooms, signals, typing, removals and operators' commands reach all clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redis_servers import RedisProcess
 
 
 class Two(NamedTuple):
-    """Ann on one node and on the other, Bob on the other."""
+    """Ann on both nodes, and Bob on the second."""
 
     nodes: list[Process]
     clients: Clients
@@ -49,7 +49,7 @@ async def test_a_room_is_one_room_on_all_nodes(tmp_path: Path, redis: RedisProce
 
         two.ann.send(type="typing.start", room="den")
         assert (await two.bob.hears("typing.started", room="den"))["user"] == "ann"
-        two.ann_too.send(type="typing.stop", room="den")  # another device, another node
+        two.ann_too.send(type="typing.stop", room="den")  # another device on another node
         await two.bob.hears("typing.stopped", room="den", user="ann")
         two.ann.send(type="signal.send", room="den", kind="wave")
         for client in (two.ann_too, two.bob):
@@ -82,7 +82,7 @@ async def test_a_removal_is_503_until_every_node_with_the_user_has_let_go(tmp_pa
         await two.ann.request(type="room.send", room="den", body="without bob")
         await two.ann.hears("room.message", seq=1)
         await two.bob.hears("room.changed", room="den", removed=True)
-        await two.bob.request(type="room.list")  # what was sent before this answer has come
+        await two.bob.request(type="room.list")  # earlier events have arrived before this reply
         assert two.bob.of("room.message") == []
 
 
@@ -96,9 +96,11 @@ async def test_signals_reach_a_user_on_every_node_and_operators_any_session(
         two.ann.send(type="signal.send", user="ann", kind="self")
         for client in (two.ann, two.ann_too):
             await until(lambda client=client: len([s for s in client.of("signal") if s["kind"] == "poke"]) == 50)
-            assert [s["body"] for s in client.of("signal") if s["kind"] == "poke"] == [*range(50)], "in order"
+            assert [s["body"] for s in client.of("signal") if s["kind"] == "poke"] == [*range(50)], (
+                "messages are out of order"
+            )
         await two.ann_too.hears("signal", kind="self")
-        assert [s for s in two.ann.of("signal") if s["kind"] == "self"] == [], "not to the connection that sent it"
+        assert [s for s in two.ann.of("signal") if s["kind"] == "self"] == [], "the sender received its own signal"
 
         for node in two.nodes:
             sessions = (await node.ask("GET", "/v1/users/ann/sessions")).json()["sessions"]

@@ -1,4 +1,4 @@
-"""Webhooks of several nodes: each event is told by one of them, also when another dies."""
+"""Webhooks of several nodes: one node sends each event, also when another dies."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ async def test_each_event_is_told_by_one_node_also_when_one_is_killed(tmp_path: 
         assert counted(app.of("user.online")) == {("user.online", user): 1 for user in users}
         assert counted(app.of("room.occupied")) == {("room.occupied", "lobby"): 1, ("room.occupied", "den"): 1}
 
-        watcher = (await clients.watchers([other], *gone))[0]  # its reads end sessions too, beside the pass over all
+        watcher = (await clients.watchers([other], *gone))[0]  # its reads also end sessions, in addition to the sweep
         await dying.kill()
         await until(lambda: len(app.of("user.offline")) >= 20, LAPSE_S + 5)
         await there["u01"].request(type="room.send", room="lobby", body="after")
         for client in there.values():
             client.send(type="bye")
         watcher.send(type="bye")
-        # Who held the queue was perhaps killed: then its lease has to end first.
+        # The killed node may have held the queue. Then its lease must end first.
         await until(lambda: len(app.of("room.vacated")) >= 2 and len(app.of("room.message")) >= 3, 30)
         await until(lambda: len(app.of("user.offline")) >= 31)
-        await asyncio.sleep(0.5)  # what should not come would come now
+        await asyncio.sleep(0.5)  # time for unexpected events
         assert counted(app.of("user.offline")) == {("user.offline", user): 1 for user in (*users, "watcher0")}
         assert counted(app.of("room.vacated")) == {("room.vacated", "lobby"): 1, ("room.vacated", "den"): 1}
         assert {event["data"]["body"] for event in app.of("room.message")} == {"here", "there", "after"}

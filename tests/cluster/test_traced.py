@@ -1,4 +1,4 @@
-"""A trace goes with what was said: to other nodes, through the store, to apps, into logs and to a collector."""
+"""Traces across nodes, store, apps, logs and a collector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parent(trace: str, flags: str = "01") -> str:
 
 
 def traces(client: Listener, kind: str) -> list[str | None]:
-    """Of all events of a kind."""
+    """Return the traces of all events of a type."""
     found = (told.frame.get("traceparent") for told in client.told if told.type == kind)
     return [None if text is None else text.split("-")[1] for text in found]
 
@@ -73,7 +73,9 @@ async def spoken(nodes: list[Process], clients: Clients) -> None:
     for client in (ann, bob):
         await until(lambda client=client: len(client.of("room.message")) == 3 + len(MALFORMED))
         found = traces(client, "room.message")
-        assert sorted(filter(None, found)) == [SPOKEN, SPOKEN, UNSAMPLED], "one of them by way of the store"
+        assert sorted(filter(None, found)) == [SPOKEN, SPOKEN, UNSAMPLED], (
+            "a trace is missing; one of the messages was read from the store"
+        )
     await bob.hears("signal", kind="wave")
     assert traces(bob, "signal") == [SPOKEN]
 
@@ -108,7 +110,7 @@ def are_logged(here: str, there: str) -> None:
 
 def are_collected(spans: Iterable[Span]) -> None:
     def tree(trace: str) -> dict[str, set[str]]:
-        """The names of spans, with those of their parents."""
+        """Return the names of the spans, each with the names of its parents."""
         mine = [span for span in spans if span.trace_id == trace]
         names = {span.span_id: span.name for span in mine} | {"b7ad6b7169203331": "the caller"}
         found: dict[str, set[str]] = {}
@@ -117,7 +119,7 @@ def are_collected(spans: Iterable[Span]) -> None:
         return found
 
     spoken = tree(SPOKEN)
-    spoken.pop("webhook.send", None)  # it depends on what was sent together
+    spoken.pop("webhook.send", None)  # depends on batching
     assert spoken == {
         "command room.send": {"the caller"},
         "command signal.send": {"the caller"},
@@ -132,5 +134,5 @@ def are_collected(spans: Iterable[Span]) -> None:
         "bus.receive": {"bus.publish"},
         "webhook.send": {"POST /v1/notifications"},
     }
-    assert {span.trace_id for span in spans} == {SPOKEN, POSTED}, "what is not sampled is not recorded"
+    assert {span.trace_id for span in spans} == {SPOKEN, POSTED}, "unsampled traces must not be recorded"
     assert not any(name in str(span) for span in spans for name in ("bob", "vault", "zoe"))

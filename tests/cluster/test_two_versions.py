@@ -1,4 +1,4 @@
-"""Clients of different versions on different nodes: what goes between nodes is one version, what each reads its own."""
+"""Clients of different versions on different nodes: nodes exchange one version, and each client receives its own."""
 
 from __future__ import annotations
 

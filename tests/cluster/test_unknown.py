@@ -1,4 +1,4 @@
-"""After Redis lost its records nobody is said to be offline who is only not restored yet: that is `stale`."""
+"""After a data loss of Redis, users who are not restored yet are `stale` and not simply offline."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ROOMS = "/v1/rooms/den"
 
 @asynccontextmanager
 async def nodes(redis: RedisProcess, count: int = 2, grace_s: float = 30.0) -> AsyncIterator[list[Inside]]:
-    # However slow the machine is, no lease ends: a node is not waited for longer.
+    # Long leases: none ends on a slow machine, after which a node would not be waited for.
     periods = {"lease_s": 60.0, "renew_s": 0.5}
     async with inside(*[redis_url(redis.port)] * count, presence={"grace_s": grace_s}, node=periods) as made:
-        for node in made:  # each has a store of its own
+        for node in made:  # each node has its own store
             assert (await node.ask("PUT", ROOMS, {"open": True})).status < 300
         yield made
 
@@ -35,7 +35,7 @@ def shown(entry: dict[str, Any]) -> tuple[str, bool]:
 
 
 async def over_http(node: Inside, user: str) -> set[tuple[str, bool]]:
-    """How the user is shown, by all routes."""
+    """Return the user's state by all HTTP routes."""
     alone = (await node.ask("GET", f"/v1/users/{user}/presence")).json()
     return {shown((await node.query(user))[user]), shown(alone)}
 
@@ -50,22 +50,25 @@ async def test_the_first_reader_after_a_flush_is_told_that_the_state_is_unknown(
         await ann.request(type="room.join", room="den")
         async with hold(first.node.engine, "restore") as restoring:
             redis.command("FLUSHALL")
-            # No node has noticed: the answer itself tells that the records were lost.
+            # No node has noticed: the response itself must mark the lost records.
             assert await over_http(second, "ann") == {("offline", True)}
             asked = await reader.request(type="presence.get", users=["ann"])
             watched = await reader.watch("ann")
             assert shown(asked["presence"][0]) == shown(watched["ann"]) == ("offline", True)
-            assert await over_http(first, "ann") == {("online", True)}, "its own node has the session"
+            assert await over_http(first, "ann") == {("online", True)}, "the user's own node must show the session"
             assert (await second.ask("GET", "/v1/presence/online")).json()["stale"] is True
             present = (await second.ask("GET", f"{ROOMS}/present")).json()
             assert present == {"users": [], "count": 0, "stale": True}
             await restoring.reached()
-            await passing(lambda: second.node.recovery.restored == 1)  # the reader: the other node has done its part
-            assert await over_http(second, "ann") == {("offline", True)}, "as long as a live node has not"
+            # The other node has restored its session, the reader's.
+            await passing(lambda: second.node.recovery.restored == 1)
+            assert await over_http(second, "ann") == {("offline", True)}, (
+                "the state must be stale until each live node has restored"
+            )
         await reader.hears("presence.changed", user="ann", state="online")
         await eventually(lambda: is_settled(second, "ann"), "ann is restored")
         assert await over_http(second, "ann") == {("online", False)}
-        assert reader.states("ann") == ["online"], "never as offline"
+        assert reader.states("ann") == ["online"], "the reader saw more than the online state"
         assert (await second.ask("GET", f"{ROOMS}/present")).json() == {"users": ["ann"], "count": 1}
         assert "stale" not in (await second.ask("GET", "/v1/presence/online")).json()
 
@@ -76,10 +79,10 @@ async def test_watchers_see_no_change_and_commands_answer_what_the_session_shows
         await watcher.watch("ann")
         async with hold(first.node.engine, "restore") as restoring:
             redis.command("FLUSHALL")
-            assert await over_http(second, "ann") == {("online", True)}, "as its watchers there see it"
+            assert await over_http(second, "ann") == {("online", True)}, "HTTP must show the state that watchers have"
             mine = await ann.request(type="status.set", status="invisible")
             assert shown(mine["presence"]) == ("online", True)
-            assert first.node.statuses.is_invisible(("default", "ann")), "its rooms must not show it"
+            assert first.node.statuses.is_invisible(("default", "ann")), "the rooms of the node must not show the user"
             await restoring.reached()
         await watcher.sees("ann", "offline")
         await eventually(lambda: is_settled(second, "ann"), "ann is restored")
@@ -104,16 +107,16 @@ async def test_a_socket_that_is_lost_just_after_the_records_keeps_its_session(re
 async def test_who_left_a_room_long_before_its_redis_is_restarted_from_a_snapshot_is_not_in_it_again(
     redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_rooms, "RECENT_S", -1.0)  # what has just been done is long ago
+    monkeypatch.setattr(session_rooms, "RECENT_S", -1.0)  # so that recent changes count as old
     async with nodes(redis) as (first, second):
         people = [await first.join(name) for name in ("ann", "bob")]
         for person in people:
             await person.request(type="room.join", room="den")
-        await eventually(lambda: are_in_den(second, "ann", "bob"), "both are in the room")
+        await eventually(lambda: are_in_den(second, "ann", "bob"), "both users are in the room")
         redis.command("SAVE")
         for person in people:
             await person.request(type="room.leave", room="den")
-        await eventually(lambda: are_in_den(second), "both have left")
+        await eventually(lambda: are_in_den(second), "both users have left")
         redis.kill()
         await passing(lambda: first.node.engine.trouble is not None and second.node.engine.trouble is not None)
         redis.start()
@@ -160,7 +163,7 @@ async def test_who_left_after_the_snapshot_of_a_restarted_redis_is_never_shown_a
             seen.update(last)
             return not any(stale for _, stale in last)
 
-        await eventually(is_over, "bob is known to be offline")
+        await eventually(is_over, "no state of bob is stale")
         assert ("online", False) not in seen
         assert await over_http(first, "bob") == await over_http(second, "bob") == {("offline", False)}
         assert watcher.states("bob") == ["offline"]
@@ -173,9 +176,9 @@ async def test_records_lost_again_are_not_restored_by_the_recovery_from_the_loss
         await first.join("ann")
         await second.join("bob")
         async with hold(second.node.engine, "restored") as others, hold(first.node.engine, "restored") as told:
-            others.release()  # they are only counted
+            others.release()  # these calls are only counted
             redis.command("FLUSHALL")
-            await told.reached()  # ann was restored, and is lost again before that is said
+            await told.reached()  # ann was restored and is lost again before the report
             async with hold(first.node.engine, "restore") as restoring:
                 redis.command("FLUSHALL")
                 await restoring.reached()

@@ -1,4 +1,4 @@
-"""Who sees whom, on real nodes that share a Redis and a PostgreSQL: what is acknowledged holds on all of them."""
+"""Visibility on real nodes with one Redis and one PostgreSQL: acknowledged changes apply on all nodes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_what_a_user_hides_is_hidden_on_every_node_when_it_is_acknowledged
 
         await ann.request(type="privacy.set", hide_from=["bob"])
         for bob in bobs:
-            # Asked at once: nothing is waited for.
+            # Requested at once, without waiting.
             assert await states(bob, "ann") == ["offline"]
             assert (await bob.request(type="room.present", room="hall"))["users"] == ["bob", "eve"]
             assert bob.states("ann") == ["offline"]
@@ -86,7 +86,9 @@ async def test_the_last_seen_is_hidden_on_every_node(tmp_path: Path, redis: Redi
             assert (told.data["last_seen"], told.data["since"], told.data["version"]) == (None, None, 0)
             (entry,) = (await watcher.request(type="presence.get", users=["ann"]))["presence"]
             assert (entry["last_seen"], entry["since"], entry["version"]) == (None, None, 0)
-        assert (await away.ask("GET", "/v1/users/ann/presence")).json()["last_seen"] is not None, "the app sees all"
+        assert (await away.ask("GET", "/v1/users/ann/presence")).json()["last_seen"] is not None, (
+            "the app must see all users"
+        )
 
 
 async def test_contacts_are_known_on_every_node_when_it_is_answered(
@@ -149,5 +151,5 @@ async def test_while_a_node_is_silent_hiding_is_not_acknowledged_and_then_it_is(
             await asyncio.sleep(0.2)
             return (await ann.answer(type="privacy.set", hide_from=["bob"]))["type"] == "reply"
 
-        await eventually(acknowledged, "the dead node is not waited for any more", 4 * LEASE_S + 10)
+        await eventually(acknowledged, "the dead node is no longer waited for", 4 * LEASE_S + 10)
         assert bob.states("ann") == ["offline"]

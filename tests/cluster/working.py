@@ -1,4 +1,4 @@
-"""Whether two nodes that went through something still do all they are for."""
+"""Check that two nodes still work after a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def states(node: Process, users: list[str]) -> dict[str, str]:
 async def everything_works(
     nodes: list[Process], clients: Clients, watchers: list[Listener], word: str = "late"
 ) -> None:
-    """Watching, typing and messages, from the one node to the other and back."""
+    """Check watches, typing and messages in both directions between the nodes."""
     room = f"room-{word}"
     assert (await nodes[0].ask("PUT", f"/v1/rooms/{room}", {"open": True})).status < 300
     for watcher in watchers:

@@ -1,7 +1,7 @@
-"""Stories of tenants whose users, rooms, devices and keys have the same names, told together and each alone.
+"""Random sequences of several tenants with equal names, run together and for each tenant alone.
 
-What a tenant is told and answered is written down step by step. A tenant alone on a server must have the same written
-down as beside others: then nothing it hears, counts or is refused can tell of them.
+All events and replies of a tenant are recorded step by step. The record of a tenant alone on a server must equal the
+record beside others: then no event, count or error depends on other tenants.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from greendot.ids import new_key_id, new_key_secret
 from greendot.store.api_keys import ApiKey, Secret
 from greendot.testing import Closed, Served, WireClient
 
-WORDS = ["amber", "cobalt", "violet"]  # a secret one of each tenant, in all that its people say and are called
-SLOTS = 3  # connections of a tenant: two devices of its first user and one of the other
-CLOSED, OPEN, LATER = range(3)  # its rooms: one for members, one for all, one that is made later if at all
+WORDS = ["amber", "cobalt", "violet"]  # a secret word of each tenant, in all its messages and display names
+SLOTS = 3  # connections of a tenant: two devices of its first user and one of its second
+CLOSED, OPEN, LATER = range(3)  # rooms of a tenant: for members, for all, and one that may be created later
 _MADE = re.compile(r"(?<![0-9A-Za-z])(?:[0-9A-Za-z]{4}-[0-9A-Za-z]{9}|[0-9a-f]{24})(?![0-9A-Za-z])")
 _NODE = re.compile(r'"node":"[0-9A-Za-z]{4}"')
 
 
 class Names(NamedTuple):
-    """The ids of a story, which all its tenants use."""
+    """Ids of a sequence, which all its tenants use."""
 
     tenants: tuple[str, ...]
     users: tuple[str, str]
@@ -37,7 +37,7 @@ class Names(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One thing a tenant does: who, what, and some numbers to choose by."""
+    """One action of a tenant: the actor, the action, and numbers for its choices."""
 
     tenant: int
     verb: str
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 class Story:
-    """A server with some of the tenants."""
+    """Server with some of the tenants."""
 
     def __init__(self, served: Served, names: Names, tenants: Iterable[int]) -> None:
         self.served = served
@@ -56,9 +56,9 @@ class Story:
         self.keys: dict[int, str] = {}
         self.spare_keys: dict[int, str] = {}
         self.clients: dict[tuple[int, int], WireClient] = {}
-        self.sessions: dict[tuple[int, int], str] = {}  # the last one of each slot
+        self.sessions: dict[tuple[int, int], str] = {}  # the last session of each slot
         self.first: dict[tuple[int, int], str] = {}
-        self.revoked = dict.fromkeys(self.tenants, 0)  # how many tokens were, by `jti`
+        self.revoked = dict.fromkeys(self.tenants, 0)  # number of tokens revoked by `jti`
         self.written: dict[int, list[str]] = {tenant: [] for tenant in self.tenants}
         self._known: dict[int, dict[str, str]] = {tenant: {} for tenant in self.tenants}
 
@@ -91,7 +91,7 @@ class Story:
         return text_of(id, secret)
 
     async def tell(self, step: Step) -> None:
-        """Time goes on for everybody; the step is taken if its tenant is here."""
+        """Advance the clock for all clients, and run the step if its tenant is on this server."""
         received = await self.served.advance(step.wait_s, alive=self.clients.values())
         heard = [*zip(self.clients, received, strict=True)]
         answer = await VERBS[step.verb](self, step) if step.tenant in self.tenants else None
@@ -101,7 +101,7 @@ class Story:
             await self._note(tenant, said, heard)
 
     async def _note(self, tenant: int, answer: Any, heard: list[tuple[tuple[int, int], Any]]) -> None:
-        """Write down what was answered and heard, with what the server made up by chance in order of appearance."""
+        """Record the reply and the received events, with random ids replaced by their order of appearance."""
         told = {f"{at[1]} before": frames for at, frames in heard if at[0] == tenant}
         for at in [at for at in self.clients if at[0] == tenant]:
             told[f"{at[1]}"] = await self._quiet(at)
@@ -117,7 +117,7 @@ class Story:
             del self.clients[at]
             return ["closed", closed.code, closed.reason]
 
-    # --- who and what ---
+    # --- users and rooms ---
 
     def user(self, slot: int) -> str:
         return self.names.users[slot // 2]
@@ -134,11 +134,11 @@ class Story:
         return f"{self.names.key}{self.revoked[tenant]}"
 
     def foreign(self, step: Step) -> str:
-        """A session of another tenant, or one that never was where there is no other."""
+        """Return a session of another tenant, or a session that never existed if there is no other."""
         at = (step.tenant + 1) % len(self.names.tenants), step.some % SLOTS
         return self.first.get(at) or f"{self.served.node.incarnation}-00000000{at[1]}"
 
-    # --- by WebSocket ---
+    # --- WebSocket ---
 
     async def connect(self, tenant: int, slot: int, **hello: Any) -> Any:
         if (tenant, slot) in self.clients:
@@ -159,7 +159,7 @@ class Story:
         return await self.served.socket()
 
     async def command(self, step: Step, **command: Any) -> Any:
-        """The reply or the error, by one who connects for it if need be."""
+        """Send a command, after connecting if necessary, and return its reply or error."""
         welcome = await self.connect(step.tenant, step.slot)
         client = self.clients.get((step.tenant, step.slot))
         if client is None:
@@ -186,10 +186,10 @@ class Story:
         await self.gone()
 
     async def gone(self) -> None:
-        """Whoever left is noticed."""
+        """Wait until the server has noticed all disconnects."""
         await self.served.until_gone(len(self.clients))
 
-    # --- by HTTP ---
+    # --- HTTP ---
 
     async def call(self, step: Step, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         answer = await self.answer(key or self.keys[step.tenant], method, path, body)

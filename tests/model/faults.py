@@ -1,4 +1,4 @@
-"""Run in a node under trial before it starts (`FORKED_FIRST`): its bus loses, doubles and delays what it publishes."""
+"""Setup for a forked node under test (`FORKED_FIRST`): its bus loses, duplicates and delays published messages."""
 
 from __future__ import annotations
 

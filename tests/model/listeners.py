@@ -1,4 +1,4 @@
-"""Clients of the simulated world. They take what they are sent as it comes: in order, each once, or the trial fails."""
+"""Clients of the simulation. They require each message in order and once; otherwise the trial fails."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 
 from model.simulated import Link, SimulatedNode, World
 
-AGAIN_S = 0.5  # after an error that invites another attempt
+AGAIN_S = 0.5  # pause after a retryable error
 
 
 class Wrong(AssertionError):
-    """What must not happen."""
+    """Violation of a guarantee."""
 
 
 class Stream:
-    """One room as one client has it."""
+    """One room as one client has received it."""
 
     def __init__(self, room: str) -> None:
         self.room = room
         self.seen: list[tuple[str, Any]] = []  # id and body of message 1, 2, 3 …
         self.joined = False
         self.wanted = True
-        self.busy = False  # a join or leave is under way
+        self.busy = False  # a join or leave is in progress
         self.filling: list[dict[str, Any]] | None = None  # live messages that wait while older ones are fetched
-        self.turn = 0  # what was asked for in an earlier one is not wanted any more
-        self.again = False  # something more was missed while it was fetched
-        self.fetched = 0  # up to here messages were fetched, so that live ones may come once more
+        self.turn = 0  # replies to requests of earlier turns are ignored
+        self.again = False  # another gap appeared during the fetch
+        self.fetched = 0  # fetched up to here, so live messages up to this number may come again
 
     @property
     def cursor(self) -> int:
         return len(self.seen)
 
     def left(self) -> None:
-        """The connection is gone, or the client is no longer in the room."""
+        """Reset the state when the connection or the room was left."""
         self.joined = self.again = False
         self.filling, self.fetched = None, 0
         self.turn += 1
@@ -57,14 +57,14 @@ class Stream:
 
 
 class Notices(Stream):
-    """The inbox as one device has it. Numbers are missing where something was archived before it was heard of."""
+    """Inbox of one device. Numbers may be missing if a notification was archived before its delivery."""
 
     def __init__(self) -> None:
         super().__init__("inbox")
         self.joined = True
         self.last = 0
         self.ids: set[str] = set()
-        self.urgent: set[str] = set()  # heard of out of turn, because they are to be acknowledged
+        self.urgent: set[str] = set()  # redelivered out of order, because they must be acknowledged
         self.badge: tuple[int, int] | None = None
 
     @property
@@ -77,7 +77,7 @@ class Notices(Stream):
 
     def live(self, message: dict[str, Any]) -> None:
         if message.get("ack") and (message["id"] in self.ids or message["seq"] <= self.last):
-            self.urgent.add(message["id"])  # once more, or it waits since before this device was here
+            self.urgent.add(message["id"])  # a redelivery, or a notification from before this device connected
         else:
             super().live(message)
 
@@ -90,7 +90,7 @@ class Notices(Stream):
 
 
 class Client:
-    """One device of a user. It comes back, resumes, sends again what was not acknowledged."""
+    """Device of a user. It reconnects, resumes and resends unacknowledged messages."""
 
     def __init__(self, world: World, nodes: list[SimulatedNode], user: str, device: str, rooms: list[str]) -> None:
         self.world = world
@@ -101,7 +101,7 @@ class Client:
         self.unacknowledged: dict[str, str] = {}  # key to room
         self.acknowledged: dict[str, tuple[str, int]] = {}  # key to room and number
         self.refused: set[str] = set()
-        self.removed: set[str] = set()  # rooms of which nothing may come any more
+        self.removed: set[str] = set()  # rooms that must deliver nothing more
         self.ready = False  # welcomed
         self.wrong: Exception | None = None
         self.log: list[str] = []
@@ -111,10 +111,10 @@ class Client:
         self._asked: dict[str, Callable[[dict[str, Any]], None]] = {}
         self._numbers = 0
         self._gone: asyncio.Future[None] | None = None
-        self._shaky = False  # what was written long ago may come late on this link
+        self._shaky = False  # old frames may arrive late on this connection
         self._life = world.loop.create_task(self._live())
 
-    # --- life ---
+    # --- connection ---
 
     async def _live(self) -> None:
         chance = self.world.random
@@ -166,10 +166,10 @@ class Client:
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
-    # --- saying ---
+    # --- sending ---
 
     def ask(self, answered: Callable[[dict[str, Any]], None], **command: Any) -> None:
-        """`answered` gets the reply or the error, unless the connection ends before."""
+        """Send a command. `answered` gets its reply or error, unless the connection ends first."""
         self._numbers += 1
         number = f"q{self._numbers}"
         self._asked[number] = answered
@@ -182,7 +182,7 @@ class Client:
         self.unacknowledged[key] = room
         self._say(key)
         if self.world.random.random() < 0.1:
-            self._say(key)  # and once more
+            self._say(key)  # and a duplicate
 
     def _say(self, key: str) -> None:
         if not self.ready or key not in self.unacknowledged:
@@ -203,7 +203,7 @@ class Client:
         self.ask(answered, type="room.send", room=room, body=key, key=key)
 
     def join(self, room: str) -> None:
-        """Be in the room again, from where it was left."""
+        """Join the room again, from the last received message."""
         stream = self.streams[room]
         stream.wanted = True
         if not self.ready or stream.joined or stream.busy:
@@ -239,7 +239,7 @@ class Client:
         self.ask(answered, type="room.leave", room=room)
 
     def _fill(self, stream: Stream) -> None:
-        """The server does not bring what was missed: fetch it."""
+        """Fetch missed messages that the server does not send."""
         self._note(f"fill {stream.room} after {stream.cursor}")
         if stream.filling is not None:
             stream.again = True
@@ -272,7 +272,7 @@ class Client:
             self.ask(answered, type="room.history", room=stream.room, after=stream.cursor, limit=7)
 
     def mark(self, how: str) -> None:
-        """Some of what is in the inbox, or all of it."""
+        """Mark some or all notifications of the inbox."""
         chance, ids = self.world.random, [known for known, _ in self.inbox.seen]
         if not self.ready or not ids:
             return
@@ -286,7 +286,7 @@ class Client:
 
         self.ask(answered, type=f"inbox.{how}", **some)
 
-    # --- hearing ---
+    # --- receiving ---
 
     def _came(self, frame: dict[str, Any] | None) -> None:
         if frame is not None and frame["type"] == "room.message" and not self._shaky:

@@ -1,4 +1,4 @@
-"""Every place an id may stand in, by WebSocket and by HTTP. `{bad}` is what stands there."""
+"""Each place for an id in commands and HTTP requests. `{bad}` marks the id."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ BODIES: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def filled(template: Any, names: Names, bad: str, *, quoted: bool = False) -> Any:
-    """The template with names in it."""
+    """Fill names and the bad id into the template."""
     if isinstance(template, dict):
         return {key: filled(value, names, bad) for key, value in template.items()}
     if isinstance(template, list):

@@ -1,7 +1,7 @@
-"""A small world in virtual time: real nodes on real sockets and a real SQLite, with a bus and a network that do wrong.
+"""Simulation in virtual time: real nodes on real sockets and a real SQLite, with a faulty bus and network.
 
-Everything that happens is drawn from one seed. Time passes only while nobody has anything to do, so minutes of it take
-milliseconds and a trial can be repeated.
+All events are drawn from one seed. Time passes only while nothing is ready to run. So minutes take milliseconds, and a
+trial can be repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from greendot.transport.websocket import UpgradedProtocol
 
 T = TypeVar("T")
 Heard = Callable[[dict[str, Any] | None], None]
-LEASE_S = 15.0  # a node that crashed is known to be dead after so long
+LEASE_S = 15.0  # time until a crashed node counts as dead
 SETTINGS = {
     "auth": {"secret": SECRET},
     "limits": {"enabled": False},
@@ -49,7 +49,7 @@ UPGRADE = (
 
 
 class Idle(selectors.DefaultSelector):  # type: ignore[misc]  # it is one class or another, by platform
-    """Looks at the sockets without waiting; if there is nothing, the time that would have been waited has passed."""
+    """Selector that never waits. If no socket is ready, virtual time advances by the timeout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,12 +60,12 @@ class Idle(selectors.DefaultSelector):  # type: ignore[misc]  # it is one class 
         if not ready and timeout:
             self.passed_s += timeout
         if not ready and timeout is None:
-            raise AssertionError("everybody waits and nothing is going to happen")
+            raise AssertionError("deadlock: no socket is ready and no timer is set")
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes only while it is idle."""
+    """Event loop whose time passes only while it is idle."""
 
     def __init__(self) -> None:
         self._idle = Idle()
@@ -76,7 +76,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The loop's time as a node's."""
+    """Clock of a node that shows the loop's time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.monotonic = loop.time
@@ -86,17 +86,17 @@ class LoopClock:
 
 
 class Faults(msgspec.Struct):
-    """What goes wrong, and how often."""
+    """Faults and their probabilities."""
 
-    drop: float = 0.3  # of what the bus carries to a node
+    drop: float = 0.3  # of the bus messages to a node
     twice: float = 0.1
-    late: float = 0.1  # comes much later than what was sent after it
+    late: float = 0.1  # much later than messages sent after it
     store: float = 0.0  # calls that fail
-    lag_s: float = 0.01  # of everything, on the average
+    lag_s: float = 0.01  # average delay of everything
 
 
 class World:
-    """What all nodes share: the records, who is there, and chance."""
+    """State that all nodes share: records, presence and random numbers."""
 
     def __init__(self, seed: int, faults: Faults) -> None:
         self.random = random.Random(seed)
@@ -139,7 +139,7 @@ def empty_database() -> sqlite3.Connection:
 
 
 class SimulatedThread:
-    """Stands for the thread that has the database: takes what waits as one batch, is slow, fails at times."""
+    """Stand-in for the database thread: runs waiting jobs as one batch, is slow, and fails at times."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -152,7 +152,7 @@ class SimulatedThread:
         pass
 
     async def close(self) -> None:
-        self._closed = True  # what was asked for before is carried out
+        self._closed = True  # earlier jobs are still executed
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._closed or self.killed:
@@ -165,18 +165,18 @@ class SimulatedThread:
         return await future
 
     def _commit(self) -> None:
-        if self.killed:  # before it was written
+        if self.killed:  # before the write
             return
         batch, self._jobs = self._jobs, []
         world = self._world
         before, after = (world.random.random() < world.faults.store for _ in range(2))
         results = [] if before else _transact(world.db, batch)
-        if before or after:  # after: written, and nobody knows
+        if before or after:  # after: written, but reported as failed
             results = [(future, StoreUnavailable("it failed")) for _, future in batch]
         world.loop.call_later(world.lag(), self._answer, results)
 
     def _answer(self, results: list[tuple[asyncio.Future[Any], Any]]) -> None:
-        if self.killed:  # when it was written already
+        if self.killed:  # after the write
             return
         for future, result in results:
             if not future.done():
@@ -191,7 +191,7 @@ class SimulatedThread:
 
 
 class SimulatedStore(SqliteStore):
-    """SQLite with the statements of the real one."""
+    """SQLite store with the statements of the real one."""
 
     def __init__(self, world: World) -> None:
         self._thread = SimulatedThread(world)  # type: ignore[assignment]
@@ -199,7 +199,7 @@ class SimulatedStore(SqliteStore):
 
 
 class SimulatedEngine(MemoryEngine):
-    """The memory engine, shared by several nodes. What is published is lost, doubled, late and in another order."""
+    """Memory engine shared by several nodes. Published messages are lost, duplicated, delayed and reordered."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.clock)
@@ -219,7 +219,7 @@ class SimulatedEngine(MemoryEngine):
         await super().close()
 
     def crash(self) -> None:
-        """Nobody is told; its lease runs out."""
+        """Remove the engine without notice; its lease runs out."""
         self._world.engines.remove(self)
         self.dead, self._host = True, None
         self._world.loop.call_later(LEASE_S, self._bury)
@@ -252,7 +252,7 @@ class SimulatedEngine(MemoryEngine):
         if self._host is not None and (topic.kind in ("user", "node") or topic in self._topics):
             self._host.receive(topic, message)
 
-    # What takes a round trip with Redis takes time here.
+    # Calls that need a round trip to Redis take time here.
 
     async def _wait(self) -> None:
         await asyncio.sleep(self._world.lag())
@@ -288,7 +288,7 @@ class SimulatedEngine(MemoryEngine):
 
 
 class Local(socket.socket):
-    """A socket within this process, on which what is written can be read at once. It knows nothing of TCP."""
+    """Socket pair end in this process; written data can be read at once. It ignores TCP options."""
 
     def setsockopt(self, level: int, *given: Any) -> None:  # type: ignore[override]
         if level != socket.IPPROTO_TCP:
@@ -299,7 +299,7 @@ class Local(socket.socket):
 
 
 class SimulatedNode:
-    """A node that can be stopped in good order or killed."""
+    """Node that can be stopped cleanly or killed."""
 
     def __init__(self, world: World) -> None:
         settings = msgspec.convert(SETTINGS, Settings)
@@ -307,12 +307,12 @@ class SimulatedNode:
         self.engine = SimulatedEngine(world)
         self.store = SimulatedStore(world)
         self.node = Node(settings, self.engine, self.store, world.clock)
-        # How late a loop is by the real clock says nothing in virtual time, and looking twenty times a second costs.
+        # Loop lag by the real clock means nothing in virtual time, and polling twenty times a second is slow.
         self.node.overload_monitor.start = lambda: None  # type: ignore[method-assign]
         self.up = True
 
     async def socket(self, small: bool) -> socket.socket:
-        """A client's end of a new connection. With `small` the kernel takes little at once."""
+        """Return the client's end of a new connection. With `small` the kernel buffers little."""
         ours, other = socket.socketpair()
         theirs = Local(other.family, other.type, other.proto, other.detach())
         ours.setblocking(False)
@@ -320,7 +320,7 @@ class SimulatedNode:
         if small:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         transport, _ = await self._world.loop.connect_accepted_socket(asyncio.Protocol, theirs)
-        # As the gateway's door does it, once it has read the request.
+        # As the listener does after it has read the request.
         protocol = UpgradedProtocol(lambda request: self.node.connections.connect("simulated"))
         protocol.connection_made(transport)
         protocol.feed(UPGRADE)
@@ -334,22 +334,22 @@ class SimulatedNode:
         await self.node.close()
 
     async def crash(self) -> None:
-        """As by kill -9: what was under way is not carried on, and nobody is told."""
+        """Crash as by kill -9: running work stops, without notice to others."""
         self.up = False
         self.engine.crash()
         self.store._thread.killed = True  # type: ignore[attr-defined]
         self.node.timers.close()
         for connection in [*self.node.registry.connections.values()]:
             connection.abort()
-        await asyncio.sleep(0.001)  # what that sets off is not carried on either
+        await asyncio.sleep(0.001)  # work that this starts is stopped as well
         while len(self.node.tasks):
             await self.node.tasks.cancel()
 
 
 class Link:
-    """A client's side of a socket, with a network in between that takes its time and may be cut at any point.
+    """Client's end of a socket behind a network that delays data and can be cut at any point.
 
-    `came` is told of each frame when the server has written it, `heard` when it has arrived, and of the end as None.
+    `came` is called for each frame when the server has written it, `heard` when it has arrived. The end is None.
     """
 
     def __init__(self, world: World, end: socket.socket, came: Heard, heard: Heard) -> None:
@@ -363,7 +363,7 @@ class Link:
         self._cut = False
         self._going: deque[bytes] = deque()
         self._coming: deque[dict[str, Any] | None] = deque()
-        self._ready_at = self._heard_at = 0.0  # what was said before has arrived by then: the network keeps the order
+        self._ready_at = self._heard_at = 0.0  # arrival of the previous frame: the network keeps the order
         self.stalled = False
         world.loop.add_reader(end, self._read)
 
@@ -372,10 +372,11 @@ class Link:
             frame = make_frame(TEXT, msgspec.json.encode(command), mask=True)
             self._ready_at = max(self._ready_at, self._world.loop.time() + self._world.lag())
             self._going.append(frame)
-            self._world.loop.call_at(self._ready_at, self._send)  # of those due at once the loop keeps no order
+            # The loop keeps no order among timers that are due together.
+            self._world.loop.call_at(self._ready_at, self._send)
 
     def cut(self) -> None:
-        """Nothing more arrives on either side; the server notices after a while."""
+        """Cut the connection: no more data arrives on either side, and the server notices after a while."""
         if not self._cut:
             self._cut = True
             self._world.loop.remove_reader(self._end)
@@ -388,7 +389,7 @@ class Link:
             self._end.close()
 
     def stall(self, seconds: float) -> None:
-        """Read nothing for a while."""
+        """Stop reading for a while."""
         if not self._cut and not self.stalled:
             self.stalled = True
             self._world.loop.remove_reader(self._end)
@@ -404,12 +405,12 @@ class Link:
 
     def _write(self, data: bytes) -> None:
         if not self._upgraded:
-            self._early += data  # nothing may be said before the answer to the upgrade
+            self._early += data  # no data may be sent before the response to the upgrade
         elif data and not self._cut:
             try:
                 assert self._end.send(data) == len(data)
             except ConnectionError:
-                pass  # the server has closed; that is read
+                pass  # the server has closed; the reader notices
 
     def _read(self) -> None:
         try:
@@ -449,7 +450,7 @@ class Link:
 
 
 def take_frame(buffer: bytearray) -> tuple[int, bytes] | None:
-    """The first whole frame of a server, taken out."""
+    """Remove the first whole frame of a server from the buffer and return it."""
     if len(buffer) < 2:
         return None
     size, at = buffer[1] & 0x7F, 2

@@ -1,7 +1,7 @@
-"""Two nodes on Redis, and the same two on the memory engine: the same random verbs, compared at every step.
+"""Two nodes on Redis and the same two on the memory engine: equal random commands, compared at each step.
 
-Nodes come, die, are refused and go on under new names; sessions move between them; the engine forgets users and is
-told again. `MODEL_EXAMPLES` says how many such stories are tried (`make model`).
+Nodes start, die, are fenced and continue as new incarnations. Sessions move between them. The engine loses users and
+gets them back. `MODEL_EXAMPLES` sets the number of sequences (`make model`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ USERS = ("ann", "bob")
 ROOM = "room"
 NODES = (0, 1)
 GRACE_S = 3.5  # of a dead node
-# Real time goes on while a story is told, so that stamps differ a little; everything ends half way between the whole
-# seconds that time is moved by. Beyond the first bound time is set back, beyond the second nothing is proved.
+# Real time passes during a sequence, so that times differ a little. All deadlines are half-way between the whole
+# seconds by which time is advanced. Beyond the first bound time is set back. Beyond the second the step proves nothing.
 SET_BACK_MS, TOO_LATE_MS = 200, 350
 
 
 class Step(NamedTuple):
-    """One verb: the node that has it carried out, the user it is about, and what it says."""
+    """One command: its node, its user and its arguments."""
 
     verb: str
     node: int = 0
@@ -53,8 +53,9 @@ def step(verb: str, *more: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
         Step,
         st.just(verb),
         st.sampled_from(NODES),
-        st.sampled_from(["ann", "ann", "ann", "bob"]),  # mostly one, so that much happens to them
-        st.sampled_from([0, 0, 0, 1, 2]),  # two sessions of the first node and one of the other; either may have any
+        st.sampled_from(["ann", "ann", "ann", "bob"]),  # mostly one user, so that its states become complex
+        # Two sessions of the first node and one of the other; each node may use any of them.
+        st.sampled_from([0, 0, 0, 1, 2]),
         st.sampled_from([1, 1, 1, 2]),
         st.tuples(*more),
     )
@@ -91,7 +92,7 @@ steps = st.one_of(
 
 
 class Side:
-    """An engine with two nodes. `start_ms` is what its time was when the story began."""
+    """Engine with two nodes. `start_ms` is its time at the start of the sequence."""
 
     start_ms = 0
 
@@ -99,7 +100,7 @@ class Side:
         raise NotImplementedError
 
     def stamp(self, ms: int | None) -> int | None:
-        """Half seconds since the story began: what both sides must agree on."""
+        """Return a time in half seconds since the start, which must be equal on both sides."""
         return ms and (ms - self.start_ms + 100) // 500
 
     def visible(self, visible: VisibleState) -> Any:
@@ -110,7 +111,7 @@ class Side:
         return self.visible(shown.visible), self.visible(shown.own), shown.name, shown.devices
 
     def changes(self, host: RecordingHost, tenant: str) -> dict[str, list[Any]]:
-        """What was told of each user and of the room, in order."""
+        """Return the published changes of each user and of the room, in order."""
         found: dict[str, list[Any]] = {name: [] for name in (*USERS, ROOM)}
         for topic, message in host.messages:
             if topic.tenant == tenant and isinstance(message, Entered | Left):
@@ -150,7 +151,7 @@ class MemorySide(Side):
 
 
 class RedisSide(Side):
-    """Kept from story to story; each has a tenant of its own."""
+    """Redis side, kept for all sequences; each sequence has its own tenant."""
 
     def __init__(self, port: int) -> None:
         periods = LeasePeriods(grace=GRACE_S)
@@ -172,20 +173,20 @@ class RedisSide(Side):
         return self.nodes[node].engine.lives.incarnation
 
     async def now(self) -> int:
-        """Return the engine's time as Redis has it. A node's own idea of it is as late as the last answer was."""
+        """Return the engine's time from Redis. A node's own estimate is as late as its last reply."""
         return (await self.nodes[0].engine.lives.table()).now
 
     async def advance(self, ms: int) -> None:
         await self.nodes[0].advance(ms / 1000, self.nodes[1])
 
     async def die(self, node: int, renewed: str) -> None:
-        """The other one finds out, and both see it at their next look, long before the grace is over."""
+        """Let the other node report the death, and refresh both nodes well before the end of the grace."""
         await self.nodes[1 - node].engine.lives.bury(self.incarnation(node), renewed)
         for each in self.nodes:
             await each.engine.lives.refresh()
 
     async def reborn(self, node: int) -> None:
-        """It is refused wherever it comes, and goes on under a new name by itself."""
+        """Fence the node: its commands are refused, and it continues as a new incarnation."""
         before, engine = self.incarnation(node), self.nodes[node].engine
         with pytest.raises(Fenced):
             await engine.touch("nobody's", "nobody", SessionEpoch(f"{before}-1", before, 1), "phone", None, None)
@@ -204,7 +205,7 @@ class RedisSide(Side):
         )
 
     async def sweep(self, node: int, tenant: str, only: list[str]) -> Swept:
-        """What a pass does, on the story's own buckets: all of them would take a second."""
+        """Sweep the buckets of this sequence only: a sweep of all would take a second."""
         names = [keys.user_keys("model:", tenant, user) for user in USERS]
         buckets = {(where.partition, int(where.presence.rpartition(":")[2], 16)) for where in names}
         sweeper = self.nodes[node].engine.sweeper
@@ -217,7 +218,7 @@ class RedisSide(Side):
 
 
 class Story:
-    """One example: both sides from the same beginning."""
+    """One sequence: both sides from the same state."""
 
     def __init__(self, redis: RedisSide) -> None:
         redis.stories += 1
@@ -225,10 +226,10 @@ class Story:
         self.redis, self.memory = redis, MemorySide()
         self.sides: tuple[Side, Side] = (self.memory, redis)
         self.topics = [Topic("room", self.tenant, ROOM), *(Topic("watch", self.tenant, user) for user in USERS)]
-        self.lives: list[str] = []  # every incarnation there was
-        self.lives_now: dict[int, str] = {}  # by node, also when it is dead and does not know it
-        self.lives_before: dict[int, str] = {}  # the one before
-        self.dead: set[int] = set()  # nodes that do not know it yet
+        self.lives: list[str] = []  # all incarnations so far
+        self.lives_now: dict[int, str] = {}  # by node, also for dead nodes that have not noticed it
+        self.lives_before: dict[int, str] = {}  # previous incarnation
+        self.dead: set[int] = set()  # dead nodes that have not noticed it
         self.sessions: list[str] = []
 
     async def begin(self) -> None:
@@ -247,7 +248,7 @@ class Story:
             await self.redis.nodes[node].engine.unsubscribe(self.topics)
             if node in self.dead:
                 await self.redis.reborn(node)
-        for user in USERS:  # the next story counts what it sweeps, and may share a bucket with this one
+        for user in USERS:  # the next sequence counts swept users and may share a bucket with this one
             await self.redis.forget(self.tenant, user)
         past = {*self.lives} - {self.redis.incarnation(node) for node in NODES}
         await self.redis.nodes[0].engine.lives.strike_off(past)
@@ -264,22 +265,22 @@ class Story:
     # --- time ---
 
     async def late_ms(self) -> int:
-        """By how much Redis' time is ahead, because real time went on."""
+        """Return how far Redis's time is ahead because real time passed."""
         return await self.redis.now() - self.redis.start_ms - self.memory.elapsed_ms
 
     async def advance(self, seconds: int) -> None:
         self.memory.clock.advance(seconds)
         await self.redis.advance(seconds * 1000)
 
-    # --- verbs ---
+    # --- commands ---
 
     async def tell(self, step: Step) -> bool:
-        """Carry out a step on both sides and compare. False if the machine was too slow to say anything."""
+        """Run a step on both sides and compare. Return False if the machine was too slow for a comparison."""
         if (late_ms := await self.late_ms()) > SET_BACK_MS:
             await self.redis.advance(-late_ms)
-        if step.verb == "crash":  # nobody comes by before it is reaped
+        if step.verb == "crash":  # no other command runs before it is reaped
             return await self.tell(step._replace(verb="die")) and await self.tell(step._replace(verb="reap", more=(4,)))
-        if step.verb in ("advance", "sweep", "reap"):  # much has run out when somebody comes to sweep
+        if step.verb in ("advance", "sweep", "reap"):  # many deadlines have passed at a sweep
             await self.advance(*step.more)
         step = self.informed(step)
         answers = [await self.do(side, step) for side in self.sides]
@@ -298,7 +299,7 @@ class Story:
         return True
 
     def informed(self, step: Step) -> Step:
-        """Some steps are about a session that is there, on the node that has it."""
+        """Replace the session of some steps by an existing one, on its node."""
         there = self.memory.memory._users.get((self.tenant, step.user))
         if step.verb not in ("hang up", "move") or there is None:
             return step
@@ -308,7 +309,7 @@ class Story:
         return step._replace(verb="linger", more=(SessionEpoch(session, entry.incarnation, entry.conn), *step.more))
 
     async def go_on(self, node: int) -> None:
-        """A node that was refused lives on under a new name, by itself."""
+        """Continue a fenced node as a new incarnation."""
         await self.redis.renamed(node, self.lives_now[node])
         self.live(node)
 
@@ -319,7 +320,7 @@ class Story:
             match step.verb:
                 case "open" | "touch":
                     return await self.touch(engine, step, ref)
-                case "late":  # said under the name the node had before
+                case "late":  # a command of the previous incarnation
                     before = self.lives_before.get(step.node)
                     return before and await self.touch(engine, step, ref._replace(incarnation=before))
                 case "linger":
@@ -347,7 +348,7 @@ class Story:
 
     async def touch(self, engine: Engine, step: Step, ref: SessionEpoch) -> Any:
         touched = await engine.touch(self.tenant, step.user, ref, *step.more)
-        if step.verb == "open" and not touched.status_known:  # as a node does it
+        if step.verb == "open" and not touched.status_known:  # as a node does
             await engine.set_status(self.tenant, step.user, ManualStatus(rev=1))
         return touched
 
@@ -359,12 +360,12 @@ class Story:
         return ManualStatus(status, until and side.start_ms + self.memory.elapsed_ms + until, text, rev)
 
     async def look_after(self, side: Side, step: Step) -> Any:
-        """What is not a verb on one user."""
+        """Run a command that is not about one user."""
         match step.verb, side:
             case "die", MemorySide():
                 if step.node not in self.dead:
                     side.die(self.lives_now[step.node], *step.more)
-            case "die", RedisSide():  # also one that is dead already: that changes nothing
+            case "die", RedisSide():  # also for a node that is already dead, which changes nothing
                 (renewed_ago,) = step.more
                 renewed = "" if renewed_ago is None else side.start_ms + self.memory.elapsed_ms - renewed_ago
                 await side.die(step.node, str(renewed))
@@ -378,13 +379,13 @@ class Story:
             case "forget", RedisSide():
                 await side.forget(self.tenant, step.user)
             case "reap", _:
-                if isinstance(side, RedisSide):  # for the dead alone: the others are settled by the read
+                if isinstance(side, RedisSide):  # for dead nodes only: the read settles the others
                     await side.sweep(step.node, self.tenant, self.lives)
                 return await self.read(side, step.node)
             case "sweep", MemorySide():
                 return await side.memory.sweep(), await self.read(side, step.node)
             case "sweep", RedisSide():
-                # A status that has run out is ended by whoever reads it, if nothing else of the user has.
+                # An expired status is ended by a read, unless another change of the user did it before.
                 return await side.sweep(step.node, self.tenant, []), await self.read(side, step.node)
             case "sessions", _:
                 entries = await side.engine(step.node).sessions(self.tenant, step.user)

@@ -1,4 +1,4 @@
-"""What is no id, in every place one may stand in: refused whole, with a word that says where, and nothing changes."""
+"""Invalid ids in each place for an id: the whole request is refused, the error names the place, and nothing changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ bad_ids = st.one_of(
 
 
 async def world(story: Story) -> list[Any]:
-    """Everything that is stored, and everything that is known of the moment."""
+    """Return all stored records and all state of the engine."""
     served, names = story.served, story.names
     stored = await served.node.store._thread.do(lambda db: [*db.iterdump()])  # type: ignore[attr-defined]
     engine, stats, now = served.node.engine, served.node.stats(), list[Any]()
@@ -75,7 +75,7 @@ async def refused_on_the_wire(story: Story, bad: str) -> None:
 
 
 async def refused_by_http(story: Story, bad: str) -> None:
-    # What is nothing, goes up, or is a path of its own is not where an id would be; what is too long is not read.
+    # An empty id, a dot segment or a slash changes the path, and a long path is not read.
     is_elsewhere = bad in ("", ".", "..") or "/" in bad or len(bad) > 999
     for method, path in PATHS:
         answer = await story.answer(story.keys[0], method, filled(path, story.names, bad, quoted=True))

@@ -1,4 +1,4 @@
-"""The memory engine against a model that keeps the history and works everything out from it, each time anew."""
+"""Memory engine against a model that keeps the history and computes the state from it each time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENANT = "t1"
 USERS = ("ann", "bob")
 NODE_GRACE_MS = 4_000
 
-users = st.sampled_from(["ann", "ann", "ann", "bob"])  # mostly one, so that much happens to them
+users = st.sampled_from(["ann", "ann", "ann", "bob"])  # mostly one user, so that its states become complex
 sessions = st.sampled_from(["s1", "s2"])
 devices = st.sampled_from(["phone", "phone", "laptop"])
 connections = st.integers(1, 3)
@@ -31,16 +31,16 @@ silences = st.sampled_from([0, 1, 700])
 
 
 def done(verb: Coroutine[Any, Any, T]) -> T:
-    """The answer of a verb that never waits, as none of the memory engine's do."""
+    """Return the result of a coroutine that never waits, as all of the memory engine's do."""
     try:
         verb.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
-    raise AssertionError("the memory engine waited for something")
+    raise AssertionError("the memory engine must not wait")
 
 
 class Said(NamedTuple):
-    """One thing a node told the engine about a session."""
+    """One call of the engine about a session."""
 
     at: int
     kind: Literal["touch", "linger"]
@@ -59,18 +59,18 @@ class Session(NamedTuple):
 
 
 class Person:
-    """What the engine was told about one user, and what follows from it."""
+    """Calls about one user, and the state that follows from them."""
 
     def __init__(self) -> None:
-        self.said: list[Said] = []  # since the user was last seen to have no session
+        self.said: list[Said] = []  # since the user last had no session
         self.manual: ManualStatus | None = None
-        self.heard = 0  # the latest moment any of the user's clients is known to have been heard
-        self.shown: tuple[str, str | None] = ("offline", None)  # state and text, as last told to others
+        self.heard = 0  # latest time at which a client of the user was active on its connection
+        self.shown: tuple[str, str | None] = ("offline", None)  # state and text, as last published to others
         self.since: int | None = None
         self.last_seen: int | None = None
 
     def sessions(self, now: int, ends: dict[str, int]) -> dict[str, Session]:
-        """Who counts at `now`, by going through everything said."""
+        """Return the sessions that count at `now`, by replaying all calls."""
         found: dict[str, Session] = {}
         for said in self.said:
             found = _counting(found, said.at, ends)
@@ -84,7 +84,7 @@ class Person:
             elif session.ref.incarnation == said.ref.incarnation and (
                 said.ref.conn < session.ref.conn or (said.ref.conn == session.ref.conn and session.deadline is not None)
             ):
-                continue  # an older connection, or one that is gone: nothing it says late counts
+                continue  # an older connection, or one that has ended: its late calls do not count
             else:
                 idle = session.idle if said.idle is None else said.idle
                 found[said.ref.session] = Session(said.ref, session.device, idle, None)
@@ -99,7 +99,7 @@ class Person:
         return ManualStatus(rev=manual.rev) if manual.until is not None and manual.until <= now else manual
 
     def truth(self, now: int, ends: dict[str, int]) -> tuple[str, str | None]:
-        """State and text as the user's own devices should see them."""
+        """Return the state and text that the user's own devices see."""
         there = self.sessions(now, ends)
         if not there or self.manual is None:
             return "offline", None
@@ -109,12 +109,13 @@ class Person:
         return "idle" if all(s.idle for s in there.values()) else "online", manual.text
 
     def look(self, now: int, ends: dict[str, int]) -> None:
-        """A verb on the user has come to its end: what others are shown now."""
+        """Update the public state after a command on the user."""
         state, text = self.truth(now, ends)
         public = ("offline", None) if self.status(now).status == "invisible" else (state, text)
         if public[0] != self.shown[0]:
             self.since = now
-            # Who becomes invisible seems to leave at that moment; who leaves was last seen when last heard.
+            # A user who becomes invisible seems to leave at that time. A user who leaves was last seen at the last sign
+            # of life.
             departed = self.heard if state == "offline" else now
             self.last_seen = departed if public[0] == "offline" else None
         self.shown = public
@@ -132,7 +133,7 @@ def _counting(found: dict[str, Session], now: int, ends: dict[str, int]) -> dict
 
 
 class PresenceMachine(RuleBasedStateMachine):
-    """Verbs in any order; between them nothing is settled but by the verbs themselves."""
+    """Commands in any order; only the commands themselves settle the state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,21 +141,21 @@ class PresenceMachine(RuleBasedStateMachine):
         self.engine = MemoryEngine(self.clock, grace_ms=NODE_GRACE_MS)
         self.start_ms = self.clock.now_ms()
         self.people = {user: Person() for user in USERS}
-        self.ends: dict[str, int] = {}  # incarnation → from when on its sessions do not count
+        self.ends: dict[str, int] = {}  # incarnation → time from which its sessions do not count
         self.revision = 0
         self.incarnations = 0
         self.host = RecordingHost()
 
     @property
     def published(self) -> dict[str, list[Change]]:
-        """By user."""
+        """Return the published changes by user."""
         found: dict[str, list[Change]] = {user: [] for user in USERS}
         for topic, message in self.host.messages:
             assert isinstance(message, Change)
             found[topic.name].append(message)
         return found
 
-    # --- the node ---
+    # --- nodes ---
 
     @initialize()
     def begin(self) -> None:
@@ -225,7 +226,7 @@ class PresenceMachine(RuleBasedStateMachine):
             self.clock.advance((moment - self.now) / 1000)
 
     def pick(self, user: str, data: st.DataObject) -> Session | None:
-        """One of the sessions the engine was told of, over or not."""
+        """Return one of the sessions that the engine has received, ended or not."""
         latest = {said.ref.session: said for said in self.people[user].said}
         if not latest:
             return None
@@ -236,7 +237,7 @@ class PresenceMachine(RuleBasedStateMachine):
 
     @rule(user=users, session=sessions, device=devices)
     def open(self, user: str, session: str, device: str) -> None:
-        """As a node does it: the status is copied where it is not known."""
+        """Open a session as a node does: copy the status if the engine does not know it."""
         self.touch(user, session, device, 3, False)
         self.copy_status(user)
 
@@ -249,7 +250,7 @@ class PresenceMachine(RuleBasedStateMachine):
         person, ref = self.people[user], SessionEpoch(session, self.node, conn)
         known = person.sessions(self.now, self.ends).get(session)
         ours = known is not None and known.ref == ref
-        # A connection was heard when it came, if never since, and what was heard once stays heard.
+        # A connection's first sign of life is its start, and later signs only move it forward.
         before = [said.heard or said.at for said in person.said if said.ref == ref]
         heard = max([*before, self.now - silent])
         assert done(self.engine.linger(TENANT, user, ref, grace, self.now - heard)) == (grace if ours else None)
@@ -314,12 +315,12 @@ class PresenceMachine(RuleBasedStateMachine):
                 done(self.engine.touch(TENANT, user, SessionEpoch(session, incarnation, 9), "phone", False, None))
             except Fenced:
                 continue
-            raise AssertionError("a write of a dead incarnation was taken")
+            raise AssertionError("the engine accepted a write of a dead incarnation")
 
-    # --- what must hold ---
+    # --- invariants ---
 
     def check(self, user: str, snapshot: Snapshot) -> None:
-        """A read shows what the model shows, and to the last field what was last told: no change was missed."""
+        """Check that a read equals the model and the last published change, so that no change was missed."""
         person, visible = self.people[user], snapshot.visible
         assert visible == (self.told(user) or [NOBODY])[-1]
         assert (visible.state, visible.text) == person.shown

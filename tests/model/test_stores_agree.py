@@ -1,6 +1,6 @@
-"""Whatever is done, in whatever order: SQLite, PostgreSQL and a few lines of Python come to the same.
+"""SQLite, PostgreSQL and a model in Python give equal results for any sequence of operations.
 
-`STORE_EXAMPLES` says how many stories are tried (`make model`).
+`STORE_EXAMPLES` sets the number of sequences (`make model`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ operations = st.one_of(
 
 
 class Model:
-    """The store in plain words."""
+    """Model of the store in plain Python."""
 
     def __init__(self) -> None:
         self.rooms: dict[str, dict[str, Any]] = {}
@@ -150,7 +150,7 @@ class Model:
 
 
 class Real:
-    """A store, asked the same."""
+    """Adapter that runs the same operations on a store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -223,7 +223,7 @@ async def agree(store: Store, story: list[tuple[Any, ...]]) -> None:
     assert await store.recount(fix=False) == []
 
 
-# Short stories show nothing, and they all begin with something to talk about.
+# Short sequences find nothing, and all of them start with some records.
 BEGINNING = [("room", "r1", True, None), *(("append", "r1", "ann", f"k{n}") for n in range(4))]
 BEGINNING += [("notify", [(user, f"k{n}", 55, None) for user in ("ann", "bob") for n in range(4)])]
 stories = st.lists(operations, min_size=15, max_size=40).map(lambda story: [*BEGINNING, *story])
@@ -246,7 +246,7 @@ def test_sqlite_does_what_the_model_does(story: list[tuple[Any, ...]]) -> None:
 
 @pytest.fixture(scope="module")
 def emptied(postgres: str) -> Iterator[tuple[asyncio.Runner, str, PostgresStore]]:
-    """A store that every story finds empty: making one for each would take most of the time."""
+    """Yield a store that is emptied for each sequence: creating a new one each time would be slow."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         place = fresh_schema(postgres)
         url = runner.run(place.__aenter__())

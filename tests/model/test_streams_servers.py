@@ -1,7 +1,7 @@
-"""The same stories as in test_streams_trials, on real nodes with a real Redis and a real PostgreSQL, many at once.
+"""Trials of test_streams_trials on real nodes with a real Redis and a real PostgreSQL, many at once.
 
-Nodes are killed and started again, their links to Redis are cut, connections to PostgreSQL are killed, and what nodes
-publish is lost (30 %), doubled and late (faults.py).
+Nodes are killed and restarted, connections to Redis are cut, connections to PostgreSQL are killed. Published messages
+are lost (30 %), duplicated and delayed (faults.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from redis_servers import Proxy, redis_server
 
 RUNS = int(os.environ.get("SERVER_RUNS", "1"))  # `make trials` runs more
 STORIES = 20  # at once
-ROUNDS = 1 if RUNS == 1 else 3  # of trouble: in each, everything happens that may happen
+ROUNDS = 1 if RUNS == 1 else 3  # rounds of faults; each has all kinds of faults
 COMPARE_S, HEALED_S = 3.0, 30.0
 KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'greendot-on-trial'"
 LEASES = {
@@ -40,7 +40,7 @@ LEASES = {
 
 
 class Place:
-    """What clients need of the world, which is the real one here."""
+    """Replacement of the simulated world for clients of real servers."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -54,7 +54,7 @@ class Place:
 
 
 class Server:
-    """A node in a process of its own, as clients see it: killed, it is started again."""
+    """Node in its own process for clients, which is restarted after a kill."""
 
     def __init__(self, place: Place, folder: Path, store: str, redis: int, number: int) -> None:
         self._place = place
@@ -67,7 +67,7 @@ class Server:
         self.process: Process | None = None
         self._stack = AsyncExitStack()
 
-    # As `SimulatedNode`, as far as `Client` knows it.
+    # Interface of `SimulatedNode` that `Client` uses.
 
     @property
     def up(self) -> bool:
@@ -90,7 +90,7 @@ class Server:
             await self._place.loop.sock_connect(end, ("127.0.0.1", self.process.port))
             await self._place.loop.sock_sendall(end, UPGRADE)
         except OSError:
-            pass  # its end is read at once
+            pass  # the client reads the end at once
         return end
 
     async def start(self) -> None:
@@ -128,7 +128,7 @@ async def cluster(folder: Path, postgres: str, place: Place) -> AsyncIterator[tu
 
 
 class Trouble:
-    """What becomes of the servers."""
+    """Faults of the servers."""
 
     def __init__(self, servers: list[Server], database: str, chance: random.Random) -> None:
         self._servers = servers
@@ -152,7 +152,7 @@ class Trouble:
         server.proxy.heal()
 
     async def _freeze(self, server: Server) -> None:
-        """Its subscriptions are silent."""
+        """Silence the subscriptions of a server."""
         server.proxy.freeze(b"SUBSCRIBE")
         await asyncio.sleep(self._random.uniform(0.2, 2.5))
         server.proxy.heal()
@@ -162,14 +162,14 @@ class Trouble:
 
 
 class Story:
-    """Some clients in a room of their own."""
+    """Clients in their own room."""
 
     def __init__(self, place: Place, servers: list[Server], number: int) -> None:
         self.room = f"room{number}"
         self._random = place.random
         self._servers = servers
-        self.notices: dict[str, str] = {}  # all keys, and whose they are
-        self.unsure: set[str] = set()  # of which the app does not know whether they were written
+        self.notices: dict[str, str] = {}  # all keys with their users
+        self.unsure: set[str] = set()  # keys without a response to the app
         self.is_over = False
         self.clients = [Client(place, servers, f"u{number}-{n // 2}", f"d{n}", [self.room]) for n in range(3)]  # type: ignore[arg-type]
 
@@ -197,20 +197,20 @@ class Story:
             try:
                 answer = await self._random.choice(up).ask("POST", "/v1/notifications", body)
             except (OSError, IndexError, ValueError):
-                return  # killed before, or while, it answered
+                return  # killed before or during the response
             assert answer.status in (200, 201, 503), answer
             if answer.status != 503:
                 self.unsure.discard(key)
 
     async def settle(self, end: float) -> None:
-        """Everybody comes back and has everything acknowledged."""
+        """Wait until all clients are connected and all messages are acknowledged."""
         while self.unsure and asyncio.get_running_loop().time() < end:
             for key in [*self.unsure]:
                 await self._notify(key, self.notices[key])
         while not all(c.ready and not c.unacknowledged and c.streams[self.room].joined for c in self.clients):
             if asyncio.get_running_loop().time() > end:
                 lines = [line for client in self.clients for line in (*client.log[-15:], str(client))]
-                raise AssertionError("not everybody came back:\n" + "\n".join(lines))
+                raise AssertionError("clients are not back:\n" + "\n".join(lines))
             for client in self.clients:
                 client.join(self.room)
             await asyncio.sleep(0.1)
@@ -272,7 +272,7 @@ async def test_on_redis_and_postgres_every_client_ends_with_the_whole_stream(
                 task.cancel()
             for result in await asyncio.gather(*going_on, return_exceptions=True):
                 if ended or not (result is None or isinstance(result, asyncio.CancelledError)):
-                    raise AssertionError(f"it came to an end: {result!r}") from result
+                    raise AssertionError(f"a task ended early: {result!r}") from result
             await going_wrong
             for server in servers:
                 server.proxy.heal()

@@ -1,9 +1,7 @@
-"""Whatever happens to nodes, sockets and the bus: every client of a room ends with exactly 1 … head, in order.
+"""Trials of rooms with faults of nodes, sockets and the bus: each client ends with exactly 1 … head, in order.
 
-And every device with what is in its user's inbox, and with the right count of it.
-
-Each trial is a story drawn from its seed. `make trials` runs ten thousand, `make trials TRIALS_FIRST=4711 TRIALS=1`
-repeats one.
+Each device also ends with its user's inbox and the right counters. Each trial is drawn from its seed. `make trials`
+runs ten thousand, `make trials TRIALS_FIRST=4711 TRIALS=1` repeats one.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ from model.simulated import Faults, SimulatedNode, VirtualLoop, World
 
 TRIALS = int(os.environ.get("TRIALS", "120"))
 FIRST = int(os.environ.get("TRIALS_FIRST", "0"))
-GROUPS = 10  # tests, so that one that fails is told apart and a time limit means something
-HEALED_S = {"rooms": 20.0, "inboxes": 70.0}  # they are compared within so long, whatever the bus has lost
+GROUPS = 10  # number of tests: a failure is easier to find and time limits are useful
+HEALED_S = {"rooms": 20.0, "inboxes": 70.0}  # time until a comparison repairs any loss of the bus
 TENANT = "default"
 
 
@@ -39,18 +37,18 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        random.seed(seed)  # the jitter of timers
+        random.seed(seed)  # for the jitter of timers
         chance = self.random
         lag_s = chance.choice((0.001, 0.01, 0.05))
         self.world = World(seed + 1, Faults(store=chance.choice((0, 0, 0.03)), lag_s=lag_s))
         self.nodes: list[SimulatedNode] = []
         self.clients: list[Client] = []
         self.rooms = ["plaza", "den"]
-        self.members: set[str] = set()  # of the den, as far as is known
-        self.away: set[str] = set()  # users whose removal was begun
-        self.told: list[str] = []  # keys the app has sent
-        self.unsure: dict[str, Notice] = {}  # of which the app does not know whether they were written
-        self.notices: dict[str, str] = {}  # all keys, and whose they are
+        self.members: set[str] = set()  # known members of the den
+        self.away: set[str] = set()  # users whose removal has begun
+        self.told: list[str] = []  # keys that the app has sent
+        self.unsure: dict[str, Notice] = {}  # keys without a response to the app
+        self.notices: dict[str, str] = {}  # all keys with their users
         self.tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -96,7 +94,7 @@ class Story:
     def up(self) -> SimulatedNode:
         return self.random.choice([node for node in self.nodes if node.up])
 
-    # --- what happens ---
+    # --- events ---
 
     async def say(self) -> None:
         self.random.choice(self.clients).send(self.random.choice(self.rooms))
@@ -120,7 +118,7 @@ class Story:
         self.tasks.append(asyncio.create_task(append()))
 
     async def notify(self) -> None:
-        """One or many, to one or many."""
+        """Send one or many notifications to one or many users."""
         node, users, chance = self.up(), sorted({client.user for client in self.clients}), self.random
         notices = []
         for _ in range(chance.choice((1, 1, 2, 20))):
@@ -161,7 +159,7 @@ class Story:
         await end(node)
 
     async def gap(self) -> None:
-        """The engine was away for a moment."""
+        """Simulate a short outage of the engine."""
         self.up().node.found(Part(), intact=self.random.random() < 0.5)
 
     async def leave(self) -> None:
@@ -171,7 +169,7 @@ class Story:
         self.random.choice(self.clients).join(self.random.choice(self.rooms))
 
     async def remove(self) -> None:
-        """Out of the den, or in again."""
+        """Remove a member from the den, or add it again."""
         user = self.random.choice(self.clients).user
         if user in self.away:
             await self._admit(user)
@@ -183,7 +181,7 @@ class Story:
             assert found is not None
             await node.room_messages.remove_member(TENANT, found, user)
         except (EngineUnavailable, StoreUnavailable):
-            return  # nobody knows; it is not promised
+            return  # unknown result: removal is not guaranteed
         self.members.discard(user)
         for client in self.clients:
             if client.user == user:
@@ -192,13 +190,13 @@ class Story:
     async def wait(self) -> None:
         await asyncio.sleep(self.random.choice((1, 6, 20)))
 
-    # --- the end ---
+    # --- end ---
 
     async def finish(self) -> None:
-        """Everybody is a member and comes back; the bus goes on losing messages."""
+        """Make all users members and wait until they are back, while the bus still loses messages."""
         self.world.faults.store = 0
         if self.tasks:
-            _, dead = await asyncio.wait(self.tasks, timeout=5)  # on nodes that were killed
+            _, dead = await asyncio.wait(self.tasks, timeout=5)  # tasks of killed nodes
             for task in dead:
                 task.cancel()
         for user in [*self.away]:
@@ -207,7 +205,7 @@ class Story:
             client.refused.clear()
         end = self.world.loop.time() + 60
         while not self._is_complete():
-            assert self.world.loop.time() < end, "not everybody came back"
+            assert self.world.loop.time() < end, "clients are not back"
             await self._return()
         if self.unsure:
             await self._notify(self.up(), [*self.unsure.values()])
@@ -219,7 +217,7 @@ class Story:
         self._check_inboxes()
 
     async def _return(self) -> None:
-        """Also those who are told only now that they had been removed for a while."""
+        """Rejoin all rooms, also for clients that learn only now of a temporary removal."""
         for client in self.clients:
             for name in self.rooms:
                 client.join(name)
@@ -241,13 +239,13 @@ class Story:
         return not any(self._missing(client) for client in self.clients) and not any(map(self._miscounts, self.clients))
 
     def _missing(self, client: Client) -> list[str]:
-        """What is in the user's inbox and the device has not heard of."""
+        """Return the notifications of the user's inbox that the device has not received."""
         sql = "SELECT id FROM notifications WHERE user = ? AND archived_at IS NULL"
         rows = self.world.db.execute(sql, (client.user,)).fetchall()
         return [known for (known,) in rows if known not in client.inbox.ids]
 
     def _miscounts(self, client: Client) -> bool:
-        """Whether the device shows another number than there is; until something changes it goes by the welcome."""
+        """Return whether the device's badge is wrong. Without a change it has the badge of the welcome."""
         sql = "SELECT unread, unseen FROM inboxes WHERE user = ?"
         row = self.world.db.execute(sql, (client.user,)).fetchone()
         return client.inbox.badge is not None and client.inbox.badge != (row or (0, 0))
@@ -297,13 +295,13 @@ class Story:
         for node in self.nodes:
             if node.up:
                 await node.stop()
-        await asyncio.sleep(1)  # what was under way comes to its end
+        await asyncio.sleep(1)  # time for running work to end
         self.world.close()
 
 
 @contextmanager
 def limits(seed: int) -> Iterator[None]:
-    """In some trials little is kept and held, so that its end is reached."""
+    """Lower the limits in some trials, so that they are reached."""
     with pytest.MonkeyPatch.context() as patch:
         if seed % 4 == 3:
             for module in (delivery, local_room, inboxes):

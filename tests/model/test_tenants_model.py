@@ -1,6 +1,6 @@
-"""Tenants with the same names on one server: each is told and answered what it would be if it were alone.
+"""Tenants with equal names on one server: each receives the same events and replies as alone.
 
-`TENANT_EXAMPLES` says how many stories are tried (`make model`).
+`TENANT_EXAMPLES` sets the number of sequences (`make model`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from receiver import LOOPBACK, SECRET, Receiver, receiving
 OFTEN = ["join", "send", "watch", "query", "notify"] * 4 + ["type", "history", "present", "stats"] * 2
 EXAMPLES = int(os.environ.get("TENANT_EXAMPLES", "20"))
 POLICIES = ("tenant", "tenant", "shared_rooms", "contacts", "recent_contacts")
-# Joined by any sign an id may have, some of these are the same: `a` and `b.c`, `a.b` and `c`.
+# Joined by a character that ids may contain, some of these are equal: `a` and `b.c`, `a.b` and `c`.
 TENANTS = ("a", "a.b", "a-b", "A", "a@b", "a=b", "a+b", "default", "_", "0", "A" * 128)
 ODD = (
     "c",
@@ -95,7 +95,7 @@ def test_a_tenant_is_told_the_same_alone_and_beside_others(policy: str, names: N
     for tenant in here:
         (alone,) = run(told(policy, names, story, [tenant])).values()
         for number, (one, other) in enumerate(zip(together[tenant], alone, strict=True)):
-            assert one == other, (tenant, story[number - 1] if number else "the beginning")
+            assert one == other, (tenant, story[number - 1] if number else "before the first step")
         assert not [word for word in others(tenant) if word in "".join(together[tenant])]
 
 
@@ -103,7 +103,7 @@ def test_a_tenant_is_told_the_same_alone_and_beside_others(policy: str, names: N
 
 
 async def hooked(names: Names, story: list[Step], tenants: list[int]) -> dict[int, Receiver]:
-    """What the app of each tenant was told in the end."""
+    """Run the steps and return the webhook receiver of each tenant."""
     async with AsyncExitStack() as stack:
         apps = {tenant: await stack.enter_async_context(receiving()) for tenant in tenants}
         sections = {
@@ -115,7 +115,7 @@ async def hooked(names: Names, story: list[Step], tenants: list[int]) -> dict[in
             for step in story:
                 await here.tell(step)
             for tenant in tenants:
-                # What is told of records comes in order: this is the last of it.
+                # Events of records arrive in order: this is the last.
                 last = {"user": names.users[0], "body": "the end"}
                 path = f"/v1/rooms/{names.rooms[OPEN]}/messages"
                 assert (await here.answer(here.keys[tenant], "POST", path, last)).status == 201
@@ -124,7 +124,7 @@ async def hooked(names: Names, story: list[Step], tenants: list[int]) -> dict[in
 
 
 def records(app: Receiver) -> list[Any]:
-    """What it was told of records, without what the server made up."""
+    """Return the webhook events of records, without random values of the server."""
     found = [(event["type"], event["data"]) for event in app.events if event["type"][:4] in ("room", "noti")]
     kept = ("user", "room", "seq", "kind", "state", "body", "op", "ref")
     told = [(type, {name: data.get(name) for name in kept}) for type, data in found]

@@ -1,4 +1,4 @@
-"""Random lives of a few users under every policy, compared after each step with the rule itself."""
+"""Random actions of a few users under each visibility policy, compared with the policy after each step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWS = {"room.entered", "typing.started"}
 
 
 class Trial:
-    """A server, its users, and what should be true of them."""
+    """Server with its users and their expected visibility."""
 
     def __init__(self, served: Served, policy: Policy, seed: int) -> None:
         self.served = served
@@ -42,7 +42,7 @@ class Trial:
         people = Person(viewer, self.facts(viewer)), Person(target, self.facts(target))
         return may_see(rule.in_room if in_room else rule, *people, self.served.clock.now_ms())
 
-    # --- what may happen ---
+    # --- actions ---
 
     async def step(self) -> None:
         steps = [self.hide, self.hide, self.last_seen, self.contact, self.contact, self.member, self.status, self.room]
@@ -109,7 +109,7 @@ class Trial:
         self.story.append(f"{user} types")
 
     async def come_back(self, user: str) -> None:
-        """Another connection, which knows nothing of what was."""
+        """Reconnect without a resume."""
         if user in self.clients:
             self.clients[user].send(type="bye")
             await self.clients[user].closed()
@@ -119,7 +119,7 @@ class Trial:
         await self.clients[user].request(type="watch", users=USERS)
         self.story.append(f"{user} comes")
 
-    # --- what must be true ---
+    # --- invariants ---
 
     def visible(self, viewer: str, target: str, *, in_room: bool = False) -> bool:
         there = target == viewer or target not in self.invisible
@@ -169,7 +169,7 @@ async def test_nobody_is_shown_what_the_rule_hides_and_everybody_what_it_shows(p
 
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_what_watchers_were_told_adds_up_to_what_is_true(policy: Policy) -> None:
-    """As a client keeps it: nothing older than what it shows, and version 0 replaces any."""
+    """Apply changes as a client does: ignore older versions, and let version 0 replace any."""
     async with serving(visibility={"policy": policy}, limits={"enabled": False}) as served:
         for room in ROOMS:
             await served.node.store.put_room("default", room, open=True)

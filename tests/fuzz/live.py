@@ -1,4 +1,4 @@
-"""A real server in a process of its own, which Hypothesis has its way with, and what must be true of it afterwards."""
+"""Real server in its own process for Hypothesis, and checks after each example."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from hypothesis import HealthCheck, settings
 from e2e.processes import Process, running, serves_a_fresh_client
 
 T = TypeVar("T")
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "120"))  # `make fuzz` asks for many more
-MOST_GROWN_KB = 8 * 1024  # what caches and the allocator may take; one example would do if what it sent were kept
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "120"))  # `make fuzz` uses many more
+MOST_GROWN_KB = 8 * 1024  # for caches and the allocator; one example would exceed it if its data were kept
 PATIENCE_S = 20.0
 CALM = {
-    # Who floods is refused and closed, and a busy machine sheds, but that is not what is tried here.
+    # Limits and overload are off: this test does not check them.
     "GREENDOT_LIMITS_ENABLED": "false",
     "GREENDOT_OVERLOAD_LAG_S": "10",
     "GREENDOT_OVERLOAD_BUS_LAG_S": "10",
-    # Sessions linger, and take memory as long: hundreds in a second would be measured, not what is kept.
+    # Lingering sessions take memory. With a short grace they do not distort the measurement.
     "GREENDOT_PRESENCE_GRACE_S": "1",
     "GREENDOT_PRESENCE_CLEAN_GRACE_S": "1",
 }
-# What only somebody who reads our source, or our machine's disk, would know.
+# Texts from inside the source or the machine.
 TELLTALE = re.compile(rb'Traceback|File "|line \d+, in |\.py\b|site-packages|/src/|greendot[./]|object at 0x|msgspec\.')
 
 fuzzing = settings(
@@ -39,13 +39,15 @@ fuzzing = settings(
 
 
 def tells_nothing(answer: bytes, asked: bytes) -> None:
-    """No stack trace, path or name from inside is in an answer, unless it was in the question."""
+    """Check that the answer contains no stack trace, path or internal name, unless the request contained it."""
     found = {match[0] for match in TELLTALE.finditer(answer)}
     assert {text for text in found if text not in asked} == set(), answer[:2_000]
 
 
 class Live:
-    """The server. Hypothesis calls plain functions: what waits is done on a loop that stands still in between."""
+    """Server for synchronous tests: Hypothesis calls plain functions, and coroutines run on a loop that stops in
+    between.
+    """
 
     def __init__(self, folder: Path, *flags: str, **environment: str) -> None:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
@@ -81,8 +83,11 @@ class Live:
         return self._runner.run(bounded())
 
     def has_not_grown(self) -> None:
-        """To be called with every example. What comes after a third of them is compared with what was taken by then:
-        by that time all was used and, in a long run, the timers of the first have run out."""
+        """Check the memory; call this with each example.
+
+        The baseline is taken after a third of the examples. By then all code was used and, in a long run, the first
+        timers have expired.
+        """
         self._rounds += 1
         if self._rounds == EXAMPLES // 3:
             self._least_kb = self.server.resident_kb
@@ -94,4 +99,4 @@ class Live:
         self.server.signal(signal.SIGTERM)
         ended = await self.server.ended()
         assert (ended.code, "Traceback" in ended.err) == (0, False), ended.err[-5_000:]
-        assert self._least_kb, "memory was never measured"
+        assert self._least_kb, "memory was never measured; there were too few examples"

@@ -1,4 +1,4 @@
-"""Values of any type the code knows, by its own description of it, that mean nothing."""
+"""Random values of any type that the code declares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import inspect
 
 ODD_TEXT = st.text(max_size=20)
 NUMBERS = st.integers(-2, 10) | st.integers(-(2**63), 2**63 - 1)
-# No id, name or number of ours ever looks like most of these.
+# Most of these never occur as ids, names or numbers.
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.floats() | ODD_TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ODD_TEXT, inner, max_size=3),
@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 
 class Nonsense:
-    """Makes them, with some words that do mean something, so that not everything is as if it had never been said."""
+    """Strategies for random values, with some existing names, so that not all values are unknown."""
 
     def __init__(self, known: Iterable[str] = ("default", "lobby", "alice", "")) -> None:
         self.names = st.sampled_from([*known]) | ODD_TEXT
@@ -33,11 +33,11 @@ class Nonsense:
             inspect.NoneType: st.none(),
             inspect.RawType: JSON.map(msgspec.json.encode).map(msgspec.Raw),
             inspect.AnyType: JSON,
-            inspect.CustomType: JSON,  # `object` is one to msgspec
+            inspect.CustomType: JSON,  # msgspec treats `object` as one
         }
 
     def of(self, kind: Any) -> st.SearchStrategy[Any]:
-        """All that a decoder takes as `kind`; bounds of texts and numbers are overstepped."""
+        """Return a strategy for all values that a decoder accepts as `kind`, beyond the bounds of texts and numbers."""
         return self._of(inspect.type_info(kind))
 
     def _of(self, kind: inspect.Type) -> st.SearchStrategy[Any]:
@@ -52,7 +52,7 @@ class Nonsense:
                 return st.tuples(*map(self._of, kind.item_types))
             case inspect.DictType():
                 return st.dictionaries(self._of(kind.key_type), self._of(kind.value_type), max_size=4)
-            case inspect.Metadata():  # a pattern or the like, beside the type
+            case inspect.Metadata():  # constraints such as a pattern, in addition to the type
                 return self._of(kind.type)
             case inspect.LiteralType():
                 return st.sampled_from(kind.values)

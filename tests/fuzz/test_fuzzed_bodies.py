@@ -1,4 +1,4 @@
-"""Whatever is sent as the body of a request: the answer is one the OpenAPI document speaks of, and never 500."""
+"""Random request bodies: each response is in the OpenAPI document, and never 500."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bodies(operation: Operation) -> st.SearchStrategy[bytes]:
 
 
 def spoilt(text: bytes, where: float, by: bytes) -> bytes:
-    """With some of it replaced."""
+    """Replace a part of the text."""
     at = round(where * len(text))
     return text[:at] + by + text[at + len(by) :]
 
@@ -63,7 +63,7 @@ def test_whatever_is_sent_as_a_body_is_answered_as_the_document_says(tmp_path: P
         def send(request: tuple[Operation, bytes]) -> None:
             operation, body = request
             path = operation.path.format(room="lobby", user="alice", other="bob", session="none", device="phone")
-            # It says for itself that the answer is one the document speaks of; 500 is not among them.
+            # `ask` checks that the response is in the document, which does not contain 500.
             asking = ask(live.server.port, operation.method, path, body, Authorization=f"Bearer {API_KEY}")
             answer = live.do(asking)
             tells_nothing(answer.body, body)

@@ -1,4 +1,4 @@
-"""Whatever is published on the bus, by strangers or under our own key: nodes go on, and lose nothing over it."""
+"""Random bus messages, unsigned or signed with the right key: nodes keep running and lose nothing."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ TAGS = [kind.__struct_config__.tag for kind in get_args(AnySent)]
 LOBBY, ALICE = Topic("room", "default", "lobby"), Topic("watch", "default", "alice")
 
 
-# --- what is told, to a node ---
+# --- messages to a node ---
 
 
 @contextmanager
 def peopled() -> Iterator[tuple[asyncio.Runner, Served]]:
-    """A node in this process with two people in a room who watch each other."""
+    """Run a node in this process with two users in a room who watch each other."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         stack = AsyncExitStack()
         served = runner.run(stack.enter_async_context(serving()))
@@ -66,17 +66,17 @@ def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptur
 
         async def hear(topic: Topic, message: Any) -> None:
             served.node.receive(topic, message)
-            async with asyncio.timeout(10):  # what follows from it comes to an end
+            async with asyncio.timeout(10):  # its effects come to an end
                 await served.settle()
 
-        @settings(fuzzing, max_examples=3 * EXAMPLES)  # they are quick
+        @settings(fuzzing, max_examples=3 * EXAMPLES)  # these examples are fast
         @given(topics, st.one_of(*map(nonsense.of, TOLD)))
         def tell(topic: Topic, message: Any) -> None:
             if isinstance(message, NodeMessage):
                 try:
                     ours.reader("channel", topic)(ours.write("channel", message))
                 except Malformed:
-                    return  # it does not get that far
+                    return  # the codec refuses the message
             runner.run(hear(topic, message))
 
         tell()
@@ -85,11 +85,11 @@ def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptur
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-# --- what is published, on a real bus ---
+# --- messages on a real bus ---
 
 
 class Forger:
-    """Publishes on the channels a node listens to."""
+    """Publisher on the channels that a node subscribes to."""
 
     def __init__(self, redis: RedisProcess, node: str) -> None:
         self._connection = redis.connect()
@@ -103,23 +103,23 @@ class Forger:
         return keys.channel("", self._topics[number % len(self._topics)])
 
     def publish(self, channel: str, data: bytes) -> None:
-        assert self._connection.call("PUBLISH", channel, data) == 1, "nobody listens there"
+        assert self._connection.call("PUBLISH", channel, data) == 1, "the channel has no subscriber"
 
     def signed(self, channel: str, body: bytes) -> bytes:
-        """As a node publishes it."""
+        """Return a message as a node publishes it."""
         mac = self._ours._mac(channel)
         mac.update(body)
         return b"m" + mac.digest() + body
 
     def told(self, channel: str, kind: bytes, body: bytes) -> bytes:
-        """As a script publishes it."""
+        """Return a message as a script publishes it."""
         return kind + sha1(f"{self._ours.script_key}{channel}|".encode() + body).hexdigest().encode() + body
 
 
 envelopes = st.one_of(
     st.binary(max_size=60),
     JSON.map(msgspec.msgpack.encode),
-    # An array with a tag we know and anything behind it; on a node's channel perhaps with whom it is for.
+    # An array with a known tag and random fields; on a node's channel perhaps with a topic.
     st.builds(
         lambda tag, fields, topic: msgspec.msgpack.encode([[tag, *fields], topic]),
         st.sampled_from(TAGS),
@@ -156,7 +156,7 @@ def test_whatever_is_published_a_node_drops_or_bears_it(tmp_path: Path) -> None:
         try:
             publish()
             assert live.do(metric(live, "realtime_pubsub_invalid_total")) > 0
-            assert live.do(metric(live, "realtime_pubsub_gaps_total")) == 0, "the link was lost over it"
+            assert live.do(metric(live, "realtime_pubsub_gaps_total")) == 0, "the connection to Redis was lost"
         finally:
             forger.close()
             live.do(client.end())

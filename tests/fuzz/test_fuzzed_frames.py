@@ -1,4 +1,4 @@
-"""Whatever arrives on a WebSocket: the server goes on, keeps nothing of it, and answers in whole frames or not."""
+"""Random bytes on a WebSocket: the server keeps running, keeps no data, and answers in whole frames or not at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ frames = st.builds(
     make_frame, st.integers(0, 15), payloads, fin=st.booleans(), rsv=st.integers(0, 7), mask=st.booleans()
 )
 good_frames = payloads.map(lambda payload: make_frame(TEXT, payload))
-# Headers that promise more than there is, or than anybody may send.
+# Headers with a larger length than the data, or than the limit.
 promises = st.builds(
     lambda first, size: bytes([first, 0xFF]) + size.to_bytes(8, "big"), st.integers(0, 255), st.integers(0, 2**64 - 1)
 )
@@ -46,7 +46,7 @@ everything = st.lists(st.one_of(good_frames, frames, promises, st.binary(max_siz
 
 
 async def said(port: int, data: bytes) -> bytes:
-    """All a server answers to these bytes behind a handshake, until it closes."""
+    """Send the bytes after a handshake and return all the server's data until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
     try:
@@ -57,19 +57,19 @@ async def said(port: int, data: bytes) -> bytes:
         while part := await reader.read(65_536):
             received += part
     except ConnectionError:
-        pass  # it did not wait for the rest
+        pass  # the server closed before it had read all
     finally:
         writer.close()
     return received
 
 
 def frames_in(received: bytes) -> list[tuple[int, bytes]]:
-    """Whole frames of a server, by the rules of RFC 6455; the last may have been cut off with the connection."""
+    """Return the whole frames of a server by RFC 6455. The connection may have cut off the last."""
     found, at = [], 0
     while at + 2 <= len(received):
         first, size, start = received[at], received[at + 1], at + 2
-        assert first & 0x70 == 0, "no extension was agreed"
-        assert size < 0x80, "a server does not mask"
+        assert first & 0x70 == 0, "a reserved bit is set without an extension"
+        assert size < 0x80, "a server's frame is masked"
         if size >= 126:
             width = 2 if size == 126 else 8
             size, start = int.from_bytes(received[start : start + width], "big"), start + width
@@ -106,7 +106,7 @@ def test_whatever_is_sent_in_frames_or_in_no_frames_at_all_hurts_nobody(tmp_path
             assert head.startswith(b"HTTP/1.1 101 ") or not head
             for opcode, payload in (found := frames_in(answers)):
                 is_a_frame_of_ours(opcode, payload)
-            assert [opcode for opcode, _ in found[:-1]].count(CLOSE) == 0, "something was said after the end"
+            assert [opcode for opcode, _ in found[:-1]].count(CLOSE) == 0, "a frame follows the close frame"
             tells_nothing(answers, data)
             live.has_not_grown()
 

@@ -1,6 +1,6 @@
-"""Clients that send as fast as their sockets take bytes, in a process of their own (`sender.py`).
+"""Clients that send as fast as their sockets accept bytes, in their own process (`sender.py`).
 
-Bytes are made once, before the first is sent: the generator is never the slow part.
+All bytes are prepared before the first is sent, so that the generator is never the bottleneck.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ import msgspec
 from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
 
 CONTINUATION = 0x0
-PIECE = 256 * 1024  # bytes offered to a socket at a time
+PIECE = 256 * 1024  # bytes written to a socket at a time
 SENDER = Path(__file__).with_name("sender.py")
 
 
 class Step(msgspec.Struct):
-    """Bytes to send before the flood, and a part of the answer to wait for."""
+    """Bytes to send before the flood, and a part of the response to wait for."""
 
     send: bytes
     answer: bytes
 
 
 class Flood(msgspec.Struct):
-    """Bytes to send, and how long: for some seconds, and until the flood has gone as far as the test needs."""
+    """Flood: its bytes, its duration and its conditions for an end."""
 
     port: int
-    openings: list[list[Step]]  # one for each connection
-    repeated: bytes  # sent again and again once every opening is answered
+    openings: list[list[Step]]  # one per connection
+    repeated: bytes  # sent repeatedly after all openings are answered
     seconds: float
-    reads: bool = True  # False: nothing is read while the flood lasts
-    returns: bool = False  # True: a connection that is ended is followed by another
-    piece: int = PIECE  # bytes offered to a socket at a time
-    ends: int = 0  # go on until so many connections were ended
-    sends: int = 0  # go on until so many bytes were taken
-    hears: bytes = b""  # go on until each connection was sent this
-    grace_s: float = 0.5  # after it, to read what the server says last
-    answer: bytes = b""  # instead: until each connection was sent this for each time the whole was sent
+    reads: bool = True  # False: nothing is read during the flood
+    returns: bool = False  # True: a closed connection is replaced by a new one
+    piece: int = PIECE  # bytes written to a socket at a time
+    ends: int = 0  # continue until this many connections were closed
+    sends: int = 0  # continue until this many bytes were accepted
+    hears: bytes = b""  # continue until each connection has received this
+    grace_s: float = 0.5  # time after the flood to read the last responses
+    answer: bytes = b""  # instead: continue until each connection has received this once per repetition
 
 
 class Outcome(msgspec.Struct):
-    """The end of one connection."""
+    """Result of one connection."""
 
     sent: int = 0  # bytes of the flood
-    received: bytes = b""  # since the flood began: the last of it
+    received: bytes = b""  # the last bytes since the flood began
     ended: Literal["open", "closed", "reset"] = "open"
 
     @property
     def close_code(self) -> int | None:
-        """Return the code of the close frame at the end; None without one."""
+        """Return the code of the close frame at the end, or None."""
         for size in range(2, 126):
             frame = self.received[-2 - size :]
             if frame[:2] == bytes([0x80 | CLOSE, size]):
@@ -67,7 +67,7 @@ class Outcome(msgspec.Struct):
 
 
 def upgrade() -> Step:
-    """Ask for a WebSocket."""
+    """Return the step that requests a WebSocket."""
     key = base64.b64encode(os.urandom(16)).decode()
     request = (
         f"GET /v1/connect HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -77,7 +77,7 @@ def upgrade() -> Step:
 
 
 def hello(token: str) -> Step:
-    """Authenticate."""
+    """Return the step that sends hello."""
     return Step(make_frame(TEXT, msgspec.json.encode({"type": "hello", "token": token})), b'"type":"welcome"')
 
 
@@ -115,7 +115,7 @@ async def flood_frames(
     returns: bool = False,
     ends: int = 0,
 ) -> list[Outcome]:
-    """Send one kind of FRAMES: from connections without a token, or from one for each token."""
+    """Send one type of FRAMES, from connections without a token or from one per token."""
     openings = [[upgrade()] for _ in range(strangers)] + [[upgrade(), hello(token)] for token in tokens or ()]
     if kind == "empty fragments":
         openings = [[*opening, _FIRST_FRAGMENT] for opening in openings]

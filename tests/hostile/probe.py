@@ -1,7 +1,7 @@
-"""Well-behaved clients beside a flood: how long their replies take, and how large the server becomes meanwhile.
+"""Well-behaved clients during a flood: their latencies and the server's memory.
 
-What other programs on the machine delay does not count: from the time a reply took goes the time the kernel let the
-server, or this process, wait for a processor. What the server does itself in that time counts in full.
+Delays by other programs do not count: the time that the server or this process waited for a processor is subtracted.
+The server's own work in that time counts in full.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from e2e.processes import Process, ask
 from greendot.testing import WireClient
 from waited import waited_s
 
-LONG = bool(os.environ.get("HOSTILE"))  # `make hostile`
+LONG = bool(os.environ.get("HOSTILE"))  # set by `make hostile`
 FLOOD_S = 5.0 if LONG else 1.0
 CLIENTS = 3
-EVERY_S = 0.02  # between two commands of a client: within the limit of a connection
+EVERY_S = 0.02  # between two commands of a client: within its connection's limit
 MEMORY_EVERY_S = 0.1
-LEAST = 150  # commands: a flood that is stopped at once is followed by a look at how the server does
-P99_MS = 200.0  # at most, whatever others send
-GROWTH = 1.5  # times the memory before, at most
+LEAST = 150  # commands: after a flood that is stopped at once, the probe continues until then
+P99_MS = 200.0  # allowed under any flood
+GROWTH = 1.5  # allowed ratio to the memory before
 
 
 class Client:
-    """Commands at fixed times, whether or not the ones before were answered: a stall counts with all it delays."""
+    """Client that sends commands at fixed times without waiting for replies, so that a stall delays many of them."""
 
     def __init__(self, server: Process, client: WireClient) -> None:
         self._server = server
         self._client = client
-        self.sent: list[tuple[float, float]] = []  # when, and how long processes had waited for a processor by then
+        # Send time, and the time processes had waited for a processor by then.
+        self.sent: list[tuple[float, float]] = []
         self.latencies_s: list[float] = []
 
     def _delayed_s(self) -> float:
@@ -45,7 +46,7 @@ class Client:
         while True:
             self.sent.append(
                 (time.monotonic(), self._delayed_s())
-            )  # not when it was due: this process may be late, too
+            )  # actual time, not due time: this process may be late, too
             self._client.send(type="activity", id=len(self.sent) - 1)
             due += EVERY_S
             await asyncio.sleep(due - time.monotonic())
@@ -76,7 +77,7 @@ class Probe:
             await asyncio.sleep(MEMORY_EVERY_S)
 
     async def settle(self) -> None:
-        """Wait until every command is answered."""
+        """Wait until all commands are answered."""
         async with asyncio.timeout(30):
             while any(len(client.latencies_s) < len(client.sent) for client in self._clients):  # noqa: ASYNC110  (counted by other tasks)
                 await asyncio.sleep(0.001)
@@ -93,18 +94,18 @@ class Probe:
 
     @property
     def growth(self) -> float:
-        """The most memory the server had, as a multiple of that before."""
+        """Return the server's largest memory as a multiple of the memory before."""
         return self.most_kb / self.before_kb
 
     def noticed_nothing(self) -> None:
-        """Fail if the flood slowed this client down or made the server larger than it may."""
+        """Fail if the flood slowed the clients down or the server's memory grew too much."""
         assert self.p99_ms < P99_MS, f"p99 {self.p99_ms:.0f} ms, worst {self.latencies_s[-1] * 1000:.0f} ms"
         assert self.growth < GROWTH, f"memory {self.before_kb} → {self.most_kb} kB"
 
 
 @asynccontextmanager
 async def probing(server: Process) -> AsyncIterator[Probe]:
-    """Measure while the block runs."""
+    """Measure during the block."""
     clients = [Client(server, await server.client(f"probe{number}")) for number in range(CLIENTS)]
     probe = Probe(server, clients)
     receiving = [asyncio.create_task(client.receive()) for client in clients]
@@ -112,7 +113,7 @@ async def probing(server: Process) -> AsyncIterator[Probe]:
     sending.append(asyncio.create_task(probe.weigh()))
     try:
         yield probe
-        while len(probe.latencies_s) < LEAST and not any(task.done() for task in receiving):  # noqa: ASYNC110  (the same)
+        while len(probe.latencies_s) < LEAST and not any(task.done() for task in receiving):  # noqa: ASYNC110  (counted by other tasks)
             await asyncio.sleep(EVERY_S)
         await _end(*sending)
         await probe.settle()
@@ -131,6 +132,6 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
 
 
 async def metric(server: Process, name: str) -> float:
-    """Read a metric, all its labels together; 0 if there is none of that name yet."""
+    """Return the sum of a metric over its labels, or 0 if it does not exist yet."""
     text = (await ask(server.port, "GET", "/metrics")).body.decode()
     return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE))

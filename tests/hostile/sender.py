@@ -1,6 +1,6 @@
-"""The program that `flood` runs: read a `Flood` as JSON from standard input, print an `Outcome` for each connection.
+"""Program of `flood`: reads a `Flood` as JSON from standard input and prints an `Outcome` for each connection.
 
-It loads the standard library only: to start it takes little of the time of what is measured beside it.
+The program loads the standard library only, so that its start takes little time beside the measurement.
 """
 
 import json
@@ -12,10 +12,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
-WHOLE = 256 * 1024  # bytes offered to a socket at a time, unless told
-KEPT = 64 * 1024  # bytes kept of what a connection received last
-LOOK_S = 0.05  # at least so often it is looked at whether a flood is over
-PATIENCE_S = 30.0  # for what a flood is to achieve, and for the answers to an opening
+WHOLE = 256 * 1024  # default of bytes written to a socket at a time
+KEPT = 64 * 1024  # bytes kept of the last data of a connection
+LOOK_S = 0.05  # longest interval between checks for the end of a flood
+PATIENCE_S = 30.0  # for the conditions of a flood and the responses to an opening
 
 
 class _Sender:
@@ -23,12 +23,12 @@ class _Sender:
 
     def __init__(self, asked: dict[str, Any], opening: list[dict[str, str]]) -> None:
         self.sent = 0  # bytes of the flood
-        self.received = b""  # since the flood began: the last of it
+        self.received = b""  # the last bytes since the flood began
         self.ended = "open"
         self._piece: int = asked["piece"]
         self.socket = socket.create_connection(("127.0.0.1", asked["port"]), PATIENCE_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # pieces are packets
-        self.refused = False  # the server takes no more; what it has sent may still be read
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each write is a packet
+        self.refused = False  # the server accepts no more, but its data can still be read
         for step in opening:
             self.socket.sendall(b64decode(step["send"]))
             wanted, answer = b64decode(step["answer"]), b""
@@ -39,7 +39,7 @@ class _Sender:
         self.socket.setblocking(False)
 
     def send(self, data: memoryview) -> None:
-        """Offer more of the flood, from where the socket stopped taking it."""
+        """Write more of the flood, from where the socket stopped accepting it."""
         try:
             for _ in range(1 if self._piece == WHOLE else 256):
                 at = self.sent % (len(data) // 2)
@@ -50,7 +50,7 @@ class _Sender:
             self.refused = True
 
     def read(self) -> bool:
-        """Read what is there; False at the end."""
+        """Read available data; return False at the end."""
         try:
             data = self.socket.recv(65536)
         except BlockingIOError:
@@ -79,7 +79,7 @@ class _Generator:
         self._senders = [_Sender(asked, opening) for opening in asked["openings"]]
         repeated = b64decode(asked["repeated"])
         once = repeated * -(-WHOLE // len(repeated))
-        data = memoryview(once + once)  # from anywhere in the first half there is a whole piece
+        data = memoryview(once + once)  # each offset in the first half is followed by a whole piece
         began = time.monotonic()
         for sender in self._senders:
             self._register(sender)
@@ -98,7 +98,7 @@ class _Generator:
         ]
 
     def _achieved(self) -> bool:
-        """Whether the flood went as far as was asked for."""
+        """Return whether the conditions of the flood are met."""
         asked, hears = self._asked, b64decode(self._asked["hears"])
         return (
             sum(sender.ended != "open" for sender in self._senders) >= asked["ends"]

@@ -1,4 +1,4 @@
-"""Floods of the dashboard's door by sockets without a key."""
+"""Floods of the dashboard's listener by sockets without a key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greendot.testing import WireClient
 from hostile.probe import metric, probing
 
 KEY = "the operator's own key, long enough to be"
-MORE = 64  # sockets beyond those that may wait
+MORE = 64  # sockets beyond the limit of pending ones
 OPERATORS = 16
 
 
@@ -34,12 +34,12 @@ async def test_sockets_without_a_key_lock_no_operator_out(tmp_path: Path, guess:
                 strangers.append(await WireClient.connect(server.port, "/admin/live"))
                 if guess is not None:
                     strangers[-1].send(type="hello", key=guess)
-                if number >= MOST_PENDING + MORE - OPERATORS:  # in the middle of it
+                if number >= MOST_PENDING + MORE - OPERATORS:  # during the flood
                     operators.append(await sign_in(server.port))
         probe.noticed_nothing()
         assert all(operator.welcome["every"] for operator in operators)
         closes = [await stranger.closed() for stranger in strangers[:MORE]]
-        # Displaced, or refused for its key before it was.
+        # Each was displaced, or refused for its key before that.
         assert {close.code for close in closes} <= ({4003} if guess is None else {4003, 4500})
         assert await metric(server, "dashboard_refused_total") >= MORE
         for client in (*strangers, *operators):

@@ -1,4 +1,4 @@
-"""Floods of frames over WebSocket: others wait for nothing, memory stays, and the offender is closed and counted."""
+"""Floods of WebSocket frames: others are not delayed, memory stays, and the sender is closed and counted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hostile.probe import CLIENTS, FLOOD_S, LONG, metric, probing
 
 HALF_CLOSED = 200
 ROOM_TURNS = 10_000
-USERS_S = 15.0 if LONG else 2.0  # they are closed after ten whole seconds: e2e/test_framing.py has that in virtual time
-USED = 1 / 3  # of a processor, at most, for nine floods and the probe
+USERS_S = 15.0 if LONG else 2.0  # closed after ten full seconds, which e2e/test_framing.py tests in virtual time
+USED = 1 / 3  # allowed share of a processor, for nine floods and the probe
 pytestmark = pytest.mark.alone
 
 
@@ -42,7 +42,7 @@ async def test_control_frames_of_users_are_read_slowly(tmp_path: Path) -> None:
         outcomes = [outcome for flood in floods for outcome in flood.result()]
         probe.noticed_nothing()
         assert await metric(server, "realtime_reading_paused_total") >= 9
-        # Most of the time the server does nothing.
+        # The server is idle most of the time.
         assert await metric(server, "process_cpu_seconds_total") - used_s < USERS_S * USED
         if LONG:
             assert [outcome.close_code for outcome in outcomes] == [4003] * 9
@@ -68,14 +68,14 @@ async def test_frames_of_64_kib_that_arrive_byte_by_byte_cost_little(tmp_path: P
                 Flood(server.port, openings, frame, FLOOD_S, piece=1, sends=len(frame), answer=b'"heartbeat.ack"')
             )
         probe.noticed_nothing()
-        # Nothing is wrong with them: each whole frame is answered, and nobody is closed.
+        # These frames are valid: each whole frame is answered, and no client is closed.
         for outcome in outcomes:
             assert outcome.received.count(b'"heartbeat.ack"') == outcome.sent // len(frame)
         assert {outcome.ended for outcome in outcomes} == {"open"}
 
 
 async def half_closed(server: Process, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Open a WebSocket and end the client's side of it; the other side can still be read."""
+    """Open a WebSocket and close its sending side. The other side can still be read."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     for step in (upgrade(), hello(server.token(f"m{number}"))):
         writer.write(step.send)
@@ -93,13 +93,13 @@ async def test_half_closed_websockets_end_at_once(tmp_path: Path) -> None:
             for reader, writer in sockets:
                 await reader.read()  # to its end
                 writer.close()
-            assert await metric(server, "ws_connections") == CLIENTS  # the probe's
+            assert await metric(server, "ws_connections") == CLIENTS  # connections of the probe
             assert await metric(server, "ws_closed_total") == HALF_CLOSED
         probe.noticed_nothing()
 
 
 class Counter:
-    """A reader that counts replies and keeps nothing."""
+    """Reader that counts replies without keeping them."""
 
     def __init__(self, client: WireClient) -> None:
         self.replies = 0

@@ -1,4 +1,4 @@
-"""Floods of HTTP by strangers: what one socket can cost before anybody knows whose it is."""
+"""HTTP floods without authentication: the cost of one socket before it is identified."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hostile.flood import Flood, Step, flood
 from hostile.probe import FLOOD_S, LONG, metric, probing
 
 SOCKETS = 150
-SENT = 10_000_000  # bytes, at least, that a flood offers
-EACH = 50  # sockets of each slow kind
-TAKEN = 32_000_000  # bytes, at most, that one socket gets rid of before it is ended: buffers of the kernel
+SENT = 10_000_000  # smallest number of bytes of a flood
+EACH = 50  # sockets of each slow type
+TAKEN = 32_000_000  # most bytes that one socket sends before it is closed: the kernel's buffers
 LIVE = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 DOCUMENT = b"GET /asyncapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
 pytestmark = pytest.mark.alone
@@ -36,7 +36,7 @@ async def test_pipelined_requests_without_a_key_slow_nobody_down(tmp_path: Path)
 
 @pytest.mark.parametrize("reads", [True, False], ids=["read", "unread"])
 async def test_pipelined_requests_in_two_pieces_slow_nobody_down(tmp_path: Path, reads: bool) -> None:
-    """Pipelined requests that never are more than 8 in one read: only their responses hold them up."""
+    """At most 8 pipelined requests arrive in one read, so only their responses slow them down."""
     padded = LIVE.replace(b"\r\n\r\n", b"\r\nX-Pad: " + b"x" * 3_000 + b"\r\n\r\n")
     async with running(tmp_path) as server:
         async with probing(server) as probe:
@@ -100,7 +100,7 @@ async def read_to_the_end(sock: socket.socket) -> None:
 
 
 async def drips(port: int) -> None:
-    """Send a header, a byte at a time."""
+    """Send a header byte by byte."""
     sock = await dial(port, b"GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ")
     reading = asyncio.create_task(read_to_the_end(sock))
     try:
@@ -114,17 +114,17 @@ async def drips(port: int) -> None:
 
 
 async def half_closes(port: int) -> None:
-    """Send a part of a request and end the sending side."""
+    """Send a part of a request and close the sending side."""
     sock = await dial(port, b"POST /v1/signals HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
     sock.shutdown(socket.SHUT_WR)
     await read_to_the_end(sock)
 
 
 async def does_not_read(port: int) -> None:
-    """Ask for large documents and read none, until the server ends the socket."""
+    """Request large documents without reading them, until the server closes the socket."""
     sock = await dial(port, DOCUMENT * 8, narrow=True)
     try:
-        while True:  # a reset is noticed by sending; bytes the server does not read are all there is to send
+        while True:  # a send detects the reset; the server does not read these bytes
             await asyncio.sleep(0.2)
             sock.send(b"\r\n")
     except OSError:
@@ -134,7 +134,7 @@ async def does_not_read(port: int) -> None:
 
 
 async def test_slow_unread_and_half_closed_sockets_slow_nobody_down(tmp_path: Path) -> None:
-    """Slow ones are ended after ten seconds: that is in e2e/test_pipelining.py and test_hostile.py."""
+    """Slow sockets are closed after ten seconds, which e2e/test_pipelining.py and test_hostile.py test."""
     async with running(tmp_path) as server:
         slow: list[asyncio.Task[None]] = []
         try:

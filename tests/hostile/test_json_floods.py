@@ -1,4 +1,4 @@
-"""Floods of JSON meant to hurt."""
+"""Floods of harmful JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Push endpoints of strangers that hang: users beside them, and their pushes, notice nothing."""
+"""Hanging push endpoints of some users: other users and their pushes are not affected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRIVATE, PUBLIC = new_vapid_key()
 
 
 class SilentHosts:
-    """Servers that take connections and say nothing."""
+    """Servers that accept connections and send nothing."""
 
     def __init__(self) -> None:
         self.ports: list[int] = []
@@ -52,7 +52,7 @@ async def silent_hosts(count: int) -> AsyncIterator[SilentHosts]:
 
 
 async def register(path: Path, subscriptions: dict[str, str]) -> None:
-    """Write a browser of each user into the store of a server that does not run yet, and a push for each."""
+    """Write a push subscription and a push of each user into the store of a server that does not run yet."""
     now = time.time_ns() // 1_000_000
     store = SqliteStore(str(path), pushed=("default",))
     await store.start()
@@ -87,5 +87,5 @@ async def test_hanging_push_endpoints_slow_nobody_down(tmp_path: Path) -> None:
                     await ask(server.port, "POST", "/v1/notifications", body, Authorization=f"Bearer {API_KEY}")
                     await until(lambda taken=number + 2: len(service.taken) == taken)  # type: ignore[misc]
             probe.noticed_nothing()
-            assert hosts.connections <= 20 + HOSTS, "few at once, and hosts that fail are left alone"
+            assert hosts.connections <= 20 + HOSTS, "too many connections to failing hosts"
             assert await metric(server, "push_webpush_held_total") > 0

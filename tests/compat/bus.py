@@ -1,4 +1,4 @@
-"""What nodes say to each other, and what they keep in Redis: written down, and read again."""
+"""Bus messages of nodes and their data in Redis: recorded, and read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = b"a key for fixtures, thirty-two l"
 CHANNEL, NODE_CHANNEL = "room:{9k}:t1/lobby", "node:{9k}:k3Fa"
 PREFIX = "old:"
 
-# One of each kind that a node publishes, with something in every field.
+# One message of each type that a node publishes, with a value in each field.
 SENT: list[base.AnySent] = [
     base.Deliver(b'\x81\x05{"a"}', 7, "cursor", "k3Fa/1", 3),
     base.Notified([(7, b"\x81\x02{}", False), (8, b"", True)]),
@@ -40,7 +40,7 @@ SENT: list[base.AnySent] = [
 ]
 
 
-# Classes by the names they have in recordings. On the bus they have tags.
+# Classes by their names in recordings. On the bus they have tags.
 RECORDED_AS = {
     "ClusterAnswer": "Answered",
     "ClusterQuestion": "Asked",
@@ -59,13 +59,13 @@ def kind(message: Any) -> str:
 
 
 def fields(message: Any) -> Any:
-    """As plain data, the same for classes that have grown fields since, under the names of recordings."""
+    """Return the fields as plain data under their recorded names, equal for classes with new fields."""
     named = {FIELDS_RECORDED_AS.get(name, name): value for name, value in msgspec.structs.asdict(message).items()}
     return msgspec.json.decode(msgspec.json.encode(named))
 
 
 def sent() -> list[dict[str, Any]]:
-    """All kinds as they go over the bus, and what is in them."""
+    """Return all message types with their bytes on the bus and their fields."""
     messages = BusCodec(KEY)
     return [
         {
@@ -78,7 +78,7 @@ def sent() -> list[dict[str, Any]]:
 
 
 class People:
-    """A few people on one node, as they stand in Redis."""
+    """A few users on one node, as stored in Redis."""
 
     def __init__(self, port: int) -> None:
         self.node = RedisNode(f"redis://127.0.0.1:{port}", PREFIX, key=KEY)
@@ -112,11 +112,11 @@ class People:
 
 
 async def seen_by(node: RedisNode) -> dict[str, Any]:
-    """What a node makes of what is in Redis."""
+    """Return a node's view of the data in Redis."""
     engine, users = node.engine, ["ann", "bob", "cid", "dee", "eve", "nobody"]
     sessions = {user: await engine.sessions("t1", user) for user in users}
     seen = {
-        # How a user is shown; that it is stale is no matter of what is kept.
+        # Visible state of each user, without the stale flag, which is not stored.
         "presence": msgspec.to_builtins([snapshot[:4] for snapshot in await engine.read("t1", users)]),
         "online": (await engine.online("t1", None, 10)).users,
         "sessions": {
@@ -133,7 +133,7 @@ async def seen_by(node: RedisNode) -> dict[str, Any]:
 
 
 async def recorded(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """What was published by scripts while a few people came, and what was then in Redis."""
+    """Return the messages that scripts published while a few users connected, and the contents of Redis afterwards."""
     with RedisProcess("redis", folder) as redis:
         heard: list[dict[str, Any]] = []
         people = People(redis.port)
@@ -155,7 +155,7 @@ async def recorded(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def contents(redis: RedisProcess) -> dict[str, Any]:
-    """All keys there are."""
+    """Return the contents of all keys."""
     found: dict[str, Any] = {}
     for name in sorted(text(each) for each in redis.command("KEYS", "*")):
         if text(redis.command("TYPE", name)) == "hash":
@@ -168,7 +168,7 @@ def contents(redis: RedisProcess) -> dict[str, Any]:
 
 
 def put_back(redis: RedisProcess, kept: dict[str, Any]) -> None:
-    """Fill a Redis with it; its time goes on from when it was written down."""
+    """Write the recorded contents to Redis; its time continues from the recording."""
     late = kept["now"] - int(text(redis.command("TIME")[0])) * 1000
     for name, value in kept["keys"].items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A Redis of its own for each test."""
+"""Redis server for each test."""
 
 from __future__ import annotations
 

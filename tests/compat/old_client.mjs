@@ -1,4 +1,4 @@
-// Two clients of an earlier version on a server of this one. Arguments: the bundle, the server. What they saw is printed.
+// Two clients of an earlier version on a server of this one. Arguments: the bundle, the server. Prints their events.
 const [bundle, url] = process.argv.slice(2);
 const { Greendot } = await import(bundle);
 
@@ -28,7 +28,7 @@ const alice = come("alice");
 const bob = come("bob");
 await Promise.all([alice.room.join(), bob.room.join()]);
 bob.client.presence.watch(["alice"], ({ state }) => bob.told.presence.push(state));
-await until(() => bob.told.presence.length === 1, "alice is seen");
+await until(() => bob.told.presence.length === 1, "bob has the state of alice");
 alice.room.typing(true);
 await until(() => bob.told.typing.some((users) => users.includes("alice")), "alice types");
 const { seq } = await alice.room.send({ text: "helo" });
@@ -38,12 +38,12 @@ await bob.room.read();
 await alice.client.status.set({ status: "busy", text: "writing" });
 await until(() => bob.told.presence.at(-1) === "busy", "alice is busy");
 await alice.client.status.set({ status: "auto" });
-await until(() => bob.told.presence.at(-1) === "online", "alice is not");
+await until(() => bob.told.presence.at(-1) === "online", "alice is online");
 await post("/dev/notify", { user: "alice", text: "for you" });
-await until(() => alice.told.notifications.length === 1, "the notification");
+await until(() => alice.told.notifications.length === 1, "the notification has arrived");
 const { head } = await alice.client.inbox.list();
 await alice.client.inbox.read({ through: head });
-// The network fails, and something is said meanwhile.
+// The connection is cut, and a message is sent meanwhile.
 const before = alice.told.states.length;
 await post("/dev/cut", { session: alice.client.welcome.session });
 await until(() => alice.told.states.length > before, "alice is cut off");
@@ -52,7 +52,7 @@ await until(() => alice.client.state === "online" && alice.told.messages.length 
 const history = (await bob.room.history({ limit: 10 })).map(({ seq }) => seq);
 console.log(JSON.stringify({ alice: alice.told, bob: bob.told, history }));
 // The server is stopped.
-await until(() => bob.told.states.at(-1) === "waiting 4000", "bob is sent away");
+await until(() => bob.told.states.at(-1) === "waiting 4000", "the server has asked bob to reconnect");
 alice.client.close();
 bob.client.close();
 console.log("sent away");

@@ -1,6 +1,6 @@
-"""A program that was written for the Python client of an earlier version, and runs with it.
+"""Program for the Python client of an earlier version, which runs with that client.
 
-Arguments: the server's address and a token. It says what it was told, as JSON, when it reads a line.
+Arguments: the server's address and a token. On each input line it prints the received events as JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Write down how a version speaks: to clients, to other nodes, with Redis and its store, and what it can be told.
+"""Record a version's protocol with clients and nodes, its data in Redis and the store, and its interfaces.
 
-`make record AS=0.2.0` does it for the sources that are here, before a version is released, in tests/fixtures/protocol.
-What was written down of a version is never written again: others rely on it.
+`make record AS=0.2.0` records the current sources in tests/fixtures/protocol before a release. The recording of a
+version is never changed: later versions rely on it.
 """
 
 from __future__ import annotations

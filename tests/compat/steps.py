@@ -1,4 +1,4 @@
-"""What is said to a server when its protocol is recorded: every command, and what leads to every event."""
+"""Steps of a protocol recording: each command, and causes for each event."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ STEPS: list[Step] = [
     say("tablet", "inbox.ack", ids=["$42.answer.body.id"]),
     {"advance": 2.0},
     say("phone", "inbox.list", filter="archived", limit=1),
-    # Devices, tokens, the rest
+    # Devices, tokens, others
     say("phone", "device.register", provider="fcm", token="t" * 100),  # 50
     say("phone", "device.remove"),
     say("phone", "activity"),
@@ -82,7 +82,7 @@ STEPS: list[Step] = [
     say("phone", "no.such.command"),
     say("phone", "room.send", room="hall"),
     say("phone", "room.send", room="no such room", body=1),
-    # Coming back
+    # Resume
     hello("phone2", "ann", resume={"session": "$4.answer.session", "rooms": {"hall": 1}, "inbox": 1}),  # 57
     ask("GET", "/v1/users/ann/presence"),
     ask("GET", "/v1/users/ann/sessions"),
@@ -97,14 +97,14 @@ STEPS: list[Step] = [
     say("laptop", "room.leave", room="hall"),
     say("laptop", "bye"),
     {"advance": 1.0},
-    # Something it has no words for, then its end
+    # A version that the client cannot read, then its end
     hello("old", "cid", supports={"room.message": [9]}, resume={"rooms": {"hall": 5}}),  # 71
     say("phone2", "room.send", room="hall", body="unread"),
     {"advance": 5.0},
     {"stop": True},
 ]
 
-# What a server says that finds the store of the one before.
+# Requests to a server on the store of the previous one.
 AFTER: list[Step] = [
     ask("GET", "/v1/rooms"),
     ask("GET", "/v1/rooms/hall/messages?after=0"),

@@ -1,4 +1,4 @@
-"""What others hold on to: settings, commands, the HTTP API, codes, and the numbered steps of the tables."""
+"""Public interfaces: settings, CLI commands, the HTTP API, codes, and the numbered migrations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def settings(section: Struct | None = None, name: str = "") -> dict[str, Any]:
-    """Names and defaults."""
+    """Return the names and defaults of the settings."""
     found: dict[str, Any] = {}
     given = Settings() if section is None else section
     for field in msgspec.structs.fields(given):
@@ -32,7 +32,7 @@ def settings(section: Struct | None = None, name: str = "") -> dict[str, Any]:
 
 
 def commands(group: click.Group | None = None, name: str = "") -> dict[str, list[str]]:
-    """Names and what they can be told."""
+    """Return the names of CLI commands with their options and arguments."""
     found: dict[str, list[str]] = {}
     for command in (cli.all() if group is None else group.commands).values():
         full = f"{name} {command.name}".strip()
@@ -45,7 +45,7 @@ def commands(group: click.Group | None = None, name: str = "") -> dict[str, list
 
 
 def http() -> Json:
-    """Each route: what it may be given, what it must be, and what each answer has in it."""
+    """Return for each route its parameters, whether they are required, and the fields of each response."""
     whole = document()
     return {
         f"{method.upper()} {path}": {
@@ -63,7 +63,7 @@ def http() -> Json:
 
 
 def _given(operation: Json, whole: Json) -> dict[str, bool]:
-    """Names, and whether they are needed: of a body that may be one of several, in each of them."""
+    """Return the names of parameters, and whether they are required: in each variant of the body."""
     found = {f"{each['in']} {each['name']}": bool(each.get("required")) for each in operation.get("parameters", ())}
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     variants = _variants(body, whole)
@@ -83,7 +83,7 @@ def _variants(schema: Json, whole: Json) -> list[Json]:
 
 
 def tables() -> dict[str, dict[str, str]]:
-    """Of each store every step, and a hash of what it does: what has been applied somewhere must stay as it is."""
+    """Return each migration of each store with a hash of its SQL: an applied migration must not change."""
     return {
         store: {step.name: hashlib.sha256(step.sql.encode()).hexdigest()[:16] for step in steps(store)}
         for store in ("sqlite", "postgres")
@@ -91,7 +91,7 @@ def tables() -> dict[str, dict[str, str]]:
 
 
 def frames() -> Json:
-    """Of each command what it may be given and whether it must be; of each event its versions and what is in it."""
+    """Return the fields of each command and whether they are required, and the versions and fields of each event."""
     return {
         "commands": {
             kind: {field.encode_name: field.required for field in msgspec.structs.fields(command)}

@@ -1,4 +1,4 @@
-"""A conversation with a server, as data: what is said and asked, and what came of it. It can be had again."""
+"""Conversation with a server as data: steps and their results. It can be repeated."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from e2e.processes import exchange
 from greendot.testing import Closed, Served, WireClient
 
 Step = dict[str, Any]
-# What is another each time, or is for people to read: only that it is there is compared.
+# Values that differ each time or are for people: only their presence is compared.
 FREE = frozenset({"id", "ids", "ts", "session", "node", "message", "detail", "token", "expires_at", "retry_in_ms"})
 
 
 async def have(served: Served, steps: list[Step]) -> list[Step]:
-    """Take these steps, one after the other: each with its answer and what every client heard of it.
+    """Run these steps in order and return each with its reply and the events of each client.
 
     A step is one of `hello` (a client's name; `user`, `fields`), `say` (a command, `by` a client), `ask` (method, path
-    and body of a request), `advance` (seconds) and `stop`. `$2.answer.id` stands for what came of the step numbered 2.
+    and body of a request), `advance` (seconds) and `stop`. `$2.answer.id` refers to the result of step 2.
     """
     had: list[Step] = []
     clients: dict[str, WireClient] = {}
@@ -39,7 +39,7 @@ async def have(served: Served, steps: list[Step]) -> list[Step]:
 
 
 async def _rest(clients: dict[str, WireClient], name: str) -> list[Any]:
-    """What it has heard by now. One that was closed is heard no more."""
+    """Return the frames that the client has received so far. A closed client is removed."""
     frames: list[Any] = []
     client = clients[name]
     client.send(type="heartbeat")
@@ -104,10 +104,10 @@ def _filled(value: Any, had: list[Step]) -> Any:
 
 
 def differences(then: Any, now: Any, at: str = "", events: frozenset[str] | None = None) -> Iterator[str]:
-    """Where what came now is not what a program reads that was written then.
+    """Yield the places where the new result breaks a program for the old one.
 
-    More fields are no difference, and neither are events of types that there were not (`events` are those there were):
-    both are passed over by whoever does not know them.
+    New fields are no difference, and neither are events of new types (`events` has the old types): old programs ignore
+    both.
     """
     if isinstance(then, dict) and isinstance(now, dict):
         for key, value in then.items():

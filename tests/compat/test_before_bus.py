@@ -1,4 +1,4 @@
-"""Nodes of the versions before and of this one read each other, on the bus and in Redis."""
+"""Nodes of earlier versions and of this one read each other's data, on the bus and in Redis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_nodes_of_then_say_is_read_now(version: str) -> None:
 
 @every_version
 def test_nodes_of_then_read_what_was_said_then(version: str) -> None:
-    """The copy of their decoders is a good one."""
+    """Check the copy of the old decoders."""
     for entry in all_of(version):
         assert decoders(version).read(bus.KEY, entry["channel"], b64decode(entry["bytes"])) == (
             entry["kind"],
@@ -49,7 +49,7 @@ def test_nodes_of_then_read_what_was_said_then(version: str) -> None:
 
 @every_version
 async def test_nodes_of_then_read_what_is_said_now(version: str, tmp_path: Path) -> None:
-    """New kinds they pass over: what does not decode is dropped and counted, and ends nothing."""
+    """Old nodes ignore new types: a message that does not decode is dropped and counted."""
     then = decoders(version)
     told, _ = await bus.recorded(tmp_path / "redis")
     now = [entry | {"channel": bus.NODE_CHANNEL} for entry in bus.sent() if entry["kind"] in then.KINDS] + told

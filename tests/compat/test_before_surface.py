@@ -1,4 +1,4 @@
-"""What the versions before could be told and answered, so can this one; what is otherwise is in the upgrade notes."""
+"""Interfaces of earlier versions still work; the upgrade notes list the exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was said to the versions before is answered as it was, and what they stored is read."""
+"""Requests to earlier versions get the same replies, and their stored data can be read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_store_that_was_brought_up_to_date_can_go_back_as_the_notes_say(
     with sqlite3.connect(place) as db:
         db.executescript(then)
     before = tables(place)
-    for _ in range(2):  # there and back, and there again
+    for _ in range(2):  # upgrade and downgrade, twice
         async with serving(store={"url": f"sqlite:///{place}"}) as served:
             assert (await served.client("ann", resume={"rooms": {"hall": 0}})).welcome["rooms"]["hall"]["head"] > 4
         assert tables(place) != before

@@ -1,4 +1,6 @@
-"""A node of the version before beside one of this version, on one Redis and one PostgreSQL: clients notice nothing."""
+"""Node of the previous version beside one of this version, with one Redis and one PostgreSQL: clients see no
+difference.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,15 @@ from redis_servers import RedisProcess
 
 LAST = VERSIONS[-1]
 PROGRAM = Path(__file__).with_name("old_program.py")
-# A socket that closes cleanly is back, or gone, well within a test.
+# A cleanly closed session resumes or ends well within a test.
 GRACES = {"GREENDOT_PRESENCE_GRACE_S": "30", "GREENDOT_PRESENCE_CLEAN_GRACE_S": "1", "GREENDOT_NODE_LEASE_S": "15"}
 
 
 @asynccontextmanager
 async def mixed(folder: Path, redis: RedisProcess, postgres: str) -> AsyncIterator[tuple[Process, Process, Path]]:
-    """One of then, one of now, and the sources of then. The tables are made by the old one and brought up to date.
+    """Run a node of the old version and one of this version, and yield them with the old sources.
 
-    In the end the way back is gone as well.
+    The old node creates the tables, and the new one migrates them. At the end the downgrade is tested as well.
     """
     source = unpacked(LAST, folder / "then")
     where = redis_url(redis.port)
@@ -51,7 +53,7 @@ async def mixed(folder: Path, redis: RedisProcess, postgres: str) -> AsyncIterat
 
 
 async def where_from(**environment: str) -> Path:
-    """The sources that a process with this environment runs."""
+    """Return the sources that a process with this environment runs."""
     words = "import greendot, pathlib; print(pathlib.Path(greendot.__file__).parents[1])"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", words, stdout=PIPE, env=os.environ | environment
@@ -60,7 +62,7 @@ async def where_from(**environment: str) -> Path:
 
 
 async def everything_works(clients: Clients, here: Process, there: Process, room: str) -> tuple[Listener, Listener]:
-    """Between a client here and one there, both ways."""
+    """Check all features between a client of each node, in both directions."""
     await here.ask("PUT", f"/v1/rooms/{room}", {"open": True})
     ann, bob = await clients.join(here, f"ann-{room}"), await clients.join(there, f"bob-{room}")
     for one, other in ((ann, f"bob-{room}"), (bob, f"ann-{room}")):
@@ -102,13 +104,13 @@ async def test_nodes_of_then_and_now_are_one_server(tmp_path: Path, redis: Redis
     async with mixed(tmp_path, redis, postgres) as (old, new, _), Clients() as clients:
         ann, bob = await everything_works(clients, old, new, "one")
         cid, _ = await everything_works(clients, new, old, "two")
-        # An operator's word, across.
+        # A disconnect by an operator on the other node.
         (there,) = (await old.ask("GET", "/v1/users/ann-two/sessions")).json()["sessions"]
         assert (await old.ask("DELETE", f"/v1/sessions/{there['session']}")).status == 204
         await until(lambda: cid.closed is not None)
         assert cid.closed is not None
         assert cid.closed.code == 4503
-        # Who is removed from a room on the one is out of it on the other.
+        # A user removed from a room through one node is out of it on the other.
         await old.ask("DELETE", "/v1/rooms/one/members/bob-one")
         assert (await new.ask("POST", "/v1/tokens/revoke", {"user": "ann-one"})).json()["closed"] == 1
         await until(lambda: ann.closed is not None)
@@ -147,7 +149,7 @@ async def test_the_old_node_is_stopped_and_its_clients_go_on_with_the_new_one(
 
 
 async def a_program_of_then_works(server: Process, source: Path, bob: Listener) -> None:
-    """With the Python client of then, in a process of its own."""
+    """Run a program with the old Python client in its own process."""
     command = (sys.executable, PROGRAM, f"ws://127.0.0.1:{server.port}/v1/connect", server.token("zoe"))
     environment = os.environ | {"PYTHONPATH": str(source)}
     program = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment)

@@ -1,4 +1,4 @@
-"""The versions that were written down."""
+"""Recorded versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTES = (Path(__file__).parents[2] / "docs" / "upgrading.md").read_text()
 
 
 def way_back(store: str) -> str:
-    """What the notes say to do to the tables of `PostgreSQL` or `SQLite` to go back to the last version."""
+    """Return the SQL in the upgrade notes that downgrades `PostgreSQL` or `SQLite` tables to the last version."""
     found = re.search(rf"{store}[^:]*:\n\n```sql\n(.*?)```", NOTES, re.DOTALL)
     assert found is not None
     return found[1]
@@ -32,12 +32,12 @@ def written(version: str, name: str) -> Any:
 
 @cache
 def decoders(version: str) -> ModuleType:
-    """How nodes of that version read the bus."""
+    """Return the bus decoders of that version."""
     path = FIXTURES / version / "decoders.py"
     spec = importlib.util.spec_from_file_location(f"decoders_{version.replace('.', '_')}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # annotations are looked up there
+    sys.modules[spec.name] = module  # annotations are resolved there
     spec.loader.exec_module(module)
     return module

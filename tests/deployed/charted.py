@@ -1,6 +1,6 @@
-"""The Helm chart as helm renders it, for each `*.values.yaml` in charts/. What was rendered is committed beside them.
+"""Helm chart as helm renders it, for each `*.values.yaml` in charts/. The rendered manifests are committed.
 
-Run as a program it renders them anew: make charts WRITE=1.
+As a program it renders them again: make charts WRITE=1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def helm() -> str | None:
 
 
 def fingerprint() -> str:
-    """Of all that what is rendered depends on."""
+    """Return a hash of all inputs of the rendering."""
     digest = hashlib.sha256()
     for path in sorted(path for path in (*CHART.rglob("*"), *FOLDER.glob("*.values.yaml")) if path.is_file()):
         digest.update(f"{path.name}\n".encode() + path.read_bytes())
@@ -50,7 +50,7 @@ def attempt(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def rendered(case: str) -> list[dict[str, Any]]:
-    """The objects that are committed."""
+    """Return the objects of the committed manifest."""
     return [each for each in yaml.safe_load_all((FOLDER / f"{case}.yaml").read_text()) if each]
 
 

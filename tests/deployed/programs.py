@@ -1,4 +1,4 @@
-"""Programs that are not Python's: found on this machine, or the test is skipped with a word; in CI it fails."""
+"""External programs of this machine. Without one the test is skipped; in CI it fails."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DEPLOY = ROOT / "deploy"
 
 
 def program(name: str) -> str:
-    """Where it is: administrators' folders are looked into as well."""
+    """Return the path of a program; folders of administrators are searched as well."""
     return needed(name, shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])))
 
 
 def said(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
-    """What a program prints; the test fails if the program does."""
+    """Run a program and return its output; fail the test if the program fails."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,

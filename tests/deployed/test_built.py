@@ -1,4 +1,4 @@
-"""Wheel and sdist: everything is in them, and a server that was installed from the wheel shows its pages."""
+"""Wheel and sdist: both are complete, and a server installed from the wheel serves its pages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAGES = {
 
 
 class Built(NamedTuple):
-    """What was built, and where it was."""
+    """Built wheel and sdist."""
 
     wheel: Path
     sdist: Path
@@ -65,7 +65,7 @@ def test_every_file_of_the_package_is_in_the_wheel_and_nothing_else(built: Built
     }
     packed = {name for name in contents(built.wheel) if ".dist-info/" not in name}
     assert packed == here
-    # The comparison means something only if data is among it.
+    # The comparison is useful only if the package contains data files.
     for part in ("web/index.html", "web/admin/index.html", "engine/redis/lua/enter.lua", "py.typed"):
         assert f"greendot/{part}" in packed
     for store in ("sqlite", "postgres"):
@@ -78,7 +78,7 @@ def test_the_sdist_has_what_a_wheel_is_built_from_and_no_more_than_its_readers_w
     tops = {name.partition("/")[0] for name in names}
     assert tops == {"src", "deploy", "docs", "Dockerfile", "CHANGELOG.md", "README.md", "LICENSE", "pyproject.toml"} | {
         "PKG-INFO",
-        ".gitignore",  # hatchling reads it when it builds
+        ".gitignore",  # hatchling reads it for a build
     }
     assert not any(re.search(r"\.(pyc|db|env)$|/\.greendot/", name) for name in names - {"deploy/compose/example.env"})
 
@@ -100,11 +100,12 @@ def test_the_metadata_says_what_it_is_and_what_it_needs(built: Built) -> None:
     assert said["Description-Content-Type"] == "text/markdown"
     classifiers = said.get_all("Classifier", [])
     assert "Typing :: Typed" in classifiers
-    assert not [each for each in classifiers if each.startswith("License ::")]  # the expression says it
+    # The license expression replaces the classifier.
+    assert not [each for each in classifiers if each.startswith("License ::")]
     extras = set(said.get_all("Provides-Extra", []))
     assert {"dev", "audit", "bench", "examples"} <= extras
     needed = [each for each in said.get_all("Requires-Dist", []) if "extra ==" not in each]
-    # Nobody who runs a server is made to install what tests it.
+    # A server must not depend on test tools.
     assert not [each for each in needed if re.match(r"pytest|hypothesis|mypy|ruff|playwright", each)]
     scripts = configparser.ConfigParser()
     scripts.read_string(contents(built.wheel)[f"greendot-{__version__}.dist-info/entry_points.txt"].decode())
@@ -113,12 +114,15 @@ def test_the_metadata_says_what_it_is_and_what_it_needs(built: Built) -> None:
 
 @contextmanager
 def installed_server(wheel: Path, folder: Path) -> Iterator[tuple[Path, str]]:
-    """Its environment and address: the wheel in an environment of its own, its dependencies borrowed from this one."""
+    """Install the wheel into its own environment with borrowed dependencies. Yield the site folder and the server's
+    address.
+    """
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
     said(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    # A path in such a file is looked into for modules; the files of that sort there, the clone's, are not read.
+    # Python adds the path in this .pth file to the module path, but does not read .pth files there (such as the
+    # clone's).
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     command = [folder / "venv" / "bin" / "greendot", "serve", "--dev", "--port", "0"]
     server = subprocess.Popen(
@@ -150,12 +154,12 @@ def test_a_server_installed_from_the_wheel_shows_demo_dashboard_and_api_far_from
     with installed_server(built.wheel, tmp_path) as (site, server):
         for path, kind in PAGES.items():
             assert fetched(server + path)[0].startswith(kind), path
-        # Not the clone's, which is in this environment too.
+        # Not the clone's package, which is in this environment, too.
         where = said(
             tmp_path / "venv" / "bin" / "python", "-c", "import greendot; print(greendot.__file__)", PYTHONPATH=""
         )
         assert Path(where.strip()) == site / "greendot" / "__init__.py"
-        # All that a page loads is there, and all of what that loads.
+        # All files that a page loads are served, including indirect ones.
         waiting, seen = ["/", "/admin"], set()
         while waiting:
             path = waiting.pop()
@@ -167,7 +171,7 @@ def test_a_server_installed_from_the_wheel_shows_demo_dashboard_and_api_far_from
 
 
 def loaded(path: str, text: str) -> list[str]:
-    """The addresses on this server that a page, a style or a module names."""
+    """Return the addresses on this server that a page, stylesheet or module refers to."""
     named = re.findall(r"""(?:src|href)="([^":#]+)"|from "([^"]+)"|import "([^"]+)"|import\("([^"]+)"\)""", text)
     folder = path if path.endswith("/") else path.rpartition("/")[0] + "/"
     return [

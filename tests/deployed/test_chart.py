@@ -1,7 +1,7 @@
-"""The Helm chart, by what helm made of it: right by Kubernetes' own schemas, and what it promises is in there.
+"""Helm chart as rendered by helm: valid by Kubernetes's schemas, with the documented properties.
 
-The manifests are committed, so that a change of the chart shows in review. They are rendered again and compared; where
-there is no helm (its wheel is for Linux on x86-64) only the fingerprint of the chart is compared.
+The manifests are committed, so that a review shows changes. They are rendered again and compared. Without helm (its
+wheel is for Linux on x86-64) only the fingerprint of the chart is compared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def container(workload: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings(case: str, workload: dict[str, Any], tmp_path: Path) -> Settings:
-    """What a server in the pod would make of its environment and its file."""
+    """Return the settings of a server in the pod, from its environment and its file."""
     environment = {each["name"]: each["value"] for each in container(workload)["env"]}
     assert len(environment) == len(container(workload)["env"])  # nothing is set twice
     environment |= one(case, "Secret").get("stringData") or SHARED
@@ -60,7 +60,7 @@ def settings(case: str, workload: dict[str, Any], tmp_path: Path) -> Settings:
 
 def test_what_is_committed_was_rendered_from_this_chart() -> None:
     assert charted.RENDERED_FROM.read_text().strip() == charted.fingerprint(), (
-        "make charts WRITE=1, and look at the change"
+        "run: make charts WRITE=1, and review the change"
     )
 
 
@@ -86,9 +86,9 @@ def test_what_is_refused_is_in_the_chart() -> None:
 def test_kubernetes_takes_every_object(case: str) -> None:
     for each in charted.rendered(case):
         if each["kind"] == "ServiceMonitor":
-            continue  # of Prometheus' operator: Kubernetes has no schema of it
+            continue  # a resource of the Prometheus operator: Kubernetes has no schema for it
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it uses an old name of a module of Python's
+            warnings.simplefilter("ignore")  # the library uses an old name of a Python module
             kubernetes_validate.validate(each, charted.KUBERNETES.rpartition(".")[0], strict=True)
 
 
@@ -120,7 +120,7 @@ def test_the_settings_are_ones_that_a_server_takes(case: str, tmp_path: Path) ->
     assert found.server.workers == 1
     assert not found.server.dev
     if case == "shared":
-        # Numbers and lists arrive as they were meant.
+        # Numbers and lists keep their types and values.
         assert found.limits.tenant_commands_per_s == 1_000_000
         assert found.overload.lag_s == 0.15
         assert found.door.origins == ("https://app.example.com", "https://admin.example.com")
@@ -135,7 +135,7 @@ def test_a_node_has_the_time_to_drain(case: str, tmp_path: Path) -> None:
     hook = container(deployment).get("lifecycle", {}).get("preStop", {"exec": {"command": ["sleep", "0"]}})
     program, notice = hook["exec"]["command"]
     assert program == "sleep"
-    assert float(notice) + server.drain_notice_s >= 4  # until all proxies know
+    assert float(notice) + server.drain_notice_s >= 4  # time until all proxies know
     # A server ends itself 10 s after its notice and its drain.
     assert pod["terminationGracePeriodSeconds"] > float(notice) + server.drain_notice_s + server.drain_s + 10
 
@@ -167,14 +167,14 @@ def test_nobody_is_root_and_nothing_can_be_written(case: str) -> None:
         user = (ROOT / "Dockerfile").read_text().partition("USER ")[2].split(":")[0]
         assert str(pod["securityContext"]["runAsUser"]) == user
         assert ":latest" not in only["image"]
-        # No secret is written into a pod: it is in a Secret.
+        # Secrets are in a Secret, not in the pod.
         assert not [each for each in only["env"] if any(word in each["name"] for word in ("SECRET", "KEY", "_URL"))]
 
 
 def test_nodes_that_share_are_scaled_by_connections_and_kept_from_all_going_at_once() -> None:
     scaler = one("shared", "HorizontalPodAutoscaler")["spec"]
     assert scaler["metrics"][0]["pods"]["metric"] == {"name": "ws_connections"}
-    assert "replicas" not in one("shared", "Deployment")["spec"]  # the scaler's affair
+    assert "replicas" not in one("shared", "Deployment")["spec"]  # the autoscaler sets them
     assert one("shared", "Deployment")["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert one("shared", "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     (endpoint,) = one("shared", "ServiceMonitor")["spec"]["endpoints"]
@@ -182,7 +182,7 @@ def test_nodes_that_share_are_scaled_by_connections_and_kept_from_all_going_at_o
     inside = one("shared", "Service", "rt-greendot-metrics")["spec"]
     assert (inside["clusterIP"], [each["name"] for each in inside["ports"]]) == ("None", ["metrics"])
     assert [each["name"] for each in one("shared", "Service")["spec"]["ports"]] == ["http"]
-    assert not one("single", "Service", "rt-greendot-metrics")  # on the server's own port there
+    assert not one("single", "Service", "rt-greendot-metrics")  # served on the server's own port in this case
     (rule,) = one("shared", "Ingress")["spec"]["rules"]
     assert [each["path"] for each in rule["http"]["paths"]] == ["/v1"]  # neither /metrics nor /admin
     timeout_s = one("shared", "Ingress")["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-read-timeout"]
@@ -205,7 +205,7 @@ def test_tables_are_brought_up_to_date_before_the_first_node_and_need_nothing_th
             if each["kind"] == "Secret" and "helm.sh/hook" in each["metadata"].get("annotations", {})
         }
         for name in wanted:
-            # Made before it, or by whoever runs the cluster.
+            # Created by an earlier hook, or by the operator of the cluster.
             assert name in hooks or name in ("greendot-secrets", "redis-ca"), name
             if name in hooks:
                 assert int(hooks[name]["metadata"]["annotations"]["helm.sh/hook-weight"]) < 0

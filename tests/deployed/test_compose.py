@@ -1,6 +1,6 @@
-"""The Compose files: valid by Compose's own schema, with settings that Greendot takes, and shut where they can be.
+"""Compose files: valid by Compose's own schema, with valid settings, and locked down where possible.
 
-There is no Docker where this runs; what they start is put together from processes in tests/deployed/test_proxied.py.
+No Docker is needed: tests/deployed/test_proxied.py starts the same setup from processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def project(file: Path) -> Any:
 
 
 def filled_in(text: str) -> str:
-    """With what an .env gives."""
+    """Fill in the variables of an .env file."""
     return re.sub(
         r"\$\{(\w+):\?[^}]*\}", lambda found: f"{found[1].lower().replace('_', '')}0123456789abcdef01234567", text
     )
@@ -67,7 +67,7 @@ def test_the_settings_are_ones_that_a_server_takes(file: Path) -> None:
         assert found.on_postgres == (file.stem != "single")
         if file.stem != "single":
             assert found.engine.url.startswith("redis+cluster://" if file.stem == "cluster" else "redis://")
-    assert len({str(settings(node)) for node in nodes(file).values()}) == 1  # nodes are all alike
+    assert len({str(settings(node)) for node in nodes(file).values()}) == 1  # all nodes have equal settings
 
 
 @every_file
@@ -111,7 +111,7 @@ def test_what_it_names_is_there(file: Path) -> None:
     whole = project(file)
     services = whole["services"]
     for name, service in services.items():
-        assert re.search(r":\d", service["image"]), f"{name}: an image without a version"
+        assert re.search(r":\d", service["image"]), f"{name}: the image has no version"
         assert set(service.get("depends_on", ())) <= services.keys()
         assert set(service.get("networks", ())) <= whole.get("networks", {}).keys()
         for volume in service.get("volumes", ()):
@@ -135,7 +135,7 @@ def test_the_proxy_is_the_one_that_nodes_believe(file: Path) -> None:
                 assert ip_address(place["ipv4_address"]) in ip_network(subnet["subnet"])
                 taken.append(place["ipv4_address"])
     assert len(taken) == len(set(taken))
-    # What nginx passes on to are the nodes.
+    # The upstreams of nginx are the nodes.
     upstream = set(re.findall(r"server ([\w-]+):8000", (FOLDER / "nginx.conf").read_text()))
     assert upstream == nodes(file).keys()
 

@@ -1,4 +1,4 @@
-"""The Dockerfile: clean by hadolint's rules, and what a cluster's rules ask of an image."""
+"""Dockerfile: clean by hadolint's rules, and with the properties that clusters require of an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCKERFILE = ROOT / "Dockerfile"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Each with what follows it, lines joined, comments left out."""
+    """Return each instruction with its arguments, with joined lines and without comments."""
     text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     return [(line.split()[0], line.split(None, 1)[1]) for line in text.splitlines() if line.strip()]
 
@@ -34,7 +34,7 @@ def test_it_runs_as_a_user_with_a_number_who_is_not_root_and_stops_by_draining()
     stage = last_stage()
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", stage["USER"])
     assert stage["STOPSIGNAL"] == "SIGTERM"
-    assert stage["ENTRYPOINT"] == '["greendot"]'  # no shell between it and the signal
+    assert stage["ENTRYPOINT"] == '["greendot"]'  # no shell between the program and signals
     assert stage["HEALTHCHECK"].endswith('CMD ["greendot", "health"]')
     assert stage["EXPOSE"] == str(Settings().server.port)
 

@@ -1,4 +1,6 @@
-"""deploy/compose/pair.yml without Docker: its settings, its nginx and its two nodes as processes. One is restarted."""
+"""deploy/compose/pair.yml without Docker: its settings, its nginx and its two nodes as processes. One node is
+restarted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from redis_servers import free_port, redis_server
 
 
 def settings(redis: int, postgres: str) -> dict[str, str]:
-    """Those of a node, with the addresses that its services have here."""
+    """Return the settings of a node, with the addresses of the services here."""
     shown = {name: filled_in(value) for name, value in nodes(FOLDER / "pair.yml")["greendot-1"]["environment"].items()}
     here = {
         "GREENDOT_ENGINE_URL": f"redis://127.0.0.1:{redis}",
@@ -34,14 +36,14 @@ def settings(redis: int, postgres: str) -> dict[str, str]:
 
 
 def nginx(folder: Path, first: Process, second: Process) -> tuple[int, list[str]]:
-    """Its port, and how it is started with the file of the Compose files."""
+    """Return nginx's port and its start command with the configuration of the Compose files."""
     port = free_port()
     text = (FOLDER / "nginx.conf").read_text().replace("listen 8080", f"listen 127.0.0.1:{port}")
     for number, node in enumerate((first, second), 1):
         text = text.replace(f"greendot-{number}:8000", f"127.0.0.1:{node.port}")
     text = text.replace("/etc/nginx/", f"{DEPLOY}/proxy/nginx/")
     text = text.replace("worker_processes auto", "worker_processes 2").replace("65536", "256")
-    text = re.sub(r"worker_rlimit_nofile.*\n", "", text)  # what this machine may not allow
+    text = re.sub(r"worker_rlimit_nofile.*\n", "", text)  # this machine may not allow it
     (folder / "nginx.conf").write_text(f"daemon off;\npid {folder}/nginx.pid;\nerror_log stderr;\n{text}")
     return port, [program("nginx"), "-p", str(folder), "-e", "stderr", "-c", str(folder / "nginx.conf")]
 
@@ -81,7 +83,7 @@ async def test_a_node_is_stopped_and_its_clients_go_on_at_the_other_unseen(tmp_p
             try:
                 assert (back.welcome["resumed"], back.welcome["node"]) == (True, bob.welcome["node"])
                 assert (await names[alice.welcome["node"]].ended()).code == 0
-                assert await bob.quiet() == []  # nobody saw it
+                assert await bob.quiet() == []  # others saw no change
             finally:
                 await back.end()
         finally:

@@ -1,6 +1,6 @@
-"""The proxies' files as they are shipped, in front of a real server: sockets, heartbeats, and where clients are.
+"""Shipped proxy configurations in front of a real server: sockets, heartbeats and client addresses.
 
-nginx and Caddy are run; Traefik is no package of Debian's, and its file is only looked at.
+nginx and Caddy are run. Traefik has no Debian package, so only its file is checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from redis_servers.tls import Certificates, certificates
 
 FOLDER = DEPLOY / "proxy"
 NAME = "rt.example.com"
-# One socket of an address, so that it shows whose address the server takes a socket for.
+# One socket per address, so that refusals show which address the server uses for a socket.
 STRICT = {
     "GREENDOT_DOOR_TRUSTED_PROXIES": "127.0.0.1",
     "GREENDOT_DOOR_CONNECTIONS_PER_IP": "1",
@@ -35,7 +35,7 @@ STRICT = {
 
 @asynccontextmanager
 async def proxy(folder: Path, port: int, *command: str) -> AsyncIterator[None]:
-    """A proxy that runs until the end, and takes connections on the port."""
+    """Run a proxy during the block; it accepts connections on the port."""
     log = (folder / "proxy.log").open("w+b")
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
     process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=log, stderr=STDOUT, env=environment)
@@ -62,7 +62,7 @@ async def proxy(folder: Path, port: int, *command: str) -> AsyncIterator[None]:
 
 
 def nginx(folder: Path, nodes: list[int], made: Certificates) -> tuple[int, list[str]]:
-    """The port, and how to start it with what is shipped: other addresses, ports and files, nothing else changed."""
+    """Return nginx's port and start command. The shipped file is used with other addresses, ports and paths only."""
     port, plain = free_port(), free_port()
     text = (FOLDER / "nginx" / "greendot.conf").read_text()
     for address, node in zip(("10.0.0.5:8000", "10.0.0.6:8000"), nodes, strict=True):
@@ -78,7 +78,7 @@ def nginx(folder: Path, nodes: list[int], made: Certificates) -> tuple[int, list
     places = "".join(
         f"{name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    user = "user root;\n" if os.getuid() == 0 else ""  # the folder is its own
+    user = "user root;\n" if os.getuid() == 0 else ""  # the folder belongs to root
     (folder / "nginx.conf").write_text(
         f"{user}daemon off;\nworker_processes 1;\npid {folder}/nginx.pid;\nerror_log stderr;\n"
         f"events {{ worker_connections 256; }}\nhttp {{\naccess_log off;\n{places}{text}}}\n"
@@ -87,7 +87,7 @@ def nginx(folder: Path, nodes: list[int], made: Certificates) -> tuple[int, list
 
 
 def caddy(folder: Path, nodes: list[int], made: Certificates) -> tuple[int, list[str]]:
-    """The same of Caddy. It is given a certificate in place of fetching one."""
+    """Return Caddy's port and start command, with a given certificate instead of a fetched one."""
     port = free_port()
     text = (FOLDER / "Caddyfile").read_text()
     for address, node in zip(("10.0.0.5:8000", "10.0.0.6:8000"), nodes, strict=True):
@@ -99,7 +99,7 @@ def caddy(folder: Path, nodes: list[int], made: Certificates) -> tuple[int, list
 
 
 async def answered(port: int, made: Certificates, path: str) -> int:
-    """The status that the world gets."""
+    """Return the status that the proxy's clients receive."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=made.context(), server_hostname=NAME)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n".encode())
@@ -130,13 +130,13 @@ async def test_a_socket_is_held_through_the_proxy_and_the_server_knows_where_its
 async def story(port: int, made: Certificates, server: Process) -> None:
     async with await comes(port, made, "127.0.0.2") as alice:
         await alice.hello(server.token("alice"))
-        # Another of that address is one too many, whatever it says of where it is; one of another address is not.
+        # A second socket of the address is refused, even if it claims another address. Other addresses are accepted.
         for claim in ({}, {"X_Forwarded_For": "203.0.113.7"}, {"Forwarded": "for=203.0.113.7"}):
             with pytest.raises(ConnectionError, match=r"HTTP/1\.1 429"):
                 await comes(port, made, "127.0.0.2", **claim)
         async with await comes(port, made, "127.0.0.3") as bob:
             await bob.hello(server.token("bob"))
-            for _ in range(20):  # heartbeats get through, and their answers
+            for _ in range(20):  # heartbeats and their replies pass the proxy
                 assert [await alice.quiet(), await bob.quiet()] == [[], []]
             for path, status in {
                 "/livez": 200,
@@ -171,7 +171,7 @@ def test_no_proxy_gives_up_before_the_server_does() -> None:
     for found in re.findall(r"proxy_(?:read|send)_timeout (\d+)s", sockets):
         assert float(found) > dead_after_s
     assert sockets.count("_timeout ") == 2
-    # Caddy and Traefik have no limit for a socket that is open, unless one is given.
+    # Caddy and Traefik have no timeout for an open socket by default.
     assert not re.search(r"read_timeout|write_timeout|stream_timeout", (FOLDER / "Caddyfile").read_text())
 
 

@@ -1,4 +1,4 @@
-"""The systemd unit: systemd takes it, it is shut, and it waits until a server has drained."""
+"""systemd unit: accepted by systemd, sandboxed, and with a stop timeout longer than the drain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def value(name: str) -> str:
 
 
 def test_systemd_takes_it(tmp_path: Path) -> None:
-    # The program is not installed here: another that is there stands for it.
+    # The program is not installed here, so another one replaces it.
     (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/greendot/bin/greendot", "/bin/true"))
     assert said(program("systemd-analyze"), "verify", tmp_path / UNIT.name) == ""
 

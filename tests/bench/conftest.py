@@ -1,4 +1,4 @@
-"""The bench is a folder of scripts: its modules are found where they are."""
+"""Import path for the bench, which is a folder of scripts."""
 
 from __future__ import annotations
 

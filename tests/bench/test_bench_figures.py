@@ -1,4 +1,4 @@
-"""What the bench makes of its figures: ratios, verdicts, its line of progress, peers that cannot be had."""
+"""Results of the bench: ratios, verdicts, progress line, and unavailable peers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from progress import Progress
 
 
 def contenders(**rates: dict[int, float]) -> dict[str, Figures]:
-    """By name, with deliveries per second by round, sixteen in flight."""
+    """Return results by name, with deliveries per second by round, sixteen in flight."""
     found = {name: Figures(name, name.title()) for name in rates}
     for name, values in rates.items():
         found[name].rates[16] = values

@@ -1,4 +1,4 @@
-"""The load generator against servers that do what they should not."""
+"""Load generator with faulty servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from measure import sources
 UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 SUBSCRIBERS = 3
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is installed")
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def frame(text: str) -> bytes:
 
 
 class Broadcaster:
-    """A server of the dialect `app` that joins two messages into one frame, or forgets one delivery."""
+    """Server of the dialect `app` that joins two messages into one frame, or omits one delivery."""
 
     def __init__(self, tell: Callable[[list[asyncio.StreamWriter], str, int], None]) -> None:
         self._subscribers: list[asyncio.StreamWriter] = []
@@ -77,7 +77,7 @@ async def serving(tell: Callable[[list[asyncio.StreamWriter], str, int], None]) 
 
 
 async def broadcast(load: Path, port: int, *flags: str) -> tuple[list[dict[str, Any]], str]:
-    """What the generator says, line by line, and why it gave up."""
+    """Run the generator and return its output lines and its error."""
     words = ["broadcast", "--dialect", "app", "--port", str(port), "--connections", str(SUBSCRIBERS)]
     timing = ["--warmup", "0", "--seconds", "0.2"]
     pipe = asyncio.subprocess.PIPE

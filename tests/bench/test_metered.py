@@ -1,4 +1,4 @@
-"""What a server without counting is, and how the two are compared."""
+"""Server without metrics, and its comparison with the normal one."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_the_quietest_turns_are_compared() -> None:
 
 
 async def test_both_ways_lead_to_the_sockets_and_what_was_loaded_before_is_there_again() -> None:
-    """How they compare is for a whole run of bench/metered.py to say: two turns on a busy machine tell nothing."""
+    """Only a whole run of bench/metered.py can compare the speeds: two turns on a busy machine prove nothing."""
     before = sys.modules["greendot.telemetry.metrics"]
-    on, off = await metered.measured(2)  # it fails where a listener does not get what was sent
+    on, off = await metered.measured(2)  # fails if a listener misses a message
     assert (len(on), len(off)) == (2, 2)
     assert min(*on, *off) > 0
     assert sys.modules["greendot.telemetry.metrics"] is before

@@ -1,7 +1,7 @@
-"""The storms in small: what is promised of them holds, as far as a machine that does other things can show it.
+"""Small storms: the promises hold, as far as a shared machine can show.
 
-The full ones, with what is promised of time, are `make storms`. What a node that is flooded does at each level is in
-e2e/test_overload.py.
+`make storms` runs the full ones, with the promised times. e2e/test_overload.py tests the overload levels of a flooded
+node.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def test_a_thousand_who_are_cut_off_at_once_are_back_and_nobody_sees_it(storms: 
     few = {"GREENDOT_ADMISSION_HELLOS_PER_S": "1000", "GREENDOT_ADMISSION_WAITING": "50"}
     figures = storms.returning(1_000, 50, "--calm", 0.5, "--after", 1, **few).figures
     assert figures["back"] == figures["resumed"] == 1_000, figures
-    assert figures["refused"] > 0, figures  # they came back when they were told to
+    assert figures["refused"] > 0, figures  # refused clients have reconnected after their retry time
     assert figures["watchers_told"] == 0, figures
     assert figures["probe_p99_ms"] < 1_000 * (1 + figures["waited_s"]), figures
     assert figures["memory_most"] <= 1.5 * figures["memory_before"], figures
-    assert sum(figures["reads"].values()) <= 500, figures  # alone, each would be four
+    assert sum(figures["reads"].values()) <= 500, figures  # each client alone would cause four
 
 
 def test_a_node_that_is_flooded_sheds_signals_keeps_every_record_and_recovers(storms: StormBench) -> None:

@@ -1,5 +1,6 @@
-// After `npm install` with a registry that has packages for its own platform only: npm leaves the others out of
-// package-lock.json, and `npm ci` then refuses it everywhere. Adds what optionalDependencies name; run: npm run lock
+// Completes package-lock.json with the packages of other platforms: npm run lock
+// If the registry has packages for one platform only, `npm install` leaves the others out of package-lock.json. `npm ci`
+// then fails everywhere. This script adds the packages that optionalDependencies name.
 
 import { readFileSync, writeFileSync } from "node:fs";
 

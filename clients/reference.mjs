@@ -1,5 +1,5 @@
-// Writes docs/reference/: what the packages export, from their types and the comments there. Run: npm run reference
-// With --print it is only printed, as JSON by name; tests/docs compares that with what is written.
+// Writes docs/reference/, the exports of the packages with their types and comments: npm run reference
+// With --print it prints the pages as JSON by name instead. tests/docs compares them with the committed pages.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -9,12 +9,12 @@ import { host } from "./types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const PAGES = {
-  javascript: { package: "@greendot/client", folder: "js", more: "How it is used: [the JavaScript client](../javascript.md)." },
-  react: { package: "@greendot/react", folder: "react", more: "How it is used: [@greendot/react](../../clients/react/README.md)." },
+  javascript: { package: "@greendot/client", folder: "js", more: "Guide: [JavaScript client](../javascript.md)." },
+  react: { package: "@greendot/react", folder: "react", more: "Guide: [@greendot/react](../../clients/react/README.md)." },
 };
 const KINDS = ["Classes", "Functions", "Values", "Types"];
 
-/** The declaration files a folder's sources come to, parsed, by name. */
+/** Return the parsed declaration files of a folder's sources, by name. */
 function declarationsOf(folder) {
   const root = join(here, folder);
   const { config } = ts.readConfigFile(join(root, "tsconfig.json"), ts.sys.readFile);
@@ -29,7 +29,7 @@ function declarationsOf(folder) {
   return files;
 }
 
-/** Name → its declarations, of everything that `index` exports. */
+/** Return the declarations of everything that `index` exports, by name. */
 function exportsOf(files) {
   const found = new Map();
   for (const statement of files.get("./index.d.ts").statements) {
@@ -65,7 +65,7 @@ function commentOf(declaration) {
   return texts.at(-1) ?? "";
 }
 
-/** As it is written in a declaration file, without what only TypeScript has use for. */
+/** Return the text of a declaration without `export`, `declare` and private members. */
 function textOf(declaration) {
   const text = declaration.getText().replace(/^export (declare )?/, "");
   return text.replace(/^ +#private;\n/m, "").replace(/^ +private .*\n/gm, "").replace(/ +$/gm, "").replaceAll("    ", "  ");
@@ -74,7 +74,7 @@ function textOf(declaration) {
 function sectionOf(name, declarations) {
   const comments = declarations.map(commentOf);
   const paragraphs = declarations.length === 1 ? comments : [];
-  // Of a function that can be called in several ways each has its own comment.
+  // Each overload of a function has its own comment.
   const codes = declarations.map((declaration, at) => (declarations.length > 1 && comments[at] ? `/** ${comments[at]} */\n` : "") + textOf(declaration));
   return [`### ${name}`, ...paragraphs, "```ts\n" + codes.join("\n") + "\n```"].filter(Boolean).join("\n\n");
 }
@@ -82,7 +82,7 @@ function sectionOf(name, declarations) {
 export function page(name) {
   const { package: title, folder, more } = PAGES[name];
   const found = [...exportsOf(declarationsOf(folder))].sort(([a], [b]) => (a < b ? -1 : 1));
-  const parts = [`# Reference: ${title}`, `What the package exports. Made from its types by \`npm run reference\` in \`clients/\`, and compared with them by\n\`tests/docs\`. ${more}`];
+  const parts = [`# Reference: ${title}`, `Exports of the package. \`npm run reference\` in \`clients/\` generates this page from the types, and \`tests/docs\`\nchecks it. ${more}`];
   for (const kind of KINDS) {
     const sections = found.filter(([, [first]]) => kindOf(first) === kind).map(([name, all]) => sectionOf(name, all));
     if (sections.length) parts.push(`## ${kind}`, ...sections);

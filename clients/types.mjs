@@ -1,4 +1,4 @@
-// TypeScript for all packages in one process: what they have in common, above all its own libraries, is read once.
+// TypeScript for all packages in one process. Shared files, mainly the standard libraries, are read once.
 
 import { dirname, join, sep } from "node:path";
 import ts from "typescript";
@@ -6,7 +6,7 @@ import ts from "typescript";
 const INSTALLED = `${sep}node_modules${sep}`;
 const read = new Map();
 
-/** A host for programs with these options; files of installed packages are shared with the programs before. */
+/** Return a compiler host for these options. It shares the files of installed packages between programs. */
 export function host(options) {
   const made = ts.createCompilerHost(options);
   const { getSourceFile } = made;
@@ -36,13 +36,13 @@ function told(diagnostics) {
   });
 }
 
-/** What is wrong in a project, line by line, as `tsc --noEmit` would have it. */
+/** Return the diagnostics of a project, one per line, like `tsc --noEmit`. */
 export function wrongIn(project) {
   const { fileNames, options } = parsed(project, { noEmit: true });
   return told(ts.getPreEmitDiagnostics(ts.createProgram(fileNames, options, host(options))));
 }
 
-/** Write the declaration files of the sources of a package. */
+/** Write the declaration files of a package. */
 export function declarations(folder, outDir) {
   const emitted = { noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
   const { fileNames, options } = parsed(join(folder, "tsconfig.build.json"), { ...emitted, rootDir: join(folder, "src"), outDir });

@@ -1,5 +1,5 @@
-// Builds dist/: ESM, CommonJS, one file for a script tag, and the types. With --web also the copy that is served by
-// the Python package, which works from a clone without Node and is therefore committed.
+// Builds dist/: ESM, CommonJS, one file for a script tag, and the types. With --web it also builds the copy that the
+// Python package serves. That copy is committed, because a clone must work without Node.
 
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -26,14 +26,14 @@ async function bundled(options) {
   return result.outputFiles[0].text;
 }
 
-/** The global is the class itself, with everything else on it: `new Greendot({…})`, `Greendot.typingText(…)`. */
+/** Makes the global the class, with the other exports as properties: `new Greendot({…})`, `Greendot.typingText(…)`. */
 const GLOBAL = "Greendot = Object.assign(Greendot.Greendot, Greendot);";
 
 export const builds = {
   esm: () => bundled({ format: "esm" }),
   cjs: () => bundled({ format: "cjs" }),
   script: () => bundled({ format: "iife", globalName: "Greendot", minify: true, footer: { js: GLOBAL } }),
-  /** What a bundler makes of a page that uses the client and none of the helpers: for measuring. */
+  /** Bundle of the client without the helpers, to measure its size. */
   core: () => {
     const contents = 'export { Greendot } from "./src/index.ts";';
     return bundled({ entryPoints: [], stdin: { contents, resolveDir: here }, format: "esm", minify: true });
@@ -51,7 +51,7 @@ export async function build() {
   await writeFile(join(dist, "greendot.js"), await builds.esm());
   await writeFile(join(dist, "greendot.iife.js"), await builds.script());
   await writeFile(join(dist, "cjs/greendot.js"), await builds.cjs());
-  // Everything in this folder is CommonJS, the types too.
+  // Everything in this folder is CommonJS, including the types.
   await writeFile(join(dist, "cjs/package.json"), '{ "type": "commonjs" }\n');
   declarations(here, join(dist, "types"));
   await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });

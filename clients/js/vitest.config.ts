@@ -5,8 +5,8 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     testTimeout: 15_000,
     hookTimeout: 30_000,
-    // Files share what is loaded. Few at once: each file of test/server runs a server of its own.
-    // Node 20 has undici's WebSocket behind a flag; later ones have it without and still take the flag.
+    // Files share loaded modules. At most two at once, because each file of test/server runs its own server.
+    // Node 20 has undici's WebSocket behind this flag. Later versions have it without the flag and still accept the flag.
     poolOptions: { forks: { isolate: false, maxForks: 2, execArgv: ["--experimental-websocket"] } },
   },
 });

@@ -1,4 +1,4 @@
-// Builds dist/: ESM, CommonJS and the types. The client has to be built before, for its types.
+// Builds dist/: ESM, CommonJS and the types. Build the client first, because its types are needed.
 
 import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -15,23 +15,23 @@ function bundle(format, outfile) {
     entryPoints: ["src/index.ts"],
     bundle: true,
     packages: "external",
-    tsconfig: "tsconfig.build.json", // the other one leads to the client's sources, which are not to be in here
+    tsconfig: "tsconfig.build.json", // tsconfig.json would include the client's sources
     format,
     outfile,
     target: "es2022",
     charset: "utf8",
-    // For frameworks with server components: hooks are for the client's side.
+    // For frameworks with server components: hooks run on the client side.
     banner: { js: '"use client";' },
   });
 }
 
-/** Write what is run, as ESM and as CommonJS, into a folder. */
+/** Write the code, as ESM and as CommonJS, into a folder. */
 export async function bundles(folder) {
   await rm(folder, { recursive: true, force: true });
   await mkdir(join(folder, "cjs"), { recursive: true });
   await bundle("esm", join(folder, "greendot-react.js"));
   await bundle("cjs", join(folder, "cjs/greendot-react.js"));
-  // Everything in this folder is CommonJS, the types too.
+  // Everything in this folder is CommonJS, including the types.
   await writeFile(join(folder, "cjs/package.json"), '{ "type": "commonjs" }\n');
 }
 

@@ -4,10 +4,10 @@ import { defineConfig } from "vitest/config";
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 const client = path("../js/src/index.ts");
 const OLDER = ["react", "react-dom"].map((name) => ({ find: new RegExp(`^${name}(?=/|$)`), replacement: path(`../react18/node_modules/${name}`) }));
-// Its CommonJS would require a React of its own choice.
+// The CommonJS build would load its own version of React.
 const library = path("../node_modules/@testing-library/react/dist/@testing-library/react.esm.js");
 
-/** The same tests with another React. */
+/** Return the project that runs the tests with a version of React. */
 function withReact(version: 18 | 19, include: string[]) {
   return {
     resolve: {
@@ -21,10 +21,10 @@ function withReact(version: 18 | 19, include: string[]) {
       name: `react-${version}`,
       include,
       environment: "jsdom",
-      // A page, but on Node: the server is started from here.
+      // jsdom on Node: the tests start the server.
       testTransformMode: { ssr: ["**/*"] },
       env: { REACT: String(version) },
-      // Through the aliases, too.
+      // The aliases apply to this library too.
       server: { deps: { inline: [/@testing-library\/react/] } },
       testTimeout: 15_000,
       hookTimeout: 30_000,
@@ -38,7 +38,7 @@ export default defineConfig({
       { ...withReact(19, ["test/**/*.test.{ts,tsx}"]) },
       { ...withReact(18, ["test/unit/**/*.test.{ts,tsx}"]) },
     ],
-    // Files share what is loaded: a page takes a second each time. Few at once: a file of test/server runs a server.
+    // Files share loaded modules, because loading jsdom takes a second. At most two at once, because test/server runs servers.
     poolOptions: { forks: { isolate: false, maxForks: 2 } },
   },
 });

@@ -1,4 +1,4 @@
-// Somebody is there: told at once, and while it goes on every few seconds, never more often.
+// Throttled reports of user activity: the first one at once, then at most one every 15 seconds.
 
 import type { Clock } from "./clock.js";
 import type { Undo } from "./options.js";
@@ -21,14 +21,14 @@ export class Activity {
     else if (this.#say()) this.#resting = this.#clock.after(ACTIVITY_MS, () => this.#rested());
   }
 
-  /** A new connection has heard nothing yet; a closed one needs no timer. */
+  /** Reset the throttle, for a new connection or a closed client. */
   reset(): void {
     this.#resting?.();
     this.#resting = null;
     this.#again = false;
   }
 
-  /** What came meanwhile is told now: were it forgotten, somebody who has just looked in would soon seem idle. */
+  /** Report activity that came during the pause. Without this report, an active user would soon become idle. */
   #rested(): void {
     const again = this.#again;
     this.reset();

@@ -1,4 +1,4 @@
-// How long to wait before the next attempt.
+// Delay before the next connection attempt.
 
 export interface Backoff {
   baseMs: number;
@@ -7,12 +7,13 @@ export interface Backoff {
 
 export const BACKOFF: Backoff = { baseMs: 500, capMs: 30_000 };
 
-// A server's wish is honoured up to here: a wrong one must not send a client away for a day.
+// Upper bound of the server's delay: a wrong value must not keep a client away for a day.
 const LONGEST_HINT_MS = 300_000;
 
 /**
- * Full jitter, anywhere between nothing and the bound, so that a crowd never returns as one. `failures` counts those in
- * a row, 0 if the connection had been good. `hintMs`, where the server gave it, is the least; the jitter comes on top.
+ * Return a delay with full jitter: a random time from 0 to the bound, so that many clients do not return together.
+ * `failures` is the number of failed attempts in a row, 0 after a good connection. `hintMs` is the server's minimum
+ * delay, or null. The jitter is added to it.
  */
 export function backoff(failures: number, hintMs: number | null, random: () => number, { baseMs, capMs } = BACKOFF): number {
   if (hintMs !== null) return Math.min(Math.max(hintMs, 0), LONGEST_HINT_MS) + random() * baseMs;

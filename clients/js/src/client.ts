@@ -1,4 +1,4 @@
-// What a program holds: one user's presence, rooms and inbox on a Greendot server.
+// The public client: one user's presence, rooms and inbox on a Greendot server.
 
 import { Activity } from "./activity.js";
 import type { GreendotError } from "./errors.js";
@@ -15,17 +15,17 @@ import type { Presence, Privacy, RawEvent, RoomEntry, Status, Welcome } from "./
 const READS = { "notification.updated": [1, 2] };
 const ROOM = "room:";
 
-declare const VERSION: string; // put in by the build
+declare const VERSION: string; // defined by the build
 const version = typeof VERSION === "undefined" ? "0.0.0" : VERSION;
 
-/** One user's connection to a Greendot server, that keeps itself up. */
+/** Client of one user. It keeps a connection to a Greendot server and reconnects by itself. */
 export class Greendot {
-  /** How people stand. */
+  /** Presence of other users. */
   readonly presence: People;
-  /** What the user must not miss. */
+  /** The user's notifications. */
   readonly inbox: Inbox;
   readonly status = {
-    /** Set the user's own status, on all devices; `until` ends it. How the user stands now. */
+    /** Set the user's own status on all devices. It ends at `until`. Returns the user's new presence. */
     set: async (wanted: { status: Status; until?: number | Date | null; text?: string | null }): Promise<Presence> => {
       const { status, until = null, text = null } = wanted;
       const fold = (reply: { presence: Presence }) => this.presence.heard(reply.presence);
@@ -34,7 +34,7 @@ export class Greendot {
     },
   };
   readonly privacy = {
-    /** Hide when the user was last seen, or the user from some. What is left out stays as it is. What is hidden now. */
+    /** Hide the user's last-seen time, or hide the user from some users. Omitted fields keep their value. Returns all settings. */
     set: (wanted: Partial<Privacy>): Promise<Privacy> => this.#session.deliver("privacy", "privacy.set", wanted),
     get: (): Promise<Privacy> => this.#session.deliver("privacy", "privacy.set"),
   };
@@ -62,32 +62,32 @@ export class Greendot {
     return this.connection.state;
   }
 
-  /** Why it is not online; null where there is nothing to say. */
+  /** The reason why the client is not online, or null. */
   get reason(): Reason | null {
     return this.connection.reason;
   }
 
-  /** Both, as one object that is another one after each change: what `on("state")` tells. */
+  /** State and reason. A new object after each change; `on("state")` delivers it. */
   get connection(): Connection {
     return this.#session.connection;
   }
 
-  /** What the server said last when it let us in; null before. */
+  /** The server's last `welcome`; null before the first one. */
   get welcome(): Welcome | null {
     return this.#session.welcome;
   }
 
-  /** The user the token is for; null before the first welcome. */
+  /** The user of the token; null before the first welcome. */
   get user(): string | null {
     return this.welcome?.user ?? null;
   }
 
-  /** How many commands wait to be sent, or for their answer. */
+  /** Number of commands that wait to be sent, or for their answer. */
   get queued(): number {
     return this.#session.outbox.size;
   }
 
-  /** Connect, and stay connected. While it waits for the next attempt: make that now. */
+  /** Connect, and stay connected. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void {
     const { page } = this.#session;
     if (!this.#unlisten.length && page) this.#listen(page);
@@ -95,46 +95,46 @@ export class Greendot {
   }
 
   /**
-   * Leave: what waits to be sent is refused. The user may be offline at once; with `{ bye: false }` the server waits
-   * some seconds for this device to return. `connect()` begins again, in the same rooms and watching the same people.
+   * Close the connection and reject commands that wait. The user may go offline at once. With `{ bye: false }` the
+   * server waits some seconds for this device to return. `connect()` starts again, with the same rooms and watches.
    */
   close({ bye = true }: { bye?: boolean } = {}): void {
     this.#session.close(bye);
   }
 
-  /** Call `listener` with every such event; call what is returned to stop that. */
+  /** Call `listener` with every event of this type. Returns a function that removes the listener. */
   on<Type extends keyof ClientEvents>(type: Type, listener: (event: ClientEvents[Type]) => void): Undo {
     return this.#session.events.on(type, listener);
   }
 
-  /** The room of this name, always the same object. `Body` is the type of its messages. */
+  /** Return the room of this name, always the same object. `Body` is the type of message bodies. */
   room<Body = unknown, SignalBody = unknown>(name: string): Room<Body, SignalBody> {
     const known = this.#rooms.get(name) ?? new Room<Body, SignalBody>(this.#session, validId("room", name));
     this.#rooms.set(name, known);
     return known;
   }
 
-  /** The rooms the user is a member of and the open ones, with how much is unread. */
+  /** List the rooms of which the user is a member and the open rooms, with their unread counts. */
   async rooms(): Promise<RoomEntry[]> {
     return (await this.#session.deliver<{ rooms: RoomEntry[] }>(Symbol(), "room.list")).rooms;
   }
 
-  /** Say something fleeting to all devices of a user. Whether it was said: without a connection it is dropped. */
+  /** Send a signal to all devices of a user. Returns false if there is no connection: the signal is dropped. */
   signal(user: string, kind: string, body?: unknown, { key }: { key?: string } = {}): boolean {
     return this.#session.tell("signal.send", { user, kind, body, key });
   }
 
-  /** Somebody is there. Called by itself in pages; throttled. */
+  /** Report that the user is active. Pages call it automatically. Throttled. */
   active(): void {
     this.#activity.active();
   }
 
-  /** The server's time, as far as is known. For `lastSeenText`. */
+  /** Return the estimated time of the server, for `lastSeenText`. */
   now(): number {
     return this.#session.now();
   }
 
-  /** Any command of the protocol; its reply's data. For what has no method here. Without a connection: `disconnected`. */
+  /** Send any command of the protocol and return the data of its reply. Without a connection: `disconnected`. */
   request<Reply = Record<string, unknown>>(type: string, fields: object = {}): Promise<Reply> {
     return this.#session.ask(type, fields);
   }
@@ -159,7 +159,7 @@ export class Greendot {
     };
   }
 
-  /** Another user is signed in: nothing of the one before is for this one. */
+  /** Discard all data of the previous user: another user is signed in. */
   #forget(): void {
     this.#session.welcome = null;
     for (const room of this.#rooms.values()) room.forget();
@@ -180,7 +180,7 @@ export class Greendot {
     if (type === "signal") this.#session.events.emit("signal", data);
   }
 
-  /** Bring the new link to where the last one was, then hand it what waits. */
+  /** Restore watches, rooms and inbox on the new link, then send the commands that wait. */
   #welcomed(welcome: Welcome): void {
     this.#activity.reset();
     this.presence.restore();
@@ -198,7 +198,7 @@ export class Greendot {
     else this.inbox.missed();
   }
 
-  /** The server could not show us something of this type. What is a record is fetched. */
+  /** Fetch the records of an event type that the server could not send to this version of the client. */
   #unread(of: string): void {
     if (of === "notification.created") this.inbox.missed();
     else if (of === "room.message") for (const room of this.#rooms.values()) room.missed();

@@ -1,13 +1,13 @@
-// Time as an argument, so that tests need not wait for it.
+// Clock and timers as a parameter, so that tests do not wait.
 
 export interface Clock {
   /** Milliseconds since 1970. */
   now(): number;
-  /** Call `call` after `ms`; the answer takes that back. */
+  /** Call `call` after `ms` milliseconds. Returns a function that cancels the call. */
   after(ms: number, call: () => void): () => void;
 }
 
-const LONGEST_MS = 0x7fffffff; // setTimeout takes longer ones for none at all
+const LONGEST_MS = 0x7fffffff; // setTimeout fires at once for longer delays
 
 export const systemClock: Clock = {
   now: () => Date.now(),

@@ -1,6 +1,6 @@
-// Everything that can go wrong, as one class whose `code` says what.
+// The client's error class. Its `code` identifies the failure.
 
-/** The server's codes (docs/protocol.md, Errors), and the client's own. */
+/** Error codes of the server (docs/protocol.md, Errors) and of the client. */
 export type ErrorCode =
   | "bad_frame"
   | "unknown_type"
@@ -11,13 +11,13 @@ export type ErrorCode =
   | "too_many"
   | "unavailable"
   | "internal"
-  /** Not connected, or no longer before the answer came. */
+  /** There is no connection, or it was lost before the answer. */
   | "disconnected"
-  /** The client was closed, by the program or the server. */
+  /** The program or the server closed the client. */
   | "closed"
-  /** More waits to be sent than `queue` allows. */
+  /** The commands that wait exceed the option `queue`. */
   | "queue_full"
-  /** Longer than the server reads. */
+  /** The command exceeds the server's frame limit. */
   | "too_large"
   /** `getToken` failed. */
   | "no_token"
@@ -27,7 +27,7 @@ export type ErrorCode =
   | "listener"
   | (string & {});
 
-/** What somebody else's code threw, as ours. */
+/** Wrap an error of a callback, a listener or a storage in a GreendotError. */
 export function because(code: ErrorCode, what: string, cause: unknown): GreendotError {
   return new GreendotError(code, `${what}: ${(cause as Error)?.message ?? cause}`, true, null, cause);
 }
@@ -38,9 +38,9 @@ export class GreendotError extends Error {
   constructor(
     readonly code: ErrorCode,
     message: string,
-    /** Whether the same may succeed later, without change. */
+    /** Whether the same call may succeed later without change. */
     readonly retry = false,
-    /** After how long, where the server said so. */
+    /** Delay before a retry that the server gave, or null. */
     readonly retryInMs: number | null = null,
     cause?: unknown,
   ) {

@@ -1,4 +1,4 @@
-// The user's inbox: what is new in it, what was marked, how much is unread.
+// The user's inbox: new notifications, marks and badge.
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -7,20 +7,20 @@ import type { Session } from "./session.js";
 import { PAGE, Stream } from "./stream.js";
 import type { Badge, InboxEntry, InboxFilter, InboxPage, Notification } from "./wire.js";
 
-/** Some entries by their ids, or all up to and including a number. */
+/** Ids of entries, or all entries up to and including a number. */
 export type Marks = string | readonly string[] | { through: number };
 
-/** `client.inbox`: what the user must not miss. Marks wait for a connection. */
+/** `client.inbox`: the user's notifications. Marks wait for a connection. */
 export class Inbox {
-  /** How many are not read, on whichever device. */
+  /** Number of unread notifications, over all devices. */
   unread = 0;
-  /** How many were not even seen. */
+  /** Number of unseen notifications, over all devices. */
   unseen = 0;
   #core: Session;
   #events: Emitter<InboxEvents>;
   #stream: Stream<Notification>;
-  #untold: [number, number][] = []; // numbers this program was not told, first and last
-  #reminded = new Set<number>(); // those of them it was told late
+  #untold: [number, number][] = []; // ranges of numbers that were not delivered to this program, first and last
+  #reminded = new Set<number>(); // numbers of these ranges that were delivered later
 
   /** @internal */
   constructor(core: Session) {
@@ -43,7 +43,7 @@ export class Inbox {
     return this.#events.on(type, listener);
   }
 
-  /** A page in ascending order: the oldest after `after`, else the newest (before `before`). */
+  /** Fetch a page in ascending order: the oldest entries after `after`, else the newest entries (before `before`). */
   list<Body = unknown>(
     page: { after?: number; before?: number; limit?: number; filter?: InboxFilter } = {},
   ): Promise<InboxPage<Body>> {
@@ -62,24 +62,24 @@ export class Inbox {
     return this.#mark("inbox.archive", which);
   }
 
-  /** Acknowledge: a notification with `ack` comes again until this is said. */
+  /** Acknowledge notifications. The server resends a notification with `ack` until it is acknowledged. */
   ack(which: Marks): Promise<Badge> {
     return this.#mark("inbox.ack", which);
   }
 
-  // What the client calls
+  // Called by the client
 
   /** @internal */
   get cursor(): number | null {
     return this.#stream.last;
   }
 
-  /** @internal With the cursor that was kept, what came since is told. */
+  /** @internal Start after the stored cursor: later notifications are delivered. */
   begin(cursor: number | null): void {
     if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
   }
 
-  /** @internal Find out where the inbox stands: how much is unread, and from which number on notifications are news. */
+  /** @internal Fetch the badge, and the number after which notifications are new. */
   restore(): void {
     const since = this.#stream.last;
     const found = ({ head }: InboxPage) => {
@@ -91,7 +91,7 @@ export class Inbox {
     });
   }
 
-  /** A page, on this connection or not at all. */
+  /** Fetch a page on this connection only. */
   #page(page: object, fold?: (page: InboxPage) => void): Promise<InboxPage> {
     return this.#core.ask<InboxPage>("inbox.list", page, (reply) => {
       this.#counted(reply);
@@ -104,7 +104,7 @@ export class Inbox {
     this.#stream.restart();
   }
 
-  /** @internal Another user is signed in. */
+  /** @internal Discard the state of the previous user. */
   forget(): void {
     this.#stream.forget();
     this.#untold = [];
@@ -124,16 +124,16 @@ export class Inbox {
   }
 
   #created(notification: Notification): void {
-    // Of a kind that is not kept; or one nobody has acknowledged, out of its turn.
+    // The kind is not kept, or the notification is redelivered out of order.
     if (notification.seq <= 0 || this.#isReminder(notification)) return this.#tell(notification);
     if (this.#stream.last === null) this.#follow(notification.seq - 1);
     this.#stream.offer(notification);
   }
 
-  /** Whether one that nobody has acknowledged is sent again, and this program was never told of it. */
+  /** Return whether this is a redelivery of a notification that was never delivered to this program. */
   #isReminder({ seq, ack }: Notification): boolean {
     if (!ack || this.#reminded.has(seq)) return false;
-    // Before it is known where the inbox stands, what is new cannot be told from what is sent again.
+    // Before the head of the inbox is known, new and redelivered notifications cannot be distinguished.
     const isUntold = this.#stream.last === null || this.#untold.some(([first, last]) => first <= seq && seq <= last);
     if (isUntold) this.#reminded.add(seq);
     return isUntold;
@@ -167,7 +167,7 @@ function isNumbered(which: readonly string[] | { through: number }): which is { 
   return "through" in which;
 }
 
-/** A notification found in a page, as it would have been told. */
+/** Convert an entry of a page to the notification that an event would carry. */
 function created({ seq, id, kind, body, created_at, ack }: InboxEntry): Notification {
   return { seq, id, kind, body, created_at, ack };
 }

@@ -2,7 +2,7 @@
 
 // One socket
 export const WELCOME_MS = 10_000; // from opening a socket to the welcome
-export const PATIENCE_MS = 10_000; // without an answer for so long the server is probed
+export const PATIENCE_MS = 10_000; // the client probes the server after this time without an answer
 export const PROBE_MS = 5_000; // for the answer to a probe
 export const SILENT_BEATS = 2.5; // heartbeats without any frame after which the connection is dead
 export const CLOSE_MS = 1_000; // from an error of an open socket to the close event that gives the code
@@ -12,23 +12,23 @@ export const LOST = 1006; // close code of a socket that ended without one
 
 // One connection after another
 export const STEADY_MS = 5_000; // a connection that lasted longer resets the count of failures
-export const CALM_MS = 1_000; // between attempts of a page that comes and goes
-export const RETRY_MS = 1_000; // before a command is sent again, where the server names no time
-export const MOST_FAILURES = 5; // of one command with `internal`, which may be the command's own fault
+export const CALM_MS = 1_000; // minimum time between attempts when the network or the page changes often
+export const RETRY_MS = 1_000; // before a command is sent again, if the server gave no time
+export const MOST_FAILURES = 5; // attempts of one command that fails with `internal`; the command may be the cause
 export const PREPARED_MS = 30_000; // for getToken and the storage
 export const EXPIRED = 4005; // close codes
 export const BAD_TOKEN = 4500;
 
 // Tokens
-export const ENDS_SOON_MS = 5_000; // too little left of a token to connect with it
-export const LEAST_LEAD_MS = 1_000; // a token is replaced so long before its end
+export const ENDS_SOON_MS = 5_000; // a token that expires sooner is not used to connect
+export const LEAST_LEAD_MS = 1_000; // a token is replaced between these times before it expires
 export const MOST_LEAD_MS = 60_000;
 
 // Cursors
-export const SAVE_MS = 250; // many records may come at once
-export const MOST_ROOMS = 200; // the ones used last
+export const SAVE_MS = 250; // delay before saving, because many records may come at once
+export const MOST_ROOMS = 200; // cursors kept, of the rooms used last
 
 // Frames
-export const BATCH = 400; // users: with the longest ids so many still fit into a frame of 64 KiB
-export const MOST_RESUMED = 400; // rooms that fit into a hello; the others are caught up by joining again
-export const POLL_MS = 30_000; // between reads of users whose changes are not sent
+export const BATCH = 400; // users per command: this number with the longest ids fits into a frame of 64 KiB
+export const MOST_RESUMED = 400; // rooms that fit into a hello; other rooms recover by joining again
+export const POLL_MS = 30_000; // between reads of users in mode `poll`

@@ -1,20 +1,20 @@
-// How far a stream of records was told: every record once, in order. Pure.
+// Position in a stream of records: delivers every record once and in order. Pure.
 
-const MOST_EARLY = 1_000; // records held while what comes before them is fetched; more are fetched, too
+const MOST_EARLY = 1_000; // records held while earlier ones are fetched; records beyond this number are fetched too
 
 export class Line<Rec extends { seq: number }> {
-  /** The number told last. */
+  /** Number of the record delivered last. */
   last: number;
-  /** Something is missing, and nothing goes out before it is fetched. */
+  /** Whether records are missing. Nothing is delivered until they are fetched. */
   behind = false;
-  #again = false; // what is being fetched will not be all
+  #again = false; // more records were missed during the fetch
   #early = new Map<number, Rec>();
 
   constructor(last: number) {
     this.last = last;
   }
 
-  /** Whether `record` is to be told now. If its turn has not come it is held. */
+  /** Return whether to deliver `record` now. A record that is not next in order is held. */
   offer(record: Rec): boolean {
     if (record.seq <= this.last) return false;
     if (this.behind || record.seq !== this.last + 1) {
@@ -27,37 +27,37 @@ export class Line<Rec extends { seq: number }> {
     return true;
   }
 
-  /** The server has left something out. */
+  /** Note that the server left records out. */
   miss(): void {
     this.#again = this.behind;
     this.behind = true;
   }
 
-  /** Up to where to fetch, if the newest record is `head`. What is held proves that there was one before it. */
+  /** Return the number up to which to fetch, if the newest record is `head`. A held record proves that earlier ones exist. */
   target(head: number): number {
     return this.#early.size ? Math.max(head, Math.min(...this.#early.keys()) - 1) : head;
   }
 
-  /** Whether `record`, which was fetched, is to be told. Numbers left out are of records that are gone. */
+  /** Return whether to deliver `record`, which was fetched. Numbers that are left out belong to deleted records. */
   fetched(record: Rec): boolean {
     if (record.seq <= this.last) return false;
     this.last = record.seq;
     return true;
   }
 
-  /** What came early and is next, told one at a time. */
+  /** Return the held record that is next in order, if any, and advance to it. */
   next(): Rec | undefined {
     const record = this.#early.get(this.last + 1);
     if (record) this.last = record.seq;
     return record;
   }
 
-  /** Everything up to `head` is told, or gone. */
+  /** Advance to `head`: earlier records were delivered or no longer exist. */
   skip(head: number): void {
     this.last = Math.max(this.last, head);
   }
 
-  /** All that was missing was told, and what was held behind it; unless more was missed meanwhile. */
+  /** End a fetch. The line is still behind if more records were missed meanwhile. */
   settle(): void {
     for (const seq of this.#early.keys()) if (seq <= this.last) this.#early.delete(seq);
     this.behind = this.#again || this.#early.size > 0;

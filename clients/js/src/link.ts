@@ -1,4 +1,4 @@
-// One socket: greeted, kept alive, asked and answered, closed. It never comes back; the session makes another.
+// One socket, from the hello to its close. A link never reconnects; the session opens another one.
 
 import type { Clock } from "./clock.js";
 import { GreendotError } from "./errors.js";
@@ -6,20 +6,20 @@ import { CLOSE_MS, FAREWELL_MS, LOST, OPEN, PATIENCE_MS, PROBE_MS, SILENT_BEATS,
 import type { Socket, Undo } from "./options.js";
 import type { RawEvent, Welcome } from "./wire.js";
 
-/** How a link ended. `refusal` is the server's error where it did not take the hello. */
+/** End of a link. `refusal` is the server's error if it refused the hello. */
 export interface LinkEnd {
   code: number;
   detail: string;
   refusal: GreendotError | null;
-  /** Whether there was a connection at all. */
+  /** Whether the socket was ever open. */
   opened: boolean;
 }
 
 export interface LinkEvents {
   event(frame: RawEvent): void;
-  /** An error that answers nothing anybody waits for. */
+  /** Handle an error frame that answers no waiting command. */
   failure(error: GreendotError): void;
-  /** Once. */
+  /** Called once. */
   end(end: LinkEnd): void;
 }
 
@@ -30,7 +30,7 @@ interface Waiting {
   undo: Undo;
 }
 
-/** A command as it goes over the wire, without its id. */
+/** Encode a command without its id. */
 export function encode(type: string, fields: object = {}): string {
   return JSON.stringify({ type, ...fields });
 }
@@ -40,7 +40,7 @@ export function byteLength(text: string): number {
 }
 
 export class Link {
-  /** Welcomed, and not yet ended. */
+  /** Whether the link has received its welcome and has not ended. */
   open = false;
   #socket: Socket;
   #on: LinkEvents | null;
@@ -48,10 +48,10 @@ export class Link {
   #random: () => number;
   #waiting = new Map<unknown, Waiting>();
   #lastId = 0;
-  #heard: number; // by the wall clock: it goes on while the computer sleeps
-  #answers = false; // something was heard since it was last asked whether anybody is there
+  #heard: number; // time of the last frame, by the wall clock, which continues while the computer sleeps
+  #answers = false; // a frame came since the last probe
   #silentMs = Infinity;
-  #most = 65_536; // bytes of a frame
+  #most = 65_536; // maximum bytes of a frame
   #opened = false;
   #refusal: GreendotError | null = null;
   #beating: Undo;
@@ -73,7 +73,7 @@ export class Link {
     socket.onerror = () => this.#failed();
   }
 
-  /** Say something that needs no answer. Whether it was said. */
+  /** Send a command that needs no answer. Returns whether it was sent. */
   tell(command: string): boolean {
     if (!this.open) return false;
     this.#check(command);
@@ -81,8 +81,8 @@ export class Link {
   }
 
   /**
-   * The answer's data. `fold` is given it before any later frame is read, which nobody who waits for a promise can rely
-   * on: several frames may come in one turn.
+   * Send a command and return the data of its answer. `fold` receives the data before any later frame is processed. The
+   * promise resolves later: several frames may arrive in one turn.
    */
   request<Reply>(command: string, fold?: (reply: Reply) => void): Promise<Reply> {
     return new Promise((resolve, reject) => {
@@ -94,7 +94,7 @@ export class Link {
     });
   }
 
-  /** Find out now whether the other side is still there, for instance after sleep. */
+  /** Check now whether the server still answers, for example after sleep. */
   probe(): void {
     if (!this.open) return;
     if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
@@ -104,19 +104,19 @@ export class Link {
     this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
   }
 
-  /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
+  /** End the link without waiting for the socket to close: on a dead network, the close can take minutes. */
   drop(detail: string): void {
     this.#socket.onerror = () => {}; // undici reports its own close as an error; without a handler ws throws
     this.#socket.close();
     this.#ended(LOST, detail);
   }
 
-  /** Leave, for good with `bye`. */
+  /** End the link. `bye` ends the session too. */
   leave(bye: boolean): void {
     if (!bye || !this.open) return this.drop("closed");
     this.#write(encode("bye"));
     this.#ended(LOST, "closed");
-    // The server closes when it has read that; closed from here at once, it may not get to it.
+    // The server closes after it has read `bye`. If the client closes first, the server may not receive it.
     const undo = this.#clock.after(FAREWELL_MS, () => this.#socket.close());
     this.#socket.onclose = undo;
   }
@@ -127,10 +127,10 @@ export class Link {
     return true;
   }
 
-  /** Sent anyway it would close the socket (1009), and be sent again after every return. */
+  /** Refuse a command that is too large. The server would close the socket (1009), and every reconnect would resend it. */
   #check(command: string): void {
     if (byteLength(command) > this.#most - 32) {
-      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads`);
+      throw new GreendotError("too_large", `command exceeds ${this.#most} bytes`);
     }
   }
 
@@ -141,7 +141,7 @@ export class Link {
     try {
       frame = JSON.parse(String(text));
     } catch {
-      return; // nothing a Greendot server sends
+      return; // not a frame of a Greendot server
     }
     if (!this.#on || typeof frame?.type !== "string") return;
     if (frame.type === "reply") this.#answered(frame);
@@ -166,7 +166,7 @@ export class Link {
       if (waiting) waiting.reject(error);
       else this.#on!.failure(error);
     } else {
-      this.#refusal = error; // of the hello: there was nothing else to refuse
+      this.#refusal = error; // of the hello, because no other command was sent
       this.drop(error.message);
     }
   }
@@ -176,7 +176,7 @@ export class Link {
     this.#silentMs = heartbeat_s * SILENT_BEATS * 1000;
     this.#most = limits.frame_bytes;
     this.#beating();
-    // The first comes sooner, for each client by another time: many who came back together must not beat together.
+    // The first heartbeat comes earlier by a random time, so that clients that returned together do not beat together.
     this.#beatIn(heartbeat_s * 1000 * (0.5 + this.#random() / 2), heartbeat_s * 1000);
   }
 
@@ -195,7 +195,7 @@ export class Link {
     return waiting;
   }
 
-  /** A refused connection: browsers and ws fire `close` after this error, undici does not. */
+  /** Handle an error event. Browsers and ws fire `close` after it, undici does not. */
   #failed(): void {
     if (!this.#on) return;
     if (!this.#opened) return this.drop("");

@@ -1,19 +1,19 @@
-// A room's messages as they are to be shown: what was edited and taken back is so.
+// The messages of a room to show, with edits and deletions applied.
 
 import type { RoomMessage } from "./wire.js";
 
-/** A message as it is to be shown. */
+/** Message with edits and deletions applied. */
 export interface ShownMessage<Body = unknown> extends RoomMessage<Body> {
   edited: boolean;
-  /** Taken back, or its author erased; `body` is null. */
+  /** Whether the message was deleted or its author erased. `body` is then null. */
   deleted: boolean;
-  /** Number of the edit or deletion that was applied last. */
+  /** Number of the edit or deletion applied last. */
   changed: number;
 }
 
 /**
- * `shown` with `records` taken in, in any order and any number of times: sorted, each once, edits and deletions applied.
- * The same array if nothing changed. `limit` keeps the newest only.
+ * Merge `records` into `shown`, in any order and any number of times. Returns the messages sorted, each once, with edits
+ * and deletions applied. Returns the same array if nothing changed. `limit` keeps only the newest messages.
  */
 export function showMessages<Body>(
   shown: readonly ShownMessage<Body>[],
@@ -26,7 +26,7 @@ export function showMessages<Body>(
     news = true;
     bySeq.set(message.seq, message);
   };
-  // Ascending: what is edited is there before its edit.
+  // Ascending order: a message comes before its edit.
   for (const record of [...records].sort((a, b) => a.seq - b.seq)) {
     const erased = record.op === "erased";
     if (record.ref === null) {

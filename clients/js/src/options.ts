@@ -1,4 +1,4 @@
-// What a client is made of, and what it tells of.
+// Options and events of the client.
 
 import type { Clock } from "./clock.js";
 import type { GreendotError } from "./errors.js";
@@ -16,47 +16,47 @@ import type {
   Welcome,
 } from "./wire.js";
 
-/** Why a token is asked for: the first one, one that ends soon, one that has ended, one the server did not take. */
+/** Why a token is requested: there is none yet, it expires soon, it has expired, or the server refused it. */
 export type TokenWanted = "first" | "refresh" | "expired" | "refused";
 
 export interface GreendotOptions {
-  /** `ws://` or `wss://`, or `http(s)://` of the same server; in a page also a path. Without a path, `/v1/connect`. */
+  /** URL with `ws://`, `wss://`, `http://` or `https://`; in a page also a path. The default path is `/v1/connect`. */
   url: string;
   /**
-   * A token for the user who is signed in, from your own backend. Asked for at first use, before one ends, and when
-   * the server did not take one; kept in between. Null says that nobody is signed in: the client closes. If it throws,
-   * the client tries again later.
+   * Return a token for the signed-in user, from your own backend. The client calls it at first use, before a token
+   * expires, and when the server refused one. On null (no user is signed in) the client closes. If it throws, the client
+   * retries later.
    */
   getToken: (why: TokenWanted) => string | null | Promise<string | null>;
-  /** Tells a user's devices apart. Without it a name is made up and kept in `storage`. */
+  /** Name that distinguishes the devices of a user. By default a generated name, kept in `storage`. */
   device?: string;
   /** Shown to operators. */
   client?: { name: string; version: string };
-  /** Where cursors are kept. In memory unless given; `localStore()` for a page that goes on where it was. */
+  /** Storage of cursors, by default in memory. With `localStore()` a reloaded page continues at its cursors. */
   storage?: Store;
-  /** Tell the server when somebody is at the page (pointer, keys, touch). On in pages unless false. */
+  /** Whether to report activity of the user (pointer, keys, touch). In pages the default is true. */
   activity?: boolean;
-  /** The WebSocket to use where there is no global one (Node 20: `import WebSocket from "ws"`). */
+  /** WebSocket class for environments without a global one (Node 20: `import WebSocket from "ws"`). */
   webSocket?: WebSocketMaker;
-  /** What may wait to be sent: 200 commands and 1 MiB unless given. Beyond, `send` is refused with `queue_full`. */
+  /** Limits of commands that wait, by default 200 commands and 1 MiB. Further commands fail with `queue_full`. */
   queue?: { count?: number; bytes?: number };
-  /** Waits between attempts: anywhere between nothing and `baseMs` × 2ⁿ, at most `capMs`. 500 and 30,000 unless given. */
+  /** Delay between attempts: random from 0 to `baseMs` × 2ⁿ, at most `capMs`. The defaults are 500 and 30,000. */
   backoff?: { baseMs?: number; capMs?: number };
   /** For tests. */
   clock?: Clock;
   /** For tests: a number in [0, 1). */
   random?: () => number;
-  /** For tests: what tells of network, visibility and activity; `null` for nothing. The page unless given. */
+  /** For tests: the source of network, visibility and activity, by default the page. `null`: none. */
   page?: Page | null;
 }
 
-/** Keeps a few short strings. May answer at once or later; what it throws is told as `error` and is not fatal. */
+/** Storage of a few short strings, sync or async. Its errors are not fatal and are emitted as `error`. */
 export interface Store {
   get(key: string): string | null | Promise<string | null>;
   set(key: string, value: string): void | Promise<void>;
 }
 
-/** As much of a WebSocket as is used. */
+/** The part of a WebSocket that the client uses. */
 export interface Socket {
   readonly readyState: number;
   onopen: ((event: any) => void) | null;
@@ -69,48 +69,50 @@ export interface Socket {
 
 export type WebSocketMaker = new (url: string) => Socket;
 
-/** What is known of the page around the client. */
+/** The page around the client. */
 export interface Page {
-  /** False where the network is known to be gone. */
+  /** False if the device is known to have no network. */
   isOnline(): boolean;
   isVisible(): boolean;
-  /** Network or visibility may have changed; somebody is there; the page goes away, perhaps for good. */
+  /** Call `call` when network or visibility may have changed, when the user is active, or when the page is left. */
   on(sign: "network" | "visibility" | "activity" | "leave", call: () => void): Undo;
 }
 
-/** Ends what the function that returned it began. Called again it does nothing. */
+/** Function that undoes the call that returned it. Further calls do nothing. */
 export type Undo = () => void;
 
 /**
- * - `idle`: not begun, `connect()` does
- * - `connecting`: the server is being asked
- * - `online`: welcome
- * - `waiting`: for the next attempt, in `reason.retryInMs`; `connect()` makes it now
- * - `offline`: this device has no network; it goes on by itself when there is one
- * - `closed`: by `close()`, or by the server for good; `reason` says which. `connect()` begins again
+ * State of a client:
+ *
+ * - `idle`: not started. `connect()` starts it
+ * - `connecting`: the client is connecting to the server
+ * - `online`: the server has sent its welcome
+ * - `waiting`: for the next attempt, in `reason.retryInMs`. `connect()` makes the attempt now
+ * - `offline`: this device has no network. The client continues when there is one
+ * - `closed`: by `close()`, or for good by the server; see `reason`. `connect()` starts again
  */
 export type ConnectionState = "idle" | "connecting" | "online" | "waiting" | "offline" | "closed";
 
-/** How it stands with the server. The same object until something changes. */
+/** State of the connection to the server. The same object until something changes. */
 export interface Connection {
   readonly state: ConnectionState;
-  /** Why it is not online; null where there is nothing to say. */
+  /** The reason why the client is not online, or null. */
   readonly reason: Reason | null;
-  /** Attempts that failed since it was last online. */
+  /** Failed attempts since the client was last online. */
   readonly failures: number;
 }
 
-/** Who types in a room. In large rooms `typers` is empty and only `count` is known. */
+/** Users who type in a room. In large rooms `typers` is empty and only `count` is known. */
 export interface Typing {
   room: string;
   typers: readonly Typer[];
   count: number;
 }
 
-/** More was missed of a room or the inbox than is told: what lies between `after` and `head` is to be fetched. */
+/** Records of a room or the inbox that are not delivered: fetch those between `after` and `head`. */
 export interface Gap {
   after: number;
-  /** Below `after` if the server has lost records, and numbers again from here. */
+  /** Below `after` if the server lost records. New records are numbered from here. */
   head: number;
 }
 
@@ -124,32 +126,32 @@ export interface ClientEvents {
   notification: Notification<any>;
   badge: Badge;
   signal: Signal<any>;
-  /** What nobody waited for went wrong: a signal was refused, a token could not be had, a listener threw. */
+  /** Failure that no promise reports: a signal was refused, a token could not be fetched, a listener threw. */
   error: GreendotError;
-  /** The server had something of this type to say that this client cannot read: fetch it anew. */
+  /** The server had an event of this type that this client cannot read: fetch the data again. */
   refresh: { of: string };
-  /** Every event of the server as it came, before it is looked at. */
+  /** Every event of the server as received, before the client processes it. */
   event: RawEvent;
 }
 
 /** `room.on(…)` */
 export interface RoomEvents<Body = unknown, SignalBody = unknown> {
-  /** Each once and in order, whatever happens to connections. */
+  /** Every message once and in order, across reconnects. */
   message: RoomMessage<Body>;
   typing: Typing;
-  /** Somebody came. In large rooms only `count` is told. */
+  /** A user entered. Large rooms emit only `count`. */
   entered: { user: string };
   left: { user: string };
-  /** How many are in the room. */
+  /** Number of users in the room. */
   count: number;
-  /** How many messages are unread, on whichever device they were read. */
+  /** Number of unread messages, over all devices. */
   unread: number;
-  /** The server let us in, at first or again. */
+  /** The client joined the room, for the first time or again. */
   joined: Joined;
-  /** We are no longer in this room: why, in a word. */
+  /** The user is no longer in this room. The value is a code for the reason, or null. */
   removed: string | null;
   signal: Signal<SignalBody>;
-  /** Too much was missed: forget what is shown and fetch with `history`. */
+  /** Too many messages were missed: discard the shown messages and fetch with `history`. */
   resync: Gap;
 }
 

@@ -1,4 +1,4 @@
-// What was given to the server and not yet answered: sent again until it is, each lane in its order.
+// Queue of commands without an answer. They are sent again until the server answers, in order within each lane.
 
 import type { Clock } from "./clock.js";
 import { GreendotError } from "./errors.js";
@@ -14,15 +14,15 @@ interface Sending {
   reject(error: unknown): void;
 }
 
-/** What keeps its order. A symbol of its own for what waits for nothing before it. */
+/** Name of an ordered sequence of commands. A new symbol is a lane for one command. */
 export type Lane = string | symbol;
 
-/** Hands a command to the link; `disconnected` if there is none, or if it is lost before the answer. */
+/** Send a command over the link. Fails with `disconnected` if there is no link, or if it is lost before the answer. */
 export type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
 
 /**
- * For commands that done twice are done once: they have a key the server takes once, or only move things forward.
- * One command of a lane is under way at a time, so that one that must wait is not overtaken.
+ * Queue of idempotent commands: the server accepts their key once, or they only move a position forward.
+ * Each lane sends one command at a time, so that later commands do not overtake one that waits.
  */
 export class Outbox {
   #lanes = new Map<Lane, Sending[]>();
@@ -43,11 +43,11 @@ export class Outbox {
     return this.#count;
   }
 
-  /** The answer, however many connections it takes. */
+  /** Send a command and return its answer, across reconnects. */
   send<Reply>(lane: Lane, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
     const bytes = byteLength(command);
     if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `${this.#count} commands, ${this.#bytes} bytes wait: \`queue\` is full`;
+      const full = `\`queue\` is full: ${this.#count} commands (${this.#bytes} bytes) wait`;
       return Promise.reject(new GreendotError("queue_full", full, true));
     }
     return new Promise((resolve, reject) => {
@@ -60,12 +60,12 @@ export class Outbox {
     });
   }
 
-  /** There is a connection. */
+  /** Send the commands that wait, on a new connection. */
   flush(): void {
     for (const lane of this.#lanes.keys()) void this.#run(lane);
   }
 
-  /** There will be none. */
+  /** Reject all commands: the client is closed. */
   fail(error: GreendotError): void {
     for (const waiting of this.#lanes.values()) for (const sending of waiting) sending.reject(error);
     this.#lanes.clear();
@@ -80,14 +80,14 @@ export class Outbox {
     this.#running.delete(lane);
   }
 
-  /** Whether to go on with the lane. */
+  /** Send one command. Returns whether to continue with the lane. */
   async #try(lane: Lane, sending: Sending): Promise<boolean> {
     try {
       const reply = await this.#transmit(sending.command, sending.fold);
       if (this.#done(lane, sending)) sending.resolve(reply);
     } catch (error) {
       const { code, retry, retryInMs } = error as GreendotError;
-      if (code === "disconnected") return false; // the next connection goes on here
+      if (code === "disconnected") return false; // the next connection continues here
       if (code === "internal") sending.failures += 1;
       if (retry && sending.failures < MOST_FAILURES) {
         await new Promise<void>((resolve) => this.#clock.after(retryInMs ?? RETRY_MS, resolve));
@@ -96,7 +96,7 @@ export class Outbox {
     return true;
   }
 
-  /** Take it out. False if it was given up meanwhile. */
+  /** Remove a command from its lane. Returns false if `fail` has removed it. */
   #done(lane: Lane, sending: Sending): boolean {
     const waiting = this.#lanes.get(lane);
     if (waiting?.[0] !== sending) return false;

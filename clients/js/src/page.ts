@@ -1,15 +1,15 @@
-// What the page around a client tells: network, visibility, somebody at it.
+// Events of the page around a client: network, visibility, activity of the user.
 
 import type { Page } from "./options.js";
 
 const SIGNS = {
   network: ["online", "offline"],
   visibility: ["visibilitychange", "pageshow"],
-  activity: ["pointerdown", "pointermove", "keydown", "wheel"], // a touch is a pointer, too
+  activity: ["pointerdown", "pointermove", "keydown", "wheel"], // a touch fires pointer events too
   leave: ["pagehide"],
 };
 
-/** The page this runs in; null outside of one. */
+/** Return the page that runs this code, or null outside of a page. */
 export function browserPage(): Page | null {
   if (typeof document === "undefined") return null;
   return {
@@ -17,7 +17,7 @@ export function browserPage(): Page | null {
     isVisible: () => document.visibilityState !== "hidden",
     on(sign, call) {
       const listener = () => call();
-      // Capturing: a page that stops an event on its way must not make its reader look away.
+      // Capturing: activity counts even if the page stops the propagation of the event.
       const how = { passive: true, capture: true };
       for (const type of SIGNS[sign]) window.addEventListener(type, listener, how);
       return () => {

@@ -1,4 +1,4 @@
-// How people stand: watched while somebody wants to know, never shown older than known, ageing by themselves.
+// Presence of watched users. An entry never goes back to an older version, and a status expires by itself.
 
 import { attempt } from "./emitter.js";
 import type { GreendotError } from "./errors.js";
@@ -14,32 +14,32 @@ interface Entries {
   presence: Presence[];
 }
 
-/** Whether `entry` is not older than what is `known`. */
+/** Return whether `entry` is at least as new as `known`. */
 export function isNewer(entry: Presence, known: Presence | undefined): boolean {
-  // Version 0 is not an old state but none: the server restarted without its memory, or the user is hidden from us now.
-  // Held to be old, it would leave them online here for ever.
+  // Version 0 means no state: the server lost its data, or the user is now hidden from this one. If it counted as old,
+  // the user would stay online here forever.
   return !known || entry.version === 0 || entry.version >= known.version;
 }
 
-/** What is shown once `entry` is known besides `known`. An equal version may say more, or less: changes name no devices. */
+/** Merge `entry` into `known`. An entry of an equal version may lack devices: change events do not carry them. */
 export function merge(entry: Presence, known: Presence | undefined): Presence {
-  // The server restores lost records and does not know: its `offline` is no fact, what was shown stays.
+  // The server is restoring lost records, so its `offline` is not reliable. The known state stays.
   if (known?.version && entry.stale && entry.version === 0 && entry.state === "offline") return { ...known, stale: true };
   return entry.devices || !known?.devices || entry.version !== known.version ? entry : { ...entry, devices: known.devices };
 }
 
-/** `entry` at `now`: a status that has ended is over, whether or not that was heard of. */
+/** Return `entry` at the time `now`: a status ends at its `until`, even without an event. */
 export function aged(entry: Presence, now: number): Presence {
   if (!entry.until || entry.until > now) return entry;
   return { ...entry, status: "auto", until: null, status_text: null, state: entry.state === "busy" ? "online" : entry.state };
 }
 
-/** `client.presence` */
+/** `client.presence`: presence of other users. */
 export class People {
   #core: Session;
-  #watchers = new Map<string, Set<{ call: Listener }>>(); // user → those who want to know
+  #watchers = new Map<string, Set<{ call: Listener }>>(); // user → listeners
   #known = new Map<string, Presence>();
-  #said = new Set<string>(); // whom the server was told to tell us of, on this connection
+  #said = new Set<string>(); // users that the server watches for this connection
   #planned = false;
   #polling: Undo | null = null;
   #ageing = new Map<string, Undo>();
@@ -49,15 +49,15 @@ export class People {
   }
 
   /**
-   * Follow these people: `listener` is called with each one's entry as soon as it is known, then with every change.
-   * Counted: a person is followed until every watch is undone. All watches of one turn are one command.
+   * Watch users: `listener` is called with the entry of each user as soon as it is known, then with every change.
+   * Watches are counted: a user is watched until every watch is undone. All watches of one turn are one command.
    */
   watch(users: string | Iterable<string>, listener: Listener = () => {}): Undo {
     const wanted = new Set(listed(users));
     const entry = { call: listener };
     for (const user of wanted) this.#watchers.set(user, (this.#watchers.get(user) ?? new Set()).add(entry));
     this.#plan();
-    // What is known already is told like what will be: not before this function has returned.
+    // Deliver known entries after this function has returned, like later ones.
     queueMicrotask(() => {
       for (const user of wanted) {
         const known = this.#known.get(user);
@@ -73,12 +73,12 @@ export class People {
     };
   }
 
-  /** What is known of somebody who is watched: never older than what was told; another object after each change. */
+  /** Return the known entry of a watched user, at least as new as the delivered one. A new object after each change. */
   of(user: string): Presence | undefined {
     return this.#known.get(user);
   }
 
-  /** How these people stand now, in this order, watched or not. */
+  /** Fetch the presence of these users, in this order, watched or not. */
   async get(users: string | Iterable<string>): Promise<Presence[]> {
     const pages = batches(listed(users)).map((batch) => {
       return this.#core.deliver<Entries>(Symbol(), "presence.get", { users: batch }, this.#learn);
@@ -86,7 +86,7 @@ export class People {
     return (await Promise.all(pages)).flatMap(({ presence }) => presence);
   }
 
-  /** @internal A change came, or an answer. */
+  /** @internal Process an entry of an event or an answer. */
   heard(entry: Presence): void {
     const known = this.#known.get(entry.user);
     if (!this.#watchers.has(entry.user) || !isNewer(entry, known)) return;
@@ -100,13 +100,13 @@ export class People {
     for (const { call } of [...(this.#watchers.get(entry.user) ?? [])]) attempt(call, shown, this.#core.threw);
   }
 
-  /** @internal A new connection knows nothing of whom the last one watched. */
+  /** @internal Watch all users again on a new connection. */
   restore(): void {
     this.#said.clear();
     this.#reconcile();
   }
 
-  /** @internal Another user is signed in: what one sees is not for the other. */
+  /** @internal Discard the entries of the previous user: visibility differs between users. */
   forget(): void {
     this.#known.clear();
   }
@@ -117,7 +117,7 @@ export class People {
     queueMicrotask(() => this.#reconcile());
   }
 
-  /** Tell the server the difference between whom it tells us of and whom somebody wants to know of. */
+  /** Send `watch` and `unwatch` for the difference between the server's watches and the listeners. */
   #reconcile(): void {
     this.#planned = false;
     for (const user of this.#known.keys()) {
@@ -149,7 +149,7 @@ export class People {
     this.#core.failed(error);
   }
 
-  /** So many watch these that their changes are not told. */
+  /** Fetch the users in mode `poll`: the server does not send their changes. */
   #poll(): void {
     const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
     this.#polling = users.length ? this.#core.clock.after(POLL_MS, () => this.#poll()) : null;

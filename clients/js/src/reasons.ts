@@ -1,52 +1,52 @@
-// Why a client is not online, in words a person can be shown, and what they can do about it.
+// Reasons why a client is not online, with a text to show and an action for the user.
 
 /**
- * What there is to do:
- * - `wait`: nothing; the client returns by itself
+ * Action for the user:
+ * - `wait`: no action; the client reconnects by itself
  * - `check-network`: this device has no network
- * - `sign-in`: the person has to sign in again, then `connect()`
- * - `reload`: the page is older than the server takes: load it again
- * - `use-here`: another page has taken the session over; `connect()` takes it back
- * - `ask`: somebody at the other end decided so
- * - `none`: it was wanted
+ * - `sign-in`: let the user sign in again, then call `connect()`
+ * - `reload`: load the page again, because the server does not accept this version
+ * - `use-here`: another page has taken over the session; `connect()` takes it back
+ * - `ask`: an operator disconnected the user; ask the operator
+ * - `none`: the program closed the client
  */
 export type Action = "wait" | "check-network" | "sign-in" | "reload" | "use-here" | "ask" | "none";
 
 export interface Reason {
-  /** The close code, or a word: `unreachable`, `offline`, `no_token`, `closed`, or the code of an error. */
+  /** The close code, `unreachable`, `offline`, `no_token`, `closed`, or the code of an error. */
   readonly code: number | string;
-  /** A sentence to show. */
+  /** Sentence to show to the user. */
   readonly text: string;
   readonly action: Action;
-  /** How long until the next attempt, measured when this was told; null where there will be none. */
+  /** Time until the next attempt, counted from the event; null if there will be none. */
   readonly retryInMs: number | null;
-  /** What the server said, for logs. */
+  /** Details for logs, for example the server's close reason. */
   readonly detail: string;
 }
 
-/** Code → what to show and what there is to do. Others are `refused` from 4500 to 4999, else `lost`. */
+/** Text and action by code. Other codes are `refused` from 4500 to 4999, else `lost`. */
 export const REASONS: Readonly<Record<number | string, readonly [text: string, action: Action]>> = {
   unreachable: ["The server cannot be reached.", "wait"],
   lost: ["The connection was lost.", "wait"],
   offline: ["This device is offline.", "check-network"],
   no_token: ["Your sign-in could not be checked.", "wait"],
   signed_out: ["You are not signed in.", "sign-in"],
-  refused: ["The server did not let this page in.", "reload"],
+  refused: ["The server refused this page.", "reload"],
   closed: ["Disconnected.", "none"],
   4000: ["The server is restarting.", "wait"],
   4001: ["The connection was too slow.", "wait"],
   4003: ["The server is very busy.", "wait"],
-  4004: ["Catching up with what was missed.", "wait"],
+  4004: ["Missed updates are being loaded.", "wait"],
   4005: ["Your sign-in is being renewed.", "wait"],
   4500: ["Your sign-in is not valid.", "sign-in"],
   4501: ["You were signed out.", "sign-in"],
-  4502: ["This page does not understand the server.", "reload"],
+  4502: ["A protocol error occurred.", "reload"],
   4503: ["You were disconnected by the operator.", "ask"],
   4504: ["This page is out of date.", "reload"],
   4505: ["You are connected in another window.", "use-here"],
 };
 
-/** Whether a socket closed with `code` is not to come back. Everything else says nothing against it. */
+/** Return whether the close code forbids a reconnect. All other codes allow it. */
 export function isFinal(code: number): boolean {
   return code >= 4500 && code <= 4999;
 }

@@ -1,4 +1,4 @@
-// One room: what is said there, who types, who is there; joined again by itself after every return.
+// One room: messages, typing, occupants. The room is joined again after every reconnect.
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -9,7 +9,7 @@ import { PAGE, Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
 import type { Joined, PresentPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
 
-const MOST_SENT = 500; // keys remembered
+const MOST_SENT = 500; // keys of own messages that are remembered
 
 interface JoinReply extends Joined {
   messages: RoomMessage<any>[];
@@ -28,14 +28,14 @@ interface History<Body> {
   messages: RoomMessage<Body>[];
 }
 
-/** `client.room(name)` */
+/** `client.room(name)`: one room. */
 export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
-  /** The number of the newest message known; 0 before the room is joined. */
+  /** Number of the newest known message; 0 before the room is joined. */
   head = 0;
-  /** How many are in the room; null before it is joined. */
+  /** Number of users in the room; null before it is joined. */
   count: number | null = null;
-  /** Whether the server has let us in, on this connection. */
+  /** Whether the room is joined on this connection. */
   joined = false;
   #core: Session;
   #events: Emitter<RoomEvents<Body, SignalBody>>;
@@ -43,13 +43,13 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #typists: Typists;
   #keystrokes: Keystrokes;
   #typing: Typing;
-  #wanted = 0; // joins not yet undone
-  #after: number | null = null; // where the program wants to begin
-  #said = false; // as far as the server was told, we are in
-  #entry = 0; // the number of the last join sent; the answer to an older one is not ours any more
-  #waiters: ((error?: GreendotError) => void)[] = []; // for the join
-  #marker = 0; // read up to here
-  #sent = new Set<string>(); // keys of messages that may come back
+  #wanted = 0; // `join` calls without a `leave`
+  #after: number | null = null; // the option `after` of the first join
+  #said = false; // a join was sent, and no leave after it
+  #entry = 0; // number of the last join sent; answers to older joins are ignored
+  #waiters: ((error?: GreendotError) => void)[] = []; // callers that wait for the join
+  #marker = 0; // number of the last read message
+  #sent = new Set<string>(); // keys of own messages whose events may still come
 
   /** @internal */
   constructor(core: Session, name: string) {
@@ -72,12 +72,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
     });
   }
 
-  /** How many messages are unread. */
+  /** Number of unread messages. */
   get unread(): number {
     return Math.max(0, this.head - this.#marker);
   }
 
-  /** Who types: the same object until that changes. */
+  /** Users who type. The same object until something changes. */
   get typers(): Typing {
     return this.#typing;
   }
@@ -87,9 +87,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Be in this room, now and after every return; waits for a connection. Messages after number `after` are told first;
-   * without it those after the cursor that was kept, else only what is new.
-   * Counted: the room is left when each `join` was followed by a `leave`.
+   * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
+   * stored cursor, are delivered first. With neither, only new messages are delivered.
+   * Joins are counted: the room is left after one `leave` for each `join`.
    */
   join({ after }: { after?: number } = {}): Promise<Joined> {
     this.#wanted += 1;
@@ -98,67 +98,67 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const promise = new Promise<Joined>((resolve, reject) => {
       this.#waiters.push((error) => (error ? reject(error) : resolve(this.#standing())));
     });
-    promise.catch(() => {}); // whoever does not wait for it hears of it as `removed`
+    promise.catch(() => {}); // callers that ignore the promise receive `removed`
     this.#plan();
     return promise;
   }
 
   leave(): void {
     if (!this.#wanted || --this.#wanted) return;
-    this.#outside(new GreendotError("closed", "left"));
+    this.#outside(new GreendotError("closed", "room left"));
     this.#plan();
   }
 
   /**
-   * Write a message; resolves when the server has it. Without a connection it waits, in its order. It has a key, made
-   * here unless given: however often it is sent, it is written once.
+   * Send a message. Resolves when the server has stored it. Without a connection, messages wait in order. The key, by
+   * default a generated one, makes the server store the message once, however often it is sent.
    */
   send(body: Body, options?: { key?: string }): Promise<Written> {
     this.#keystrokes.ended(); // a message ends the typing
     return this.#write("room.send", { body }, options);
   }
 
-  /** Give the message with number `ref` another body. */
+  /** Replace the body of the message with number `ref`. */
   edit(ref: number, body: Body, options?: { key?: string }): Promise<Written> {
     return this.#write("room.edit", { ref, body }, options);
   }
 
-  /** Take the message with number `ref` back. */
+  /** Delete the message with number `ref`. */
   delete(ref: number, options?: { key?: string }): Promise<Written> {
     return this.#write("room.delete", { ref }, options);
   }
 
-  /** Messages in ascending order, bounds excluded: the oldest after `after`, else the newest (before `before`). */
+  /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
   async history(bounds: Bounds = {}): Promise<RoomMessage<Body>[]> {
     return (await this.#core.deliver<History<Body>>(Symbol(), "room.history", { room: this.name, ...bounds })).messages;
   }
 
-  /** The person has read up to number `seq`, or all there is; how many are left. Waits for a connection. */
+  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. Waits for a connection. */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
-    // What the answer counts is not held against `head`: messages may have come since the server counted.
+    // The answer's count is not compared with `head`: messages may have come since the server counted.
     const lane = `read ${this.name}`;
     return (await this.#core.deliver<{ unread: number }>(lane, "room.read", { room: this.name, seq })).unread;
   }
 
-  /** Call it at every keystroke, with false when the field is empty again: it says what is to be said, every 3 s. */
+  /** Report typing. Call it at every keystroke, with false when the field is empty. The client sends it every 3 s. */
   typing(isTyping = true): void {
     this.#keystrokes.typing(isTyping);
   }
 
-  /** A page of who is in the room, by id. */
+  /** Fetch a page of the users in the room, ordered by id. */
   present(page: { after?: string; limit?: number } = {}): Promise<PresentPage> {
     return this.#core.deliver(Symbol(), "room.present", { room: this.name, ...page });
   }
 
-  /** Say something fleeting, like where a cursor is. With `key` only the latest counts. Whether it was said. */
+  /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
   signal(kind: string, body?: SignalBody, { key }: { key?: string } = {}): boolean {
     return this.#core.tell("signal.send", { room: this.name, kind, body, key });
   }
 
-  // What the client calls
+  // Called by the client
 
-  /** @internal What to resume from: null where nothing is followed. */
+  /** @internal Number to resume from; null if the room is not joined. */
   get cursor(): number | null {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -168,7 +168,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#said = false;
     if (!this.#wanted) return;
     if (state?.truncated) this.#stream.reach(state.head);
-    // One that was resumed is joined already. Asked once more, it says who types, how many are there and what is unread.
+    // A resumed room is joined already. A second join returns its typers, its count and its unread messages.
     this.#enter(!state);
   }
 
@@ -179,14 +179,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#keystrokes.ended(true);
   }
 
-  /** @internal The client is closed: nobody will be let in. */
+  /** @internal Reject callers that wait for the join: the client is closed. */
   stop(error: GreendotError): void {
     this.lost();
     this.#typists.clear();
     this.#answer(error);
   }
 
-  /** @internal Another user is signed in. */
+  /** @internal Discard the state of the previous user. */
   forget(): void {
     this.#stream.forget();
     this.head = this.#marker = 0;
@@ -199,7 +199,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /** @internal */
   heard(type: string, data: any, trace: string | undefined): void {
-    if (!this.#wanted && type !== "room.changed") return; // on its way when the room was left
+    if (!this.#wanted && type !== "room.changed") return; // sent before the server processed the leave
     switch (type) {
       case "room.message":
         if (trace && this.#sent.delete(trace)) data.key = trace;
@@ -226,7 +226,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     }
   }
 
-  /** A page of the history, on this connection or not at all. */
+  /** Fetch a page of the history on this connection only. */
   async #page(bounds: Bounds): Promise<RoomMessage<Body>[]> {
     return (await this.#core.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
@@ -262,13 +262,13 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#stream.follow(after ?? reply.head);
     this.#after = null;
     this.#marker = Math.max(this.#marker, reply.head - reply.unread);
-    // Its words are told before the rest, and moved by: `head` follows them.
+    // The reply's messages are delivered before `head` moves to the reply's head.
     for (const message of reply.messages) this.#stream.offer(message);
     if (reply.truncated) this.#stream.reach(reply.head);
     this.#advance(reply.head);
     this.#typists.clear();
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
-    // In a large room the reply says how many type, not for how long.
+    // In a large room the reply has the number of typers, but not for how long they type.
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
     this.#events.emit("unread", this.unread);
@@ -276,7 +276,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#answer();
   }
 
-  /** Those who wait for the join are let in, or told why not. */
+  /** Resolve callers that wait for the join, or reject them with `error`. */
   #answer(error?: GreendotError): void {
     for (const waiter of this.#waiters.splice(0)) waiter(error);
   }
@@ -306,13 +306,13 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#sent.add(key);
     const [oldest] = this.#sent;
     if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest!);
-    // The key is the trace, too: with it the message is known for ours when it comes back, before the answer or after.
+    // The key is also the trace, which identifies the event of an own message before or after the answer.
     return this.#core.deliver(`room ${this.name}`, type, { room: this.name, ...fields, key, trace: key });
   }
 
   #tell(message: RoomMessage<Body>): void {
     this.#typists.stopped(message.user);
-    this.#advance(Math.max(this.head, message.seq)); // one that was fetched late is not the newest
+    this.#advance(Math.max(this.head, message.seq)); // a message that was fetched late is not the newest
     this.#events.emit("message", message);
     this.#core.events.emit("message", message);
   }

@@ -1,7 +1,7 @@
-// Staying connected: one link after another.
+// Connection management: opens one link after another.
 //
 //   idle ──► connecting ──► online ──► waiting | offline ──► connecting …
-//                └────────────┴──────────► closed (by the program, a close code 4500–4999, or no token to be had)
+//                └────────────┴──────────► closed (by the program, a close code 4500–4999, or no signed-in user)
 
 import { backoff, BACKOFF } from "./backoff.js";
 import { type Clock, systemClock } from "./clock.js";
@@ -18,14 +18,14 @@ import { Tokens } from "./tokens.js";
 import { TYPING } from "./typing.js";
 import type { RawEvent, TypingTimes, Welcome } from "./wire.js";
 
-/** What the client does for its session. */
+/** Callbacks of the client for its session. */
 export interface Owner {
-  /** The hello for this token's owner, resuming what there is to resume. */
+  /** Return the hello for the owner of the token, with the session, rooms and inbox to resume. */
   hello(token: string, owner: string): Promise<object>;
   event(frame: RawEvent): void;
   /** The link is lost. */
   lost(): void;
-  /** There will be no other, until `connect`. */
+  /** The session is closed until `connect`. */
   closed(error: GreendotError): void;
 }
 
@@ -44,13 +44,13 @@ export class Session {
   #url: string;
   #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
-  #attempt = 0; // the number of the attempt under way; whatever belongs to an older one is ignored
+  #attempt = 0; // number of the current attempt; results of older attempts are ignored
   #failures = 0;
   #onlineAt = Infinity;
-  #ahead = 0; // how far the server's clock is ahead of ours
-  #hintMs: number | null = null; // the server's wish for the next attempt
-  #notBefore = 0; // a page that wakes does not try again earlier
-  #anotherToken = true; // whether one that is not taken may be followed by another
+  #ahead = 0; // milliseconds that the server's clock is ahead of the local clock
+  #hintMs: number | null = null; // minimum delay before the next attempt, from the server
+  #notBefore = 0; // earliest time of the next attempt after a wake-up
+  #anotherToken = true; // whether to request another token if the server refuses this one
   #timer: Undo = () => {};
   #refreshing: Undo = () => {};
   #unlisten: Undo[] = [];
@@ -82,19 +82,19 @@ export class Session {
     return this.page?.isVisible() ?? true;
   }
 
-  /** The server's time. */
+  /** Return the estimated time of the server. */
   now(): number {
     return this.clock.now() + this.#ahead;
   }
 
-  // What rooms, inbox and presence say
+  // Commands of rooms, inbox and presence
 
-  /** Something that is worth nothing later. Whether it was said. */
+  /** Send a command that is useless later. Returns whether it was sent. */
   tell(type: string, fields?: object): boolean {
     return this.#link?.tell(encode(type, fields)) ?? false;
   }
 
-  /** The answer, asked for on this connection until the server can give it; `disconnected` without one. */
+  /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
   async ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const link = this.#link;
     for (;;) {
@@ -108,20 +108,20 @@ export class Session {
     }
   }
 
-  /** The answer, however many connections it takes: for commands that may be said twice. Each lane keeps its order. */
+  /** Send an idempotent command and return its answer, across reconnects. Each lane keeps its order. */
   async deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const { state, reason } = this.connection;
     if (state === "closed") throw new GreendotError("closed", reason!.text);
     return this.outbox.send(lane, encode(type, fields), fold);
   }
 
-  /** What nobody waited for went wrong. */
+  /** Emit an error that no promise reports. */
   failed = (error: GreendotError): void => this.events.emit("error", error);
 
-  /** A listener threw, of this type of event. */
+  /** Log and emit the error of a listener for this event type. */
   threw = (error: unknown, type?: unknown): void => {
     console.error("greendot: a listener threw", error);
-    // Told of itself, a listener of errors would throw for ever.
+    // A failing listener of `error` must not receive its own error: it would throw forever.
     if (type !== "error") this.failed(because("listener", "a listener threw", error));
   };
 
@@ -129,12 +129,12 @@ export class Session {
     return this.#link ? this.#link.request(command, fold) : lost();
   }
 
-  // One link after another
+  // Links
 
   connect(): void {
     const { state } = this.connection;
-    // Not when it is made: pages are also drawn on servers, where nobody connects.
-    if (!this.#webSocket) throw new GreendotError("bad_field", "no WebSocket here: give `webSocket`");
+    // Checked here and not in the constructor: pages rendered on a server never connect.
+    if (!this.#webSocket) throw new GreendotError("bad_field", "no global WebSocket: set `webSocket`");
     if (state === "online" || state === "connecting") return;
     if (state === "idle" || state === "closed") {
       this.#failures = 0;
@@ -152,7 +152,7 @@ export class Session {
     const attempt = ++this.#attempt;
     const tokens = this.#tokens;
     this.#timer();
-    // A getToken, or a storage, that never answers must not keep the client from trying again.
+    // A getToken or a storage that never answers must not prevent further attempts.
     this.#timer = this.clock.after(PREPARED_MS, () => {
       this.#attempt += 1;
       this.#wait("no_token", "getToken did not answer");
@@ -188,7 +188,7 @@ export class Session {
       this.#onlineAt = this.clock.now();
       this.#hintMs = null;
       this.#planRefresh();
-      // Those who hear of it find everything restored that needs no answer.
+      // Restore before the state changes: listeners of `state` find everything restored that needs no answer.
       this.#owner.event(frame);
       this.#become("online", null);
       return;
@@ -223,7 +223,7 @@ export class Session {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this.page?.isOnline() ?? true;
-    // Without a network an attempt is worth little, but what the page says of it may be wrong.
+    // Without a network an attempt rarely succeeds, but the page's report may be wrong.
     const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.#random, bounds)) : bounds.capMs;
     if (code !== "offline") {
       this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
@@ -237,9 +237,9 @@ export class Session {
   #stop(reason: Reason, bye = false): void {
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // before it ends: nobody is to come back from here
+    this.#link = null; // before the link ends, so that its end causes no reconnect
     link?.leave(bye);
-    this.#tokens.forget("first"); // whoever connects next may be somebody else
+    this.#tokens.forget("first"); // another user may connect next
     this.#timer();
     this.#refreshing();
     for (const undo of this.#unlisten.splice(0)) undo();
@@ -263,7 +263,7 @@ export class Session {
     ];
   }
 
-  /** The computer woke, the network came or went, the page is looked at: see to the connection. */
+  /** Check the connection after sleep, a network change, or when the page becomes visible. */
   #wake(): void {
     const { state } = this.connection;
     if (this.#link) return this.#link.probe();
@@ -273,7 +273,7 @@ export class Session {
       this.#timer();
       this.#timer = this.clock.after(ms, () => void this.#connect());
       if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
-    } else if (state === "waiting") this.#wait("offline", ""); // the attempt that was planned would only blink
+    } else if (state === "waiting") this.#wait("offline", ""); // the planned attempt would fail at once
   }
 
   // The token
@@ -299,7 +299,7 @@ export class Session {
     } catch (error) {
       if (link !== this.#link) return;
       this.failed(error as GreendotError);
-      // Refused for good: the next connection asks for another one.
+      // The server refused the token: the next connection requests another one.
       if (!(error as GreendotError).retry) return tokens.forget("refused");
       this.#refreshIn(RETRY_MS + backoff(failures, null, this.#random), failures + 1);
     }
@@ -314,7 +314,7 @@ function lost(): Promise<never> {
   return Promise.reject(disconnected("not connected"));
 }
 
-/** Where to connect. Throws if nobody can. */
+/** Return the WebSocket URL for the option `url`. Throws if it is invalid. */
 function addressOf(given: string): string {
   try {
     const url = new URL(given, globalThis.location?.href);
@@ -322,7 +322,7 @@ function addressOf(given: string): string {
     if (url.pathname === "/") url.pathname = "/v1/connect";
     if (/^wss?:/.test(url.href)) return url.href;
   } catch {
-    // Not even an address: said below, as well.
+    // Not a URL: reported below.
   }
-  throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
+  throw new GreendotError("bad_field", `invalid url ${JSON.stringify(given)}: use a URL like wss://example.com`);
 }

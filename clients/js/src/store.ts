@@ -1,17 +1,17 @@
-// Where cursors are kept: how far each room and the inbox were told, and this device's name.
+// Storage of cursors (the last delivered number of each room and of the inbox) and of this device's name.
 
 import type { Clock } from "./clock.js";
 import { because, type GreendotError } from "./errors.js";
 import { MOST_ROOMS, SAVE_MS } from "./limits.js";
 import type { Store, Undo } from "./options.js";
 
-/** Keeps strings as long as the page is there. */
+/** Return a storage in memory, which lasts as long as the page. */
 export function memoryStore(): Store {
   const kept = new Map<string, string>();
   return { get: (key) => kept.get(key) ?? null, set: (key, value) => void kept.set(key, value) };
 }
 
-/** Keeps strings in localStorage (or what is given), under names that begin with `prefix`. */
+/** Return a storage in `localStorage` or another Storage, under names that begin with `prefix`. */
 export function localStore(prefix = "greendot:", storage: Pick<Storage, "getItem" | "setItem"> = localStorage): Store {
   return { get: (key) => storage.getItem(prefix + key), set: (key, value) => storage.setItem(prefix + key, value) };
 }
@@ -39,7 +39,7 @@ export class Cursors {
     return this.#rooms.get(name) ?? null;
   }
 
-  /** Make room for another user: what moves until `load` is nobody's. False if it is the same one. */
+  /** Save and detach the previous user: moves until `load` are not saved. Returns false if the user is the same. */
   leave(owner: string): boolean {
     if (owner === this.#owner) return false;
     this.save();
@@ -47,7 +47,7 @@ export class Cursors {
     return true;
   }
 
-  /** What was kept for this user. */
+  /** Load the cursors of this user. */
   async load(owner: string): Promise<void> {
     const kept = await this.#guarded(async () => JSON.parse((await this.#store.get(`cursors:${owner}`)) ?? "{}"));
     this.#owner = owner;
@@ -55,9 +55,9 @@ export class Cursors {
     this.#inbox = Number.isSafeInteger(kept?.inbox) ? kept.inbox : null;
   }
 
-  /** Null forgets. */
+  /** Move the cursor of a room. Null removes it. */
   moveRoom(name: string, seq: number | null): void {
-    this.#rooms.delete(name); // moved to the end: used last
+    this.#rooms.delete(name); // moved to the end, because it was used last
     if (seq !== null) this.#rooms.set(name, seq);
     const [oldest] = this.#rooms.keys();
     if (this.#rooms.size > MOST_ROOMS) this.#rooms.delete(oldest!);
@@ -78,7 +78,7 @@ export class Cursors {
     void this.#guarded(async () => this.#store.set(`cursors:${owner}`, kept));
   }
 
-  /** This device's name: the same as long as the storage keeps it. */
+  /** Return this device's name. It is the same as long as the storage keeps it. */
   async device(make: () => string): Promise<string> {
     const kept = await this.#guarded(async () => this.#store.get("device"));
     if (kept) return kept;

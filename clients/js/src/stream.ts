@@ -1,42 +1,42 @@
-// A room's messages or the inbox's notifications: told once and in order; what the server left out is fetched.
+// Records of a room or an inbox, delivered once and in order. Missing records are fetched.
 
 import type { GreendotError } from "./errors.js";
 import { Line } from "./line.js";
 import type { Gap } from "./options.js";
 
-const MOST_FETCHED = 1_000; // whoever is further behind is told so instead: nobody may want to read all that
-export const PAGE = 300; // the most a server gives at once
+const MOST_FETCHED = 1_000; // beyond this number a gap is reported, because fetching so many records is rarely useful
+export const PAGE = 300; // the server's maximum per page
 
-/** Where records are fetched, and where they are told. */
+/** Callbacks to fetch and deliver records. */
 export interface Ends<Rec> {
-  /** The number of the newest record. */
+  /** Fetch the number of the newest record. */
   head(): Promise<number>;
-  /** The oldest after a number, ascending. */
+  /** Fetch the oldest records after a number, in ascending order. */
   page(after: number): Promise<Rec[]>;
   tell(record: Rec): void;
-  /** These are not told. */
+  /** Report records that are not delivered. */
   gap(gap: Gap): void;
-  /** They cannot be fetched. */
+  /** Report that records cannot be fetched. */
   failed(error: GreendotError): void;
-  /** `last` is another one. */
+  /** `last` has changed. */
   moved(): void;
 }
 
 export class Stream<Rec extends { seq: number }> {
   #ends: Ends<Rec>;
-  #line: Line<Rec> | null = null; // another one with each connection, so that a fetch knows that it is not wanted any more
+  #line: Line<Rec> | null = null; // a new one for each connection, so that an old fetch notices that it is obsolete
   #fetching: Line<Rec> | null = null;
 
   constructor(ends: Ends<Rec>) {
     this.#ends = ends;
   }
 
-  /** The number told last; null where nothing is followed. */
+  /** Number of the record delivered last; null if the stream is not followed. */
   get last(): number | null {
     return this.#line?.last ?? null;
   }
 
-  /** Tell what comes after `last`. A stream that is followed already goes on where it is. */
+  /** Deliver records after `last`. A stream that is already followed continues at its position. */
   follow(last: number): void {
     if (this.#line) return;
     this.#line = new Line(last);
@@ -48,29 +48,29 @@ export class Stream<Rec extends { seq: number }> {
     this.#ends.moved();
   }
 
-  /** The connection is lost: the next one brings what is behind the last record told, so nothing else is kept. */
+  /** Drop held records after a lost connection. The next connection delivers the records after the last one. */
   restart(): void {
     if (this.#line) this.#line = new Line(this.#line.last);
   }
 
-  /** A record came. */
+  /** Process a record of an event. */
   offer(record: Rec): void {
     if (this.#line?.offer(record)) this.#tell(record);
     else this.#look();
   }
 
-  /** The server has left something out. */
+  /** Fetch records that the server left out. */
   miss(): void {
     this.#line?.miss();
     this.#look();
   }
 
   /**
-   * The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much.
+   * Advance to the newest record `head`: fetch the records before it, or report a gap if there are too many.
    *
-   * `since` is `last` at the time the head was asked for. An answer may be older than records that came before it; only
-   * a head behind `since` shows that the server lost records and numbers again from there. Held against the old cursor
-   * every new one would be dropped as seen.
+   * `since` is `last` at the time of the request for the head. An answer may be older than records that came before it.
+   * Only a head below `since` shows that the server lost records and continues numbering from there. The old cursor would
+   * then drop every new record as already delivered.
    */
   reach(head: number, since: number | null = this.last): void {
     this.follow(head);
@@ -102,7 +102,7 @@ export class Stream<Rec extends { seq: number }> {
         await this.#fetch(line);
       } catch (error) {
         if (line !== this.#line) return;
-        if ((error as GreendotError).code === "disconnected") break; // the next connection begins where this one was
+        if ((error as GreendotError).code === "disconnected") break; // the next connection continues at this position
         this.#ends.failed(error as GreendotError);
         line.skip(line.target(line.last));
         this.#settle(line);
@@ -111,7 +111,7 @@ export class Stream<Rec extends { seq: number }> {
     if (this.#fetching === line) this.#fetching = null;
   }
 
-  /** Tell what is missing, then what came meanwhile. */
+  /** Fetch and deliver missing records, then the records that came meanwhile. */
   async #fetch(line: Line<Rec>): Promise<void> {
     const head = line.target(await this.#ends.head());
     if (line !== this.#line) return;
@@ -120,7 +120,7 @@ export class Stream<Rec extends { seq: number }> {
       const page = await this.#ends.page(line.last);
       if (line !== this.#line) return;
       for (const record of page) if (line.fetched(record)) this.#tell(record);
-      if (!page.length) line.skip(head); // archived, or too old to be kept
+      if (!page.length) line.skip(head); // the records are archived or past their retention
     }
     this.#settle(line);
   }

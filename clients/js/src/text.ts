@@ -1,15 +1,15 @@
-// Words to show: who is typing, when somebody was last there.
+// Texts to show for typing users and for the last-seen time.
 
-/** `{n}` is a number; the keys are those of Intl.PluralRules. */
+/** Text, or texts by the categories of Intl.PluralRules. `{n}` is replaced by the number. */
 export type Plural = string | (Partial<Record<Intl.LDMLPluralRule, string>> & { other: string });
 
-/** The words of `typingText`. `{0}` and `{1}` are names, `{n}` how many there are. */
+/** Texts of `typingText`. `{0}` and `{1}` are replaced by names, `{n}` by the number of typers. */
 export interface TypingWords {
   one: string;
   two: string;
   /** More than two. */
   several: Plural;
-  /** One or two whose names are not known, as in large rooms. */
+  /** One or two typers without known names, as in large rooms. */
   some: Plural;
 }
 
@@ -21,8 +21,9 @@ const ENGLISH: TypingWords = {
 };
 
 /**
- * "Alice is typing…", "Alice and Bob are typing…", "several people are typing…"; empty when nobody does. `count` where it
- * is more than the names, as in large rooms. `words` are for other languages, with the plurals of `locale`.
+ * Return "Alice is typing…", "Alice and Bob are typing…" or "several people are typing…"; empty without typers. `count`
+ * is the number of typers if it exceeds the names, as in large rooms. `words` are texts in another language, with the
+ * plurals of `locale`.
  */
 export function typingText(
   names: readonly string[],
@@ -33,7 +34,7 @@ export function typingText(
   if (!all) return "";
   const form = all > 2 ? words.several : names.length < all ? words.some : all === 1 ? words.one : words.two;
   const text = typeof form === "string" ? form : (form[new Intl.PluralRules(locale).select(all)] ?? form.other);
-  // In one go: a name may look like a placeholder.
+  // One pass, because a name may look like a placeholder.
   return text.replace(/\{([01n])\}/g, (_, what: string) => (what === "n" ? String(all) : names[Number(what)]!));
 }
 
@@ -46,8 +47,8 @@ const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 
 /**
- * "just now", "5 minutes ago", in the words of `locale`; empty where it is not known. `now` is `client.now()`. A future
- * that only differing clocks can show is just now.
+ * Return "just now" or "5 minutes ago" in the language of `locale`; empty if `at` is null. `now` is `client.now()`. A
+ * time in the future, caused by differing clocks, counts as just now.
  */
 export function lastSeenText(
   at: number | null,
@@ -61,14 +62,14 @@ export function lastSeenText(
   return new Intl.RelativeTimeFormat(locale).format(-Math.floor(passed / step[1]), step[0]);
 }
 
-/** After how many milliseconds `lastSeenText` says something else; null where it never does. */
+/** Return the milliseconds until the result of `lastSeenText` changes; null if it never changes. */
 export function lastSeenNext(at: number | null, now: number): number | null {
   if (at === null) return null;
   const passed = Math.max(now - at, 0);
   const index = STEPS.findIndex(([, size]) => passed >= size);
   const size = index < 0 ? 60_000 : STEPS[index]![1];
   const next = size - (passed % size);
-  // "11 months ago" becomes "1 year ago" before its twelfth month is over.
+  // "12 months ago" becomes "1 year ago" before its month is over, because 12 × 30 days are less than a year.
   const larger = index > 0 ? STEPS[index - 1]![1] - passed : Infinity;
   return Math.min(next, larger) + Math.max(at - now, 0);
 }

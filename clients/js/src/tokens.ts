@@ -1,21 +1,21 @@
-// The token: asked for when there is none that holds, kept as long as it does.
+// The token: requested if there is no valid one, and kept until shortly before it expires.
 
 import { because } from "./errors.js";
 import { ENDS_SOON_MS, LEAST_LEAD_MS, MOST_LEAD_MS } from "./limits.js";
 import type { GreendotOptions, TokenWanted } from "./options.js";
 
 export interface Claims {
-  /** Whose it is: what is kept for one user is not for another. */
+  /** Tenant and user of the token. Stored data belongs to one owner. */
   owner: string;
-  /** Milliseconds; null if it does not say. */
+  /** Time of expiry in milliseconds; null if the token has none. */
   expiresAt: number | null;
 }
 
-/** What a token says. Not checked: that is up to the server. */
+/** Read the claims of a token without verification, which is the server's task. */
 export function claimsOf(token: string): Claims {
   try {
     const part = token.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/");
-    // Names beyond ASCII come out odd, and each always the same: enough to tell owners apart.
+    // Non-ASCII names are decoded wrongly but consistently, which is enough to distinguish owners.
     const { tenant = "", sub = "", exp } = JSON.parse(atob(part));
     return { owner: `${tenant}/${sub}`, expiresAt: Number.isFinite(exp) ? exp * 1000 : null };
   } catch {
@@ -34,10 +34,10 @@ export class Tokens {
     this.#get = get;
   }
 
-  /** One that holds. Null if nobody is signed in; `no_token` if it cannot be had now. `now` is the server's. */
+  /** Return a valid token, or null if no user is signed in. Fails with `no_token` if `getToken` fails. `now` is the server's time. */
   async current(now: number): Promise<string | null> {
     const { expiresAt } = this.claims;
-    // Without an end nobody knows how long it holds: another one is asked for each time.
+    // Without a time of expiry, a new token is requested each time.
     if (this.#kept !== null && expiresAt !== null && expiresAt - now > ENDS_SOON_MS) return this.#kept;
     return this.renew(this.#kept === null ? this.#wanted : "expired", now);
   }
@@ -51,16 +51,16 @@ export class Tokens {
     return token;
   }
 
-  /** The server does not take this one: ask for another next time. */
+  /** Discard the token. The next call of `current` requests another one. */
   forget(why: TokenWanted): void {
     this.#kept = null;
     this.#wanted = why;
   }
 
-  /** When to bring the next one, so that the connection goes on; null if this one has no end. */
+  /** Return the delay before the token must be replaced; null if the token has no expiry. */
   refreshInMs(now: number, random: () => number): number | null {
     const { expiresAt } = this.claims;
-    // Spread: those who came together would otherwise ask your backend together.
+    // Random, so that clients that connected together do not call the backend together.
     return expiresAt === null ? null : Math.max(expiresAt - this.#lead * (1 + random() / 2) - now, 0);
   }
 

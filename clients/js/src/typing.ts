@@ -1,18 +1,18 @@
-// Who is typing, both ways: what others do, and what they are told of us.
+// Typing in a room: the users who type, and the reports of this client.
 
 import type { Clock } from "./clock.js";
 import type { Undo } from "./options.js";
 import type { Typer, TypingTimes } from "./wire.js";
 
-const SLACK_MS = 1_000; // a repeated start may be late by so much before the typer seems to stop
-const EARLY_MS = 100; // a start that travels faster than the one before must not fall within the server's throttle
-/** For a server that does not send any. */
+const SLACK_MS = 1_000; // tolerated delay of a repeated start before the typer is removed
+const EARLY_MS = 100; // margin for a start that travels faster than the previous one and would be throttled by the server
+/** Defaults for a server that does not send these times. */
 export const TYPING: TypingTimes = { repeat_ms: 3_000, hold_ms: 5_000, throttle_ms: 2_000 };
 
-/** Those who type in a room, each until their time is over, whether or not anything more is heard of them. */
+/** Users who type in a room. Each expires after its time, even without a further event. */
 export class Typists {
   #ends = new Map<string, { typer: Typer; undo: Undo }>();
-  #count = 0; // in large rooms names are not sent
+  #count = 0; // the server's count in large rooms, where names are not sent
   #countEnd: Undo = () => {};
   #clock: Clock;
   #changed: () => void;
@@ -22,7 +22,7 @@ export class Typists {
     this.#changed = changed;
   }
 
-  /** Who began first comes first. */
+  /** Typers in the order in which they started. */
   get typers(): Typer[] {
     return [...this.#ends.values()].map(({ typer }) => typer);
   }
@@ -58,13 +58,13 @@ export class Typists {
   }
 }
 
-/** Tells a room that we type: called with every keystroke, says what is to be said. */
+/** Typing reports of this client. Called with every keystroke, it sends starts and stops as often as the server allows. */
 export class Keystrokes {
   #say: (type: "typing.start" | "typing.stop") => boolean;
   #clock: Clock;
   #times: () => TypingTimes;
   #startedAt = -Infinity;
-  #holds = false; // as far as the room was told, we are typing
+  #holds = false; // a start was sent, and no stop after it
   #later: Undo = () => {};
 
   constructor(clock: Clock, say: (type: "typing.start" | "typing.stop") => boolean, times: () => TypingTimes) {
@@ -83,11 +83,11 @@ export class Keystrokes {
     const { repeat_ms, throttle_ms } = this.#times();
     const wait = this.#startedAt + (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - this.#clock.now();
     if (wait <= 0) this.#start();
-    // Begun again too soon after the last start: the room hears of it as soon as it may.
+    // Too soon after the last start: send the next one as soon as the throttle allows.
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
   }
 
-  /** A message ends the typing by itself; so does a lost connection, after which it is said anew. */
+  /** Reset after a message or a lost connection, which end the typing on the server. */
   ended(forgetting = false): void {
     this.#later();
     this.#holds = false;

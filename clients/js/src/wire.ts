@@ -1,12 +1,11 @@
-// What the server says, as it says it: names and meanings are those of docs/protocol.md. Times are milliseconds UTC,
-// null where unknown.
+// Data of the wire, with the names and meanings of docs/protocol.md. Times are milliseconds UTC, null if unknown.
 
 export type State = "online" | "idle" | "busy" | "offline";
 export type Status = "auto" | "busy" | "invisible";
 export type MarkedAs = "seen" | "read" | "archived" | "acked";
 export type InboxFilter = "all" | "unread" | "unseen" | "archived";
 
-/** One user as this reader sees them. */
+/** Presence of one user, as this reader may see it. */
 export interface Presence {
   user: string;
   name: string | null;
@@ -14,51 +13,51 @@ export interface Presence {
   since: number | null;
   /** Null unless offline. */
   last_seen: number | null;
-  /** Grows with every change; 0 says that nothing is known. */
+  /** Grows with every change; 0 if nothing is known. */
   version: number;
   status_text: string | null;
-  /** `poll`: so many watch that changes are not told. The client then asks every 30 s while the page is looked at. */
+  /** `poll`: the user has too many watchers for change events. The client polls every 30 s while the page is visible. */
   mode: "live" | "poll";
   /** In snapshots only. */
   devices?: string[];
   /** On the user's own devices only. */
   status?: Status;
-  /** On the user's own devices only: when the status ends. */
+  /** On the user's own devices only: time at which the status ends. */
   until?: number | null;
-  /** The server cannot follow the user at the moment; this is what it knew last. */
+  /** The state may be out of date: it is the last one that the server knew. */
   stale?: boolean;
   /** With mode `poll` only. */
   recently_active?: boolean;
 }
 
-/** A message of a room. An edit (`op: "edit"`) or a deletion is a message of its own, and `ref` the one it is about. */
+/** Message of a room. An edit (`op: "edit"`) or a deletion is a separate message, and `ref` is the number of its target. */
 export interface RoomMessage<Body = unknown> {
   room: string;
   seq: number;
   id: string;
-  /** Empty where the author was erased. */
+  /** Empty if the author was erased. */
   user: string;
   name: string | null;
   body: Body;
   at: number;
   ref: number | null;
   op: "edit" | "delete" | "erased" | null;
-  /** Only on a message this client has sent and that comes back: the key of `send`. */
+  /** Key of `send`, only on messages of this client. */
   key?: string;
 }
 
-/** A notification as it arrives. */
+/** Notification of an event. */
 export interface Notification<Body = unknown> {
   seq: number;
   id: string;
   kind: string;
   body: Body;
   created_at: number;
-  /** It comes again until `inbox.ack` is called for it. */
+  /** The server resends the notification until `inbox.ack` is called for it. */
   ack: boolean;
 }
 
-/** A notification as it stands in the inbox. */
+/** Notification in the inbox, with the times of its marks. */
 export interface InboxEntry<Body = unknown> extends Notification<Body> {
   seen_at: number | null;
   read_at: number | null;
@@ -66,7 +65,7 @@ export interface InboxEntry<Body = unknown> extends Notification<Body> {
   acked_at: number | null;
 }
 
-/** Something fleeting that another client said. */
+/** Signal of another client. */
 export interface Signal<Body = unknown> {
   from: string;
   name: string | null;
@@ -76,7 +75,7 @@ export interface Signal<Body = unknown> {
   key?: string;
 }
 
-/** Entries of the inbox came to be in a state, on whichever device: those of `ids`, or all up to `through`. */
+/** Mark of inbox entries on any device: those of `ids`, or all up to `through`. */
 export interface Marked {
   state: MarkedAs;
   ids?: string[];
@@ -107,17 +106,17 @@ export interface RoomState {
   truncated: boolean;
 }
 
-/** What the server said about this session when it let us in. */
-/** How typing is announced. Servers before 0.1.0 do not send it. */
+/** Times of typing events. Servers before 0.1.0 do not send them. */
 export interface TypingTimes {
-  /** A start is repeated so often while the person goes on. */
+  /** Interval of repeated starts while the user types. */
   repeat_ms: number;
-  /** A start is held so long. */
+  /** Time for which a start is valid. */
   hold_ms: number;
-  /** A start that follows another one sooner is dropped, also after a stop. */
+  /** Minimum time between two starts. Earlier ones are dropped, also after a stop. */
   throttle_ms: number;
 }
 
+/** Data of the server about this session, sent after the hello. */
 export interface Welcome {
   session: string;
   user: string;
@@ -132,7 +131,7 @@ export interface Welcome {
   typing?: TypingTimes;
 }
 
-/** One room of `client.rooms()`. */
+/** Entry of `client.rooms()`. */
 export interface RoomEntry {
   room: string;
   head: number;
@@ -140,16 +139,16 @@ export interface RoomEntry {
   open: boolean;
 }
 
-/** Where a room stands when it is joined. Messages that were missed come as events, not here. */
+/** State of a room at the join. Missed messages come as events. */
 export interface Joined {
   room: string;
   head: number;
   unread: number;
-  /** How many are in the room, ourselves included. */
+  /** Number of users in the room, including this one. */
   present: number;
 }
 
-/** Where a message was written. */
+/** Id and number of a stored message. */
 export interface Written {
   id: string;
   seq: number;
@@ -170,7 +169,7 @@ export interface Privacy {
   hide_from: string[];
 }
 
-/** An event as it came, for `client.on("event")`. */
+/** Event as received, for `client.on("event")`. */
 export interface RawEvent {
   type: string;
   v: number;

@@ -1,4 +1,4 @@
-// The user's inbox.
+// Hook of the user's inbox.
 
 import type { Greendot, InboxFilter, Marked, Marks } from "@greendot/client";
 import { useMemo } from "react";
@@ -12,13 +12,13 @@ export interface UsedInbox<Body = unknown> extends InboxState<Body> {
   markSeen(which: Marks): Promise<void>;
   markRead(which: Marks): Promise<void>;
   archive(which: Marks): Promise<void>;
-  /** Acknowledge: a notification with `ack` comes again until this is said. */
+  /** Acknowledge notifications. The server resends a notification with `ack` until it is acknowledged. */
   ack(which: Marks): Promise<void>;
 }
 
 /**
- * The newest notifications, in ascending order, kept up to date while the component is mounted. `Body` is the type of
- * their bodies. Marks made here are shown in every `useInbox` of this client.
+ * Return the newest notifications in ascending order, updated while the component is mounted. `Body` is the type of
+ * their bodies. Marks made here appear in every `useInbox` of this client.
  */
 export function useInbox<Body = unknown>({ filter = "all", pageSize = 50 }: { filter?: InboxFilter; pageSize?: number } = {}): UsedInbox<Body> {
   const client = useGreendot();
@@ -42,6 +42,6 @@ const COMMANDS = { seen: "seen", read: "read", archived: "archive", acked: "ack"
 async function mark(client: Greendot, state: Marked["state"], which: Marks): Promise<void> {
   await client.inbox[COMMANDS[state]](which);
   const named = typeof which === "string" ? { ids: [which] } : "through" in which ? which : { ids: [...which] };
-  // The server tells the user's other devices; this one knows.
+  // The server sends the mark to the user's other devices only.
   for (const store of shelfOf(client).all) if (store instanceof InboxStore) store.marked({ state, ...named });
 }

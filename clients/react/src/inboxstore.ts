@@ -1,20 +1,20 @@
-// The inbox as it is shown: its newest entries, and what became of them.
+// Shown entries of the inbox: the newest ones, with their marks.
 
 import type { Greendot, GreendotError, InboxEntry, InboxFilter, InboxPage, Marked, Notification, Undo } from "@greendot/client";
 import { isListed, marked } from "./marks.js";
 import { Shared } from "./shared.js";
 
-const MOST_LISTED = 300; // the most a server gives at once
+const MOST_LISTED = 300; // the server's maximum per page
 
 export interface InboxState<Body = unknown> {
-  /** Ascending: the newest is the last. */
+  /** In ascending order; the newest is the last. */
   notifications: readonly InboxEntry<Body>[];
   unread: number;
   unseen: number;
-  /** Whether there may be entries before these. */
+  /** Whether older entries may exist. */
   hasOlder: boolean;
   loading: boolean;
-  /** Why they could not be fetched the last time. */
+  /** Error of the last fetch, or null. */
   error: GreendotError | null;
 }
 
@@ -31,11 +31,11 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
   #client: Greendot;
   #filter: InboxFilter;
   #pageSize: number;
-  #entries = new Map<number, InboxEntry<Body>>(); // by number, archived and read ones too
-  #meanwhile: Marked[] = []; // marks that a page on its way may not know of
-  #live = new Set<number>(); // notifications that came while a page was on its way: it may not have them
+  #entries = new Map<number, InboxEntry<Body>>(); // by number, including archived and read entries
+  #meanwhile: Marked[] = []; // marks made during a fetch, which the page may lack
+  #live = new Set<number>(); // notifications that came during a fetch, which the page may lack
   #oldest = Infinity;
-  #load = 0; // the number of the fetch under way; 0 if none is
+  #load = 0; // number of the current fetch; 0 if there is none
   #loads = 0;
   #user: string | null;
 
@@ -55,7 +55,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
       inbox.on("updated", (mark) => this.marked(mark)),
       inbox.on("badge", ({ unread, unseen }) => this.#put({ unread, unseen })),
       inbox.on("resync", () => void this.#fetch()),
-      // What was marked on other devices while we were away is not told: the page is fetched again.
+      // Marks made on other devices during a disconnect cause no event, so the page is fetched again.
       this.#client.on("welcome", ({ user }) => this.#welcomed(user)),
       () => (this.#load = 0),
     ];
@@ -68,7 +68,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
   marked(mark: Marked): void {
     if (this.#load) this.#meanwhile.push(mark);
     this.#apply(mark);
-    // Those that were archived just now may never have been shown here.
+    // The archived entries may not have been loaded here.
     if (this.#filter === "archived" && mark.state === "archived") void this.#fetch();
     this.#show();
   }
@@ -81,7 +81,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
   }
 
   #created(notification: Notification<Body>): void {
-    // Of a kind that is not kept, or one that comes again until it is acknowledged.
+    // The kind is not kept, or the notification is redelivered.
     if (notification.seq <= 0 || this.#entries.has(notification.seq)) return;
     if (this.#load) this.#live.add(notification.seq);
     this.#entries.set(notification.seq, { ...notification, seen_at: null, read_at: null, archived_at: null, acked_at: null });
@@ -94,7 +94,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
     this.#live.clear();
     this.#put({ loading: true, error: null });
     try {
-      // The newest page, fetched again, is as long as what is shown.
+      // Fetch at least as many entries as are shown.
       const limit = before === undefined ? Math.min(Math.max(this.#pageSize, this.#entries.size), MOST_LISTED) : this.#pageSize;
       const page = await this.#client.inbox.list<Body>({ filter: this.#filter, limit, ...(before !== undefined && { before }) });
       if (load !== this.#load) return;
@@ -104,13 +104,13 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
     } catch (error) {
       if (load !== this.#load) return;
       this.#load = 0;
-      // Without a connection: the next welcome fetches it.
+      // After a lost connection, the next welcome fetches the page.
       const isLost = (error as GreendotError).code === "disconnected";
       this.#put({ loading: false, error: isLost ? null : (error as GreendotError) });
     }
   }
 
-  /** What is not in the newest page, though it is not newer, was archived or read elsewhere; or can be fetched again. */
+  /** Drop entries up to `head`. Those missing in the newest page were archived or read elsewhere, or can be fetched again. */
   #forgetUpTo(head: number): void {
     for (const seq of this.#entries.keys()) if (seq <= head && !this.#live.has(seq)) this.#entries.delete(seq);
     this.#oldest = Infinity;
@@ -123,7 +123,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
     }
     for (const mark of this.#meanwhile.splice(0)) this.#apply(mark);
     this.#show();
-    // A page may be shorter than asked for; only one with nothing in it is the last.
+    // A page may be shorter than requested. Only an empty page is the last one.
     this.#put({ loading: false, unread, unseen, hasOlder: notifications.length > 0 && this.#oldest > 1 });
   }
 

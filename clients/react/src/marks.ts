@@ -1,4 +1,4 @@
-// What a mark makes of the entries of an inbox.
+// Effect of marks on inbox entries.
 
 import type { InboxEntry, InboxFilter, Marked } from "@greendot/client";
 
@@ -12,14 +12,14 @@ const IMPLIED: Record<Marked["state"], (keyof Times)[]> = {
   acked: ["seen_at", "read_at", "acked_at"],
 };
 
-/** `entry` after `mark`: the same object if it is not about it, or it was so before. */
+/** Apply `mark` to `entry`. Returns the same object if nothing changes. */
 export function marked<Entry extends InboxEntry>(entry: Entry, mark: Marked, now: number): Entry {
   const isNamed = mark.ids?.includes(entry.id) || entry.seq <= (mark.through ?? 0);
   const fresh = isNamed ? IMPLIED[mark.state].filter((name) => entry[name] === null) : [];
   return fresh.length ? { ...entry, ...Object.fromEntries(fresh.map((name) => [name, now])) } : entry;
 }
 
-/** Whether the server would list `entry` under `filter`. */
+/** Return whether the server would list `entry` under `filter`. */
 export function isListed(entry: InboxEntry, filter: InboxFilter): boolean {
   if (filter === "archived") return entry.archived_at !== null;
   if (entry.archived_at !== null) return false;

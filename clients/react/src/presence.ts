@@ -1,4 +1,4 @@
-// How people stand.
+// Hooks for the presence of users.
 
 import { type Greendot, lastSeenNext, lastSeenText, type Presence } from "@greendot/client";
 import { useCallback, useEffect, useMemo, useReducer, useSyncExternalStore } from "react";
@@ -6,15 +6,15 @@ import { useGreendot } from "./provider.js";
 
 const NOBODY: ReadonlyMap<string, Presence> = new Map();
 
-/** How this user stands; undefined until that is known. Followed while the component is mounted. */
+/** Return the presence of a user, undefined until it is known. The user is watched while the component is mounted. */
 export function usePresence(user: string | null | undefined): Presence | undefined;
-/** How these users stand, by id; those of whom nothing is known yet are not in the map. Any order, any array. */
+/** Return the presence of users by id. Users without a known presence are not in the map. A new array on each render is fine. */
 export function usePresence(users: readonly string[]): ReadonlyMap<string, Presence>;
 export function usePresence(
   who: string | readonly string[] | null | undefined,
 ): Presence | undefined | ReadonlyMap<string, Presence> {
   const client = useGreendot();
-  const names = typeof who === "string" ? who : (who ?? []).join("\n"); // no id has such a character
+  const names = typeof who === "string" ? who : (who ?? []).join("\n"); // ids contain no newline
   const users = useMemo(() => (names ? [...new Set(names.split("\n"))] : []), [names]);
   const subscribe = useCallback((changed: () => void) => client.presence.watch(users, changed), [client, users]);
   const known = useMemo(() => snapshots(client, users), [client, users]);
@@ -22,7 +22,7 @@ export function usePresence(
   return typeof who === "string" || !who ? people.get(who ?? "") : people;
 }
 
-/** What is known of `users`: the same map until something of it is another one. */
+/** Return a snapshot function for `users`. It returns the same map until an entry changes. */
 function snapshots(client: Greendot, users: string[]): () => ReadonlyMap<string, Presence> {
   let last = NOBODY;
   return () => {
@@ -32,7 +32,7 @@ function snapshots(client: Greendot, users: string[]): () => ReadonlyMap<string,
   };
 }
 
-/** "5 minutes ago", and later "6 minutes ago", by itself; empty where the user is not offline, or it is not known. */
+/** Return a text such as "5 minutes ago" and keep it current. Empty if the user is not offline or the time is unknown. */
 export function useLastSeen(
   presence: Presence | undefined,
   options: { locale?: string; justNow?: string } = {},

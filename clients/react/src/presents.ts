@@ -1,16 +1,16 @@
-// Who is in a room, by id.
+// Users in a room, by id.
 
 import type { Room } from "@greendot/client";
 
-const LISTED = 100; // above, the server tells how many there are, and not who comes and goes
-const PAGE = 300; // the most a server gives at once
+const LISTED = 100; // in larger rooms the server sends the count only, and no entries and exits
+const PAGE = 300; // the server's maximum per page
 
 export class Presents {
   #room: Room<any, any>;
   #changed: (present: readonly string[]) => void;
   #users = new Set<string>();
-  #moves: [user: string, isIn: boolean][] = []; // while the list is on its way
-  #asking = 0; // the number of the question under way; 0 if none is
+  #moves: [user: string, isIn: boolean][] = []; // entries and exits during a fetch
+  #asking = 0; // number of the current fetch; 0 if there is none
   #asked = 0;
 
   constructor(room: Room<any, any>, changed: (present: readonly string[]) => void) {
@@ -18,7 +18,7 @@ export class Presents {
     this.#changed = changed;
   }
 
-  /** Ask who is there. */
+  /** Fetch the users in the room. */
   list(): void {
     if ((this.#room.count ?? 0) > LISTED) {
       this.#asking = 0;
@@ -32,7 +32,7 @@ export class Presents {
     this.#become(isIn ? [...this.#users, user] : [...this.#users].filter((other) => other !== user));
   }
 
-  /** How many are there has changed. Whoever it was is told right after; if not, the room became a large one, or small. */
+  /** Process a new count. If no entry or exit follows at once, the room became large or small: fetch the list. */
   counted(): void {
     queueMicrotask(() => {
       if (!this.#asking && this.#room.joined && this.#room.count !== this.#users.size) this.list();
@@ -47,12 +47,12 @@ export class Presents {
   async #ask(): Promise<void> {
     const ask = (this.#asking = ++this.#asked);
     this.#moves = [];
-    const page = await this.#room.present({ limit: PAGE }).catch(() => null); // asked again at the next join
+    const page = await this.#room.present({ limit: PAGE }).catch(() => null); // fetched again at the next join
     if (ask !== this.#asking) return;
     this.#asking = 0;
     if (!page) return;
     const users = new Set(page.users);
-    // Whatever happened while the list was made: the last that is known of somebody holds.
+    // Entries and exits during the fetch override the list.
     for (const [user, isIn] of this.#moves) isIn ? users.add(user) : users.delete(user);
     this.#become([...users]);
   }

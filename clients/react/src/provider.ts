@@ -1,18 +1,18 @@
-// The client for the components below.
+// Provider of the client for the components below it.
 
 import { Greendot, type GreendotOptions, type Undo } from "@greendot/client";
 import { createContext, createElement, type ReactElement, type ReactNode, useContext, useEffect, useRef, useState } from "react";
 
 export type GreendotProviderProps = { children?: ReactNode } & (
   | {
-      /** A client of yours: you connect and close it. */
+      /** Your own client. You connect and close it. */
       client: Greendot;
       options?: undefined;
     }
   | {
       /**
-       * What to make a client of. It is connected while the provider is mounted. Only `getToken` may change from one
-       * render to the next; to begin anew with other options, or for another user, give the provider another `key`.
+       * Options of a client that the provider creates and connects while it is mounted. Only `getToken` may change between
+       * renders. For other options or another user, give the provider another `key`.
        */
       options: GreendotOptions;
       client?: undefined;
@@ -29,19 +29,19 @@ export function GreendotProvider({ client, options, children }: GreendotProvider
   const [own] = useState(() => (client || !options ? null : make(options, () => latest.current ?? options)));
   useEffect(() => (own ? hold(own) : undefined), [own]);
   const used = client ?? own;
-  if (!used) throw new Error("<GreendotProvider> needs a `client`, or `options` to make one of from its first render on");
+  if (!used) throw new Error("<GreendotProvider> needs the prop `client`, or `options` from its first render on");
   return createElement(Context.Provider, { value: used }, children);
 }
 
-/** The client of the nearest provider. While rendering on a server it is one that never connects. */
+/** Return the client of the nearest provider. During server rendering it never connects. */
 export function useGreendot(): Greendot {
   const client = useContext(Context);
-  if (!client) throw new Error("there is no <GreendotProvider> above this component");
+  if (!client) throw new Error("no <GreendotProvider> above this component: wrap the component in one");
   return client;
 }
 
 function make(options: GreendotOptions, latest: () => GreendotOptions): Greendot {
-  // On a server there is nothing a path could be of; and nothing to connect for.
+  // On a server there is no page to resolve a path against, and the client never connects.
   const isPathOfNothing = typeof location === "undefined" && options.url.startsWith("/");
   const url = isPathOfNothing ? `ws://server.invalid${options.url}` : options.url;
   return new Greendot({ ...options, url, getToken: (why) => latest().getToken(why) });
@@ -55,7 +55,7 @@ function hold(client: Greendot): Undo {
   client.connect();
   return () => {
     count(-1);
-    // Not yet: in StrictMode everything is mounted a second time, this very turn.
+    // Deferred: StrictMode mounts everything a second time in the same turn.
     queueMicrotask(() => holders.get(client) || client.close());
   };
 }

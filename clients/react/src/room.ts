@@ -1,4 +1,4 @@
-// One room.
+// Hook of one room.
 
 import type { Room, Written } from "@greendot/client";
 import { useMemo } from "react";
@@ -6,34 +6,34 @@ import { useGreendot } from "./provider.js";
 import { EMPTY, type RoomState, RoomStore } from "./roomstore.js";
 import { ignorable, shelfOf, useShared } from "./shared.js";
 
-/** Where several components show a room, those of the first count. */
+/** Options of `useRoom`. If several components show a room, the options of the first one apply. */
 export interface RoomOptions {
-  /** How many records are fetched at once, 300 at most. 50 unless given. */
+  /** Number of records per fetch, by default 50, at most 300. */
   pageSize?: number;
-  /** How many messages are kept, the newest; more once older ones were fetched. 1,000 unless given. */
+  /** Number of newest messages to keep, by default 1,000. `loadOlder` raises it. */
   keep?: number;
 }
 
 export interface UsedRoom<Body = unknown, SignalBody = unknown> extends RoomState<Body> {
-  /** The client's room, for what is not here: `edit`, `delete`, `signal`. */
+  /** The client's room, with `edit`, `delete` and `signal`. */
   room: Room<Body, SignalBody>;
-  /** Write a message. It is in `outgoing` until it is in the room. */
+  /** Send a message. It is in `outgoing` until it is in `messages`. */
   send(body: Body, options?: { key?: string }): Promise<Written>;
-  /** Take one out of `outgoing` that was refused. */
+  /** Remove a refused message from `outgoing`. */
   discard(key: string): void;
   /** Fetch the page before `messages`. */
   loadOlder(): Promise<void>;
-  /** Call it at every keystroke, with false when the field is empty again. */
+  /** Report typing. Call it at every keystroke, with false when the field is empty. */
   setTyping(isTyping?: boolean): void;
-  /** The person has read up to number `seq`, or all there is; how many are left. */
+  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. */
   markRead(seq?: number): Promise<number>;
-  /** Try again to be let in, where `removed` says that we are not. */
+  /** Join again after `removed` was set. */
   join(): void;
 }
 
 /**
- * What is said in `room`, who is there and who types. While the component is mounted the room is joined. `Body` is the
- * type of its messages. Functions stay the same from render to render.
+ * Return messages, occupants and typers of `room`. The room is joined while the component is mounted. `Body` is the type
+ * of message bodies. The functions stay the same between renders.
  */
 export function useRoom<Body = unknown, SignalBody = unknown>(room: string, options: RoomOptions = {}): UsedRoom<Body, SignalBody> {
   const { pageSize = 50, keep = 1_000 } = options;
@@ -41,7 +41,7 @@ export function useRoom<Body = unknown, SignalBody = unknown>(room: string, opti
   const name = `room ${room}`;
   const state = useShared<RoomState<Body>>(name, (client) => new RoomStore<Body>(client, room, pageSize, keep), EMPTY);
   const actions = useMemo(() => {
-    // Looked up when called: before it is mounted and after, there is none.
+    // Looked up at each call: the store exists only while the component is mounted.
     const store = () => shelfOf(client).find(name) as RoomStore<Body> | undefined;
     const own = client.room<Body, SignalBody>(room);
     return {

@@ -1,9 +1,9 @@
-// Being in a room for what is shown of it.
+// Membership in a room while a component shows a part of it.
 
 import type { Greendot, Room, RoomEvents, Undo } from "@greendot/client";
 import { Shared } from "./shared.js";
 
-/** One thing about a room that is joined for it. */
+/** One value of a room, which is joined while the value is used. */
 export class RoomPart<Value> extends Shared<Value> {
   #room: Room;
   #event: keyof RoomEvents;
@@ -23,14 +23,14 @@ export class RoomPart<Value> extends Shared<Value> {
   }
 }
 
-/** Be in the room until the answer is called, unless the server puts us out before. */
+/** Join the room. Returns a function that leaves it, unless the server has removed the user before. */
 export function stay(room: Room<any, any>): Undo {
   let isIn = true;
   const undo = room.on("removed", () => (isIn = false));
-  room.join().catch(() => {}); // told as `removed`
+  room.join().catch(() => {}); // reported as `removed`
   return () => {
     undo();
-    // Whoever was put out has left already; another `leave` would be for somebody else's `join`.
+    // After a removal the room is left already. Another `leave` would undo the `join` of another component.
     if (isIn) room.leave();
     isIn = false;
   };

@@ -1,4 +1,4 @@
-// A room as it is shown: its newest messages, what is on its way there, who is in it and who types.
+// Shown state of a room: newest messages, outgoing messages, occupants and typers.
 
 import {
   type Greendot,
@@ -16,33 +16,33 @@ import { stay } from "./roompart.js";
 import { Shared } from "./shared.js";
 import { Transcript } from "./transcript.js";
 
-/** A message that is not in the room yet. */
+/** Message that is not in the room yet. */
 export interface Outgoing<Body = unknown> {
   key: string;
   body: Body;
-  /** Why it was refused; null while it is on its way. `send(body, { key })` tries again. */
+  /** Error of a refused message; null while it is being sent. `send(body, { key })` tries again. */
   error: GreendotError | null;
 }
 
 export interface RoomState<Body = unknown> {
-  /** Whether we are in the room, on this connection. */
+  /** Whether the room is joined on this connection. */
   joined: boolean;
-  /** Why we may not be in it, in a word; null where nothing says so. */
+  /** Code for the reason why the user may not be in the room; null if the user may. */
   removed: string | null;
-  /** In order, each once; what was edited is so. */
+  /** Messages in order, each once, with edits and deletions applied. */
   messages: readonly ShownMessage<Body>[];
-  /** Our own that the server does not have yet, oldest first. */
+  /** Own messages that are not in the room yet, oldest first. */
   outgoing: readonly Outgoing<Body>[];
-  /** Whether there may be messages before these. */
+  /** Whether older messages may exist. */
   hasOlder: boolean;
   /** Whether messages are being fetched. */
   loading: boolean;
-  /** Why they could not be fetched the last time. */
+  /** Error of the last fetch, or null. */
   error: GreendotError | null;
   typing: Typing;
-  /** Who is in the room, by id; empty in large rooms, where only `count` is known. */
+  /** Ids of the users in the room; empty in large rooms, where only `count` is known. */
   present: readonly string[];
-  /** How many are in the room; null before that is known. */
+  /** Number of users in the room; null until it is known. */
   count: number | null;
   unread: number;
 }
@@ -68,7 +68,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
   #presents: Presents;
   #user: string | null;
   #leave: Undo = () => {};
-  #written = new Map<string, number>(); // key → number of messages in `outgoing` that the server has
+  #written = new Map<string, number>(); // key → number, of messages in `outgoing` that the server has stored
 
   constructor(client: Greendot, name: string, pageSize: number, keep: number) {
     super(EMPTY);
@@ -103,7 +103,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     return [...listeners, () => this.#leave(), () => this.#transcript.end(), () => this.#presents.end()];
   }
 
-  /** Once more, for who was refused or put out. */
+  /** Join the room again, after a refusal or a removal. */
   join(): void {
     this.#leave();
     this.#put({ removed: null });
@@ -134,7 +134,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     if (outgoing.length < this.value.outgoing.length) this.#put({ outgoing });
   }
 
-  /** What the server has stays in `outgoing` until it is told: else it would be nowhere for a moment. */
+  /** Remove stored messages from `outgoing` once they are delivered. Earlier, they would disappear for a moment. */
   #settle(): void {
     for (const [key, seq] of this.#written) if (seq <= this.#room.head || this.value.removed !== null) this.discard(key);
   }
@@ -157,7 +157,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     this.#settle();
   }
 
-  /** What was said there is no longer for us. */
+  /** Discard the messages: the user may no longer see them. */
   #removed(why: string | null): void {
     this.#transcript.end();
     this.#presents.end();
@@ -166,7 +166,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     this.#settle();
   }
 
-  /** Another user is signed in: nothing that was shown is for this one. */
+  /** Discard the messages of the previous user if another user has signed in. */
   #welcomed(user: string): void {
     if (this.#user !== null && this.#user !== user) {
       this.#transcript.end();

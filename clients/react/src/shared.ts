@@ -1,10 +1,10 @@
-// What several components show: held once for all of them, begun with the first and ended with the last.
+// Stores shared by components: started by the first component and stopped after the last.
 
 import type { Greendot, Undo } from "@greendot/client";
 import { useCallback, useSyncExternalStore } from "react";
 import { useGreendot } from "./provider.js";
 
-/** A value that components show, another object after each change. */
+/** Store of a value that components show. */
 export abstract class Shared<Value> {
   #value: Value;
   #listeners = new Set<{ call: () => void }>();
@@ -22,7 +22,7 @@ export abstract class Shared<Value> {
     return this.#listeners.size > 0;
   }
 
-  /** Begin to follow what is shown. What it returns is called when nobody shows it any more. */
+  /** Subscribe to the client. The returned functions are called when no component uses the store. */
   protected abstract follow(): Undo[];
 
   start(): void {
@@ -46,7 +46,7 @@ export abstract class Shared<Value> {
   }
 }
 
-/** What the components under one client show, by name. */
+/** The stores of one client, by name. */
 class Shelf {
   #stores = new Map<string, Shared<any>>();
 
@@ -63,7 +63,7 @@ class Shelf {
     const undo = store.listen(changed);
     return () => {
       undo();
-      // Not yet: in StrictMode, and where one component takes the place of another, it is wanted again this very turn.
+      // Deferred: StrictMode, or a component that replaces another, uses the store again in the same turn.
       queueMicrotask(() => this.#endUnused(name, store));
     };
   }
@@ -90,22 +90,22 @@ export function shelfOf(client: Greendot): Shelf {
 }
 
 /**
- * The value of the store `name`, which `make` makes where nobody shows it yet; `empty` before, and on a server. Rendering
- * begins nothing: a component that is never mounted leaves nothing behind.
+ * Return the value of the store `name`, which `make` creates when the first component is mounted. Before, and on a
+ * server, the value is `empty`. Rendering starts nothing, so a component that is never mounted leaves nothing behind.
  */
 export function useShared<Value>(name: string, make: (client: Greendot) => Shared<Value>, empty: Value): Value {
   const client = useGreendot();
   const shelf = shelfOf(client);
   const subscribe = useCallback(
     (changed: () => void) => shelf.follow(name, () => make(client), changed),
-    // What `make` closes over is in the name, or counts only for the first to show it.
+    // Values that `make` closes over are part of the name, or only those of the first component apply.
     [shelf, client, name],
   );
   const value = () => (shelf.find(name)?.value as Value | undefined) ?? empty;
   return useSyncExternalStore(subscribe, value, () => empty);
 }
 
-/** The same promise. Who ignores it, as `onClick={() => void markRead()}` does, causes no unhandled rejection. */
+/** Return the same promise. If it is ignored, as by `onClick={() => void markRead()}`, it causes no unhandled rejection. */
 export function ignorable<Value>(promise: Promise<Value>): Promise<Value> {
   promise.catch(() => {});
   return promise;

@@ -1,8 +1,8 @@
-// A room's messages as far back as they were fetched.
+// The fetched messages of a room.
 
 import { type GreendotError, type Room, type RoomMessage, showMessages, type ShownMessage } from "@greendot/client";
 
-const MOST_EDITS = 5_000; // kept for messages that may still be fetched
+const MOST_EDITS = 5_000; // edits kept for messages that may be fetched later
 
 export interface TranscriptState<Body> {
   messages: readonly ShownMessage<Body>[];
@@ -17,11 +17,11 @@ export class Transcript<Body> {
   #keep: number;
   #put: (part: Partial<TranscriptState<Body>>) => void;
   #shown: readonly ShownMessage<Body>[] = [];
-  #oldest = Infinity; // the number of the first record we have
+  #oldest = Infinity; // number of the first fetched record
   #hasNewest = false; // whether the newest page was fetched
-  #loading = 0; // the number of the fetch under way; 0 if none is
+  #loading = 0; // number of the current fetch; 0 if there is none
   #loads = 0;
-  // Edits and deletions, by number: what they are about may be older than what is shown, and fetched later.
+  // Edits and deletions, by number. Their messages may be older than the shown ones, and fetched later.
   #edits = new Map<number, RoomMessage<Body>>();
 
   constructor(room: Room<Body>, pageSize: number, keep: number, put: (part: Partial<TranscriptState<Body>>) => void) {
@@ -31,12 +31,12 @@ export class Transcript<Body> {
     this.#put = put;
   }
 
-  /** We are in the room, perhaps again: fetch the newest page unless that was done; what came since was told. */
+  /** Fetch the newest page after the first join. After a reconnect, events have delivered the newer messages. */
   begin(): void {
     if (!this.#hasNewest) void this.#load();
   }
 
-  /** More was missed than was told. What is shown stays until what is new is here. */
+  /** Fetch the newest page again, because too many messages were missed. The shown messages stay until it arrives. */
   reload(): void {
     this.#forget();
     void this.#load();
@@ -49,14 +49,14 @@ export class Transcript<Body> {
 
   async loadOlder(): Promise<void> {
     if (this.#loading || this.#oldest <= 1) return;
-    if (!this.#hasNewest) return this.#load(); // failed before
+    if (!this.#hasNewest) return this.#load(); // the first fetch failed
     this.#keep = Math.max(this.#keep, this.#shown.length + this.#pageSize);
     await this.#load(this.#oldest);
   }
 
   told(message: RoomMessage<Body>): void {
     this.#take([message], []);
-    // Not before the page it belongs to: alone it would flicker.
+    // During the first fetch, a single message would flicker.
     if (this.#hasNewest || !this.#loading) this.#show();
   }
 
@@ -72,18 +72,18 @@ export class Transcript<Body> {
     this.#put({ loading: true, error: null });
     try {
       const page = await this.#room.history({ limit: this.#pageSize, ...(before !== undefined && { before }) });
-      if (load !== this.#loading) return; // begun anew meanwhile
+      if (load !== this.#loading) return; // a newer fetch has started
       this.#loading = 0;
       this.#hasNewest = true;
       this.#take(page, this.#edits.values());
-      // A page may be shorter than asked for; only one with nothing in it is the last.
+      // A page may be shorter than requested. Only an empty page is the last one.
       if (!page.length) this.#oldest = Math.min(this.#oldest, 1);
       this.#show();
       this.#put({ loading: false });
     } catch (error) {
       if (load !== this.#loading) return;
       this.#loading = 0;
-      // Without a connection: the next one begins once more.
+      // After a lost connection, the next join fetches again.
       const isLost = (error as GreendotError).code === "disconnected";
       this.#put({ loading: false, error: isLost ? null : (error as GreendotError) });
       if (!isLost) this.#show();
@@ -101,7 +101,7 @@ export class Transcript<Body> {
     }
     const all = showMessages(this.#shown, [...records, ...edits]);
     this.#shown = all.length > this.#keep ? all.slice(-this.#keep) : all;
-    if (this.#shown !== all) this.#oldest = this.#shown[0]!.seq; // the others can be fetched again
+    if (this.#shown !== all) this.#oldest = this.#shown[0]!.seq; // dropped messages can be fetched again
   }
 
   #show(): void {

@@ -1,4 +1,4 @@
-// Who types in a room.
+// Hook for typing in a room.
 
 import { type Typer, type Typing, typingText, type TypingWords } from "@greendot/client";
 import { useMemo } from "react";
@@ -7,24 +7,24 @@ import { RoomPart } from "./roompart.js";
 import { useShared } from "./shared.js";
 
 export interface TypingOptions {
-  /** For the plurals of `words`. */
+  /** Locale for the plurals of `words`. */
   locale?: string;
   words?: TypingWords;
 }
 
 export interface UsedTyping {
-  /** Who types; empty in large rooms, where only `count` is known. */
+  /** Users who type; empty in large rooms, where only `count` is known. */
   typers: readonly Typer[];
   count: number;
-  /** "Alice and Bob are typing…", or nothing. */
+  /** Text such as "Alice and Bob are typing…", or an empty string. */
   text: string;
-  /** Call it at every keystroke, with false when the field is empty again. */
+  /** Report typing. Call it at every keystroke, with false when the field is empty. */
   setTyping(isTyping?: boolean): void;
 }
 
 const NOBODY: Typing = Object.freeze({ room: "", typers: [], count: 0 });
 
-/** Who types in `room`. While the component is mounted the room is joined. */
+/** Return the users who type in `room`. The room is joined while the component is mounted. */
 export function useTyping(room: string, { locale, words }: TypingOptions = {}): UsedTyping {
   const client = useGreendot();
   const { typers, count } = useShared(`typing ${room}`, (client) => new RoomPart(client, room, "typing", (of) => of.typers), NOBODY);

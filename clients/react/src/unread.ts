@@ -1,12 +1,12 @@
-// How much is unread.
+// Hook of unread counts.
 
 import type { Greendot, Undo } from "@greendot/client";
 import { RoomPart } from "./roompart.js";
 import { Shared, useShared } from "./shared.js";
 
 /**
- * How many notifications are unread; with a room, how many of its messages. While the component is mounted the room is
- * joined: that is how new messages are heard of.
+ * Return the number of unread notifications, or of unread messages of a room. The room is joined while the component is
+ * mounted, in order to receive new messages.
  */
 export function useUnread(room?: string): number {
   const name = room === undefined ? "badge" : `unread ${room}`;

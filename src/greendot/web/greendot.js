@@ -15,13 +15,13 @@ var Activity = class {
     if (this.#resting) this.#again = true;
     else if (this.#say()) this.#resting = this.#clock.after(ACTIVITY_MS, () => this.#rested());
   }
-  /** A new connection has heard nothing yet; a closed one needs no timer. */
+  /** Reset the throttle, for a new connection or a closed client. */
   reset() {
     this.#resting?.();
     this.#resting = null;
     this.#again = false;
   }
-  /** What came meanwhile is told now: were it forgotten, somebody who has just looked in would soon seem idle. */
+  /** Report activity that came during the pause. Without this report, an active user would soon become idle. */
   #rested() {
     const again = this.#again;
     this.reset();
@@ -60,7 +60,7 @@ function newKey() {
 var Emitter = class {
   #listeners = /* @__PURE__ */ new Map();
   #failed;
-  /** `failed` is told what a listener threw, and of which type of event. */
+  /** `failed` is called with the error of a listener and with the event type. */
   constructor(failed) {
     this.#failed = failed;
   }
@@ -87,17 +87,17 @@ function attempt(call, argument, failed) {
 // src/line.ts
 var MOST_EARLY = 1e3;
 var Line = class {
-  /** The number told last. */
+  /** Number of the record delivered last. */
   last;
-  /** Something is missing, and nothing goes out before it is fetched. */
+  /** Whether records are missing. Nothing is delivered until they are fetched. */
   behind = false;
   #again = false;
-  // what is being fetched will not be all
+  // more records were missed during the fetch
   #early = /* @__PURE__ */ new Map();
   constructor(last) {
     this.last = last;
   }
-  /** Whether `record` is to be told now. If its turn has not come it is held. */
+  /** Return whether to deliver `record` now. A record that is not next in order is held. */
   offer(record) {
     if (record.seq <= this.last) return false;
     if (this.behind || record.seq !== this.last + 1) {
@@ -109,32 +109,32 @@ var Line = class {
     this.last = record.seq;
     return true;
   }
-  /** The server has left something out. */
+  /** Note that the server left records out. */
   miss() {
     this.#again = this.behind;
     this.behind = true;
   }
-  /** Up to where to fetch, if the newest record is `head`. What is held proves that there was one before it. */
+  /** Return the number up to which to fetch, if the newest record is `head`. A held record proves that earlier ones exist. */
   target(head) {
     return this.#early.size ? Math.max(head, Math.min(...this.#early.keys()) - 1) : head;
   }
-  /** Whether `record`, which was fetched, is to be told. Numbers left out are of records that are gone. */
+  /** Return whether to deliver `record`, which was fetched. Numbers that are left out belong to deleted records. */
   fetched(record) {
     if (record.seq <= this.last) return false;
     this.last = record.seq;
     return true;
   }
-  /** What came early and is next, told one at a time. */
+  /** Return the held record that is next in order, if any, and advance to it. */
   next() {
     const record = this.#early.get(this.last + 1);
     if (record) this.last = record.seq;
     return record;
   }
-  /** Everything up to `head` is told, or gone. */
+  /** Advance to `head`: earlier records were delivered or no longer exist. */
   skip(head) {
     this.last = Math.max(this.last, head);
   }
-  /** All that was missing was told, and what was held behind it; unless more was missed meanwhile. */
+  /** End a fetch. The line is still behind if more records were missed meanwhile. */
   settle() {
     for (const seq of this.#early.keys()) if (seq <= this.last) this.#early.delete(seq);
     this.behind = this.#again || this.#early.size > 0;
@@ -148,16 +148,16 @@ var PAGE = 300;
 var Stream = class {
   #ends;
   #line = null;
-  // another one with each connection, so that a fetch knows that it is not wanted any more
+  // a new one for each connection, so that an old fetch notices that it is obsolete
   #fetching = null;
   constructor(ends) {
     this.#ends = ends;
   }
-  /** The number told last; null where nothing is followed. */
+  /** Number of the record delivered last; null if the stream is not followed. */
   get last() {
     return this.#line?.last ?? null;
   }
-  /** Tell what comes after `last`. A stream that is followed already goes on where it is. */
+  /** Deliver records after `last`. A stream that is already followed continues at its position. */
   follow(last) {
     if (this.#line) return;
     this.#line = new Line(last);
@@ -167,26 +167,26 @@ var Stream = class {
     this.#line = null;
     this.#ends.moved();
   }
-  /** The connection is lost: the next one brings what is behind the last record told, so nothing else is kept. */
+  /** Drop held records after a lost connection. The next connection delivers the records after the last one. */
   restart() {
     if (this.#line) this.#line = new Line(this.#line.last);
   }
-  /** A record came. */
+  /** Process a record of an event. */
   offer(record) {
     if (this.#line?.offer(record)) this.#tell(record);
     else this.#look();
   }
-  /** The server has left something out. */
+  /** Fetch records that the server left out. */
   miss() {
     this.#line?.miss();
     this.#look();
   }
   /**
-   * The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much.
+   * Advance to the newest record `head`: fetch the records before it, or report a gap if there are too many.
    *
-   * `since` is `last` at the time the head was asked for. An answer may be older than records that came before it; only
-   * a head behind `since` shows that the server lost records and numbers again from there. Held against the old cursor
-   * every new one would be dropped as seen.
+   * `since` is `last` at the time of the request for the head. An answer may be older than records that came before it.
+   * Only a head below `since` shows that the server lost records and continues numbering from there. The old cursor would
+   * then drop every new record as already delivered.
    */
   reach(head, since = this.last) {
     this.follow(head);
@@ -223,7 +223,7 @@ var Stream = class {
     }
     if (this.#fetching === line) this.#fetching = null;
   }
-  /** Tell what is missing, then what came meanwhile. */
+  /** Fetch and deliver missing records, then the records that came meanwhile. */
   async #fetch(line) {
     const head = line.target(await this.#ends.head());
     if (line !== this.#line) return;
@@ -246,17 +246,17 @@ var Stream = class {
 
 // src/inbox.ts
 var Inbox = class {
-  /** How many are not read, on whichever device. */
+  /** Number of unread notifications, over all devices. */
   unread = 0;
-  /** How many were not even seen. */
+  /** Number of unseen notifications, over all devices. */
   unseen = 0;
   #core;
   #events;
   #stream;
   #untold = [];
-  // numbers this program was not told, first and last
+  // ranges of numbers that were not delivered to this program, first and last
   #reminded = /* @__PURE__ */ new Set();
-  // those of them it was told late
+  // numbers of these ranges that were delivered later
   /** @internal */
   constructor(core) {
     this.#core = core;
@@ -276,7 +276,7 @@ var Inbox = class {
   on(type, listener) {
     return this.#events.on(type, listener);
   }
-  /** A page in ascending order: the oldest after `after`, else the newest (before `before`). */
+  /** Fetch a page in ascending order: the oldest entries after `after`, else the newest entries (before `before`). */
   list(page = {}) {
     return this.#core.deliver(/* @__PURE__ */ Symbol(), "inbox.list", page, (reply) => this.#counted(reply));
   }
@@ -289,20 +289,20 @@ var Inbox = class {
   archive(which) {
     return this.#mark("inbox.archive", which);
   }
-  /** Acknowledge: a notification with `ack` comes again until this is said. */
+  /** Acknowledge notifications. The server resends a notification with `ack` until it is acknowledged. */
   ack(which) {
     return this.#mark("inbox.ack", which);
   }
-  // What the client calls
+  // Called by the client
   /** @internal */
   get cursor() {
     return this.#stream.last;
   }
-  /** @internal With the cursor that was kept, what came since is told. */
+  /** @internal Start after the stored cursor: later notifications are delivered. */
   begin(cursor) {
     if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
   }
-  /** @internal Find out where the inbox stands: how much is unread, and from which number on notifications are news. */
+  /** @internal Fetch the badge, and the number after which notifications are new. */
   restore() {
     const since = this.#stream.last;
     const found = ({ head }) => {
@@ -313,7 +313,7 @@ var Inbox = class {
       if (error.code !== "disconnected") this.#core.failed(error);
     });
   }
-  /** A page, on this connection or not at all. */
+  /** Fetch a page on this connection only. */
   #page(page, fold) {
     return this.#core.ask("inbox.list", page, (reply) => {
       this.#counted(reply);
@@ -324,7 +324,7 @@ var Inbox = class {
   lost() {
     this.#stream.restart();
   }
-  /** @internal Another user is signed in. */
+  /** @internal Discard the state of the previous user. */
   forget() {
     this.#stream.forget();
     this.#untold = [];
@@ -345,7 +345,7 @@ var Inbox = class {
     if (this.#stream.last === null) this.#follow(notification.seq - 1);
     this.#stream.offer(notification);
   }
-  /** Whether one that nobody has acknowledged is sent again, and this program was never told of it. */
+  /** Return whether this is a redelivery of a notification that was never delivered to this program. */
   #isReminder({ seq, ack }) {
     if (!ack || this.#reminded.has(seq)) return false;
     const isUntold = this.#stream.last === null || this.#untold.some(([first, last]) => first <= seq && seq <= last);
@@ -419,10 +419,10 @@ function aged(entry, now) {
 var People = class {
   #core;
   #watchers = /* @__PURE__ */ new Map();
-  // user → those who want to know
+  // user → listeners
   #known = /* @__PURE__ */ new Map();
   #said = /* @__PURE__ */ new Set();
-  // whom the server was told to tell us of, on this connection
+  // users that the server watches for this connection
   #planned = false;
   #polling = null;
   #ageing = /* @__PURE__ */ new Map();
@@ -430,8 +430,8 @@ var People = class {
     this.#core = core;
   }
   /**
-   * Follow these people: `listener` is called with each one's entry as soon as it is known, then with every change.
-   * Counted: a person is followed until every watch is undone. All watches of one turn are one command.
+   * Watch users: `listener` is called with the entry of each user as soon as it is known, then with every change.
+   * Watches are counted: a user is watched until every watch is undone. All watches of one turn are one command.
    */
   watch(users, listener = () => {
   }) {
@@ -453,18 +453,18 @@ var People = class {
       this.#plan();
     };
   }
-  /** What is known of somebody who is watched: never older than what was told; another object after each change. */
+  /** Return the known entry of a watched user, at least as new as the delivered one. A new object after each change. */
   of(user) {
     return this.#known.get(user);
   }
-  /** How these people stand now, in this order, watched or not. */
+  /** Fetch the presence of these users, in this order, watched or not. */
   async get(users) {
     const pages = batches(listed(users)).map((batch) => {
       return this.#core.deliver(/* @__PURE__ */ Symbol(), "presence.get", { users: batch }, this.#learn);
     });
     return (await Promise.all(pages)).flatMap(({ presence }) => presence);
   }
-  /** @internal A change came, or an answer. */
+  /** @internal Process an entry of an event or an answer. */
   heard(entry) {
     const known = this.#known.get(entry.user);
     if (!this.#watchers.has(entry.user) || !isNewer(entry, known)) return;
@@ -477,12 +477,12 @@ var People = class {
     this.#core.events.emit("presence", shown);
     for (const { call } of [...this.#watchers.get(entry.user) ?? []]) attempt(call, shown, this.#core.threw);
   }
-  /** @internal A new connection knows nothing of whom the last one watched. */
+  /** @internal Watch all users again on a new connection. */
   restore() {
     this.#said.clear();
     this.#reconcile();
   }
-  /** @internal Another user is signed in: what one sees is not for the other. */
+  /** @internal Discard the entries of the previous user: visibility differs between users. */
   forget() {
     this.#known.clear();
   }
@@ -491,7 +491,7 @@ var People = class {
     this.#planned = true;
     queueMicrotask(() => this.#reconcile());
   }
-  /** Tell the server the difference between whom it tells us of and whom somebody wants to know of. */
+  /** Send `watch` and `unwatch` for the difference between the server's watches and the listeners. */
   #reconcile() {
     this.#planned = false;
     for (const user of this.#known.keys()) {
@@ -519,7 +519,7 @@ var People = class {
     for (const user of users) this.#said.delete(user);
     this.#core.failed(error);
   }
-  /** So many watch these that their changes are not told. */
+  /** Fetch the users in mode `poll`: the server does not send their changes. */
   #poll() {
     const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
     this.#polling = users.length ? this.#core.clock.after(POLL_MS, () => this.#poll()) : null;
@@ -550,7 +550,7 @@ var TYPING = { repeat_ms: 3e3, hold_ms: 5e3, throttle_ms: 2e3 };
 var Typists = class {
   #ends = /* @__PURE__ */ new Map();
   #count = 0;
-  // in large rooms names are not sent
+  // the server's count in large rooms, where names are not sent
   #countEnd = () => {
   };
   #clock;
@@ -559,7 +559,7 @@ var Typists = class {
     this.#clock = clock;
     this.#changed = changed;
   }
-  /** Who began first comes first. */
+  /** Typers in the order in which they started. */
   get typers() {
     return [...this.#ends.values()].map(({ typer }) => typer);
   }
@@ -596,7 +596,7 @@ var Keystrokes = class {
   #times;
   #startedAt = -Infinity;
   #holds = false;
-  // as far as the room was told, we are typing
+  // a start was sent, and no stop after it
   #later = () => {
   };
   constructor(clock, say, times) {
@@ -616,7 +616,7 @@ var Keystrokes = class {
     if (wait <= 0) this.#start();
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
   }
-  /** A message ends the typing by itself; so does a lost connection, after which it is said anew. */
+  /** Reset after a message or a lost connection, which end the typing on the server. */
   ended(forgetting = false) {
     this.#later();
     this.#holds = false;
@@ -633,11 +633,11 @@ var Keystrokes = class {
 var MOST_SENT = 500;
 var Room = class {
   name;
-  /** The number of the newest message known; 0 before the room is joined. */
+  /** Number of the newest known message; 0 before the room is joined. */
   head = 0;
-  /** How many are in the room; null before it is joined. */
+  /** Number of users in the room; null before it is joined. */
   count = null;
-  /** Whether the server has let us in, on this connection. */
+  /** Whether the room is joined on this connection. */
   joined = false;
   #core;
   #events;
@@ -646,19 +646,19 @@ var Room = class {
   #keystrokes;
   #typing;
   #wanted = 0;
-  // joins not yet undone
+  // `join` calls without a `leave`
   #after = null;
-  // where the program wants to begin
+  // the option `after` of the first join
   #said = false;
-  // as far as the server was told, we are in
+  // a join was sent, and no leave after it
   #entry = 0;
-  // the number of the last join sent; the answer to an older one is not ours any more
+  // number of the last join sent; answers to older joins are ignored
   #waiters = [];
-  // for the join
+  // callers that wait for the join
   #marker = 0;
-  // read up to here
+  // number of the last read message
   #sent = /* @__PURE__ */ new Set();
-  // keys of messages that may come back
+  // keys of own messages whose events may still come
   /** @internal */
   constructor(core, name) {
     this.name = name;
@@ -679,11 +679,11 @@ var Room = class {
       moved: () => core.cursors.moveRoom(name, this.#stream.last)
     });
   }
-  /** How many messages are unread. */
+  /** Number of unread messages. */
   get unread() {
     return Math.max(0, this.head - this.#marker);
   }
-  /** Who types: the same object until that changes. */
+  /** Users who type. The same object until something changes. */
   get typers() {
     return this.#typing;
   }
@@ -691,9 +691,9 @@ var Room = class {
     return this.#events.on(type, listener);
   }
   /**
-   * Be in this room, now and after every return; waits for a connection. Messages after number `after` are told first;
-   * without it those after the cursor that was kept, else only what is new.
-   * Counted: the room is left when each `join` was followed by a `leave`.
+   * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
+   * stored cursor, are delivered first. With neither, only new messages are delivered.
+   * Joins are counted: the room is left after one `leave` for each `join`.
    */
   join({ after } = {}) {
     this.#wanted += 1;
@@ -709,49 +709,49 @@ var Room = class {
   }
   leave() {
     if (!this.#wanted || --this.#wanted) return;
-    this.#outside(new GreendotError("closed", "left"));
+    this.#outside(new GreendotError("closed", "room left"));
     this.#plan();
   }
   /**
-   * Write a message; resolves when the server has it. Without a connection it waits, in its order. It has a key, made
-   * here unless given: however often it is sent, it is written once.
+   * Send a message. Resolves when the server has stored it. Without a connection, messages wait in order. The key, by
+   * default a generated one, makes the server store the message once, however often it is sent.
    */
   send(body, options) {
     this.#keystrokes.ended();
     return this.#write("room.send", { body }, options);
   }
-  /** Give the message with number `ref` another body. */
+  /** Replace the body of the message with number `ref`. */
   edit(ref, body, options) {
     return this.#write("room.edit", { ref, body }, options);
   }
-  /** Take the message with number `ref` back. */
+  /** Delete the message with number `ref`. */
   delete(ref, options) {
     return this.#write("room.delete", { ref }, options);
   }
-  /** Messages in ascending order, bounds excluded: the oldest after `after`, else the newest (before `before`). */
+  /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
   async history(bounds = {}) {
     return (await this.#core.deliver(/* @__PURE__ */ Symbol(), "room.history", { room: this.name, ...bounds })).messages;
   }
-  /** The person has read up to number `seq`, or all there is; how many are left. Waits for a connection. */
+  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. Waits for a connection. */
   async read(seq = this.head) {
     this.#readUpTo(seq);
     const lane = `read ${this.name}`;
     return (await this.#core.deliver(lane, "room.read", { room: this.name, seq })).unread;
   }
-  /** Call it at every keystroke, with false when the field is empty again: it says what is to be said, every 3 s. */
+  /** Report typing. Call it at every keystroke, with false when the field is empty. The client sends it every 3 s. */
   typing(isTyping = true) {
     this.#keystrokes.typing(isTyping);
   }
-  /** A page of who is in the room, by id. */
+  /** Fetch a page of the users in the room, ordered by id. */
   present(page = {}) {
     return this.#core.deliver(/* @__PURE__ */ Symbol(), "room.present", { room: this.name, ...page });
   }
-  /** Say something fleeting, like where a cursor is. With `key` only the latest counts. Whether it was said. */
+  /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
   signal(kind, body, { key } = {}) {
     return this.#core.tell("signal.send", { room: this.name, kind, body, key });
   }
-  // What the client calls
-  /** @internal What to resume from: null where nothing is followed. */
+  // Called by the client
+  /** @internal Number to resume from; null if the room is not joined. */
   get cursor() {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -768,13 +768,13 @@ var Room = class {
     this.#stream.restart();
     this.#keystrokes.ended(true);
   }
-  /** @internal The client is closed: nobody will be let in. */
+  /** @internal Reject callers that wait for the join: the client is closed. */
   stop(error) {
     this.lost();
     this.#typists.clear();
     this.#answer(error);
   }
-  /** @internal Another user is signed in. */
+  /** @internal Discard the state of the previous user. */
   forget() {
     this.#stream.forget();
     this.head = this.#marker = 0;
@@ -811,7 +811,7 @@ var Room = class {
         else if (data.read !== void 0) this.#readUpTo(data.read);
     }
   }
-  /** A page of the history, on this connection or not at all. */
+  /** Fetch a page of the history on this connection only. */
   async #page(bounds) {
     return (await this.#core.ask("room.history", { room: this.name, ...bounds })).messages;
   }
@@ -853,7 +853,7 @@ var Room = class {
     this.#events.emit("joined", this.#standing());
     this.#answer();
   }
-  /** Those who wait for the join are let in, or told why not. */
+  /** Resolve callers that wait for the join, or reject them with `error`. */
   #answer(error) {
     for (const waiter of this.#waiters.splice(0)) waiter(error);
   }
@@ -936,7 +936,7 @@ function byteLength(text) {
   return new TextEncoder().encode(text).length;
 }
 var Link = class {
-  /** Welcomed, and not yet ended. */
+  /** Whether the link has received its welcome and has not ended. */
   open = false;
   #socket;
   #on;
@@ -945,12 +945,12 @@ var Link = class {
   #waiting = /* @__PURE__ */ new Map();
   #lastId = 0;
   #heard;
-  // by the wall clock: it goes on while the computer sleeps
+  // time of the last frame, by the wall clock, which continues while the computer sleeps
   #answers = false;
-  // something was heard since it was last asked whether anybody is there
+  // a frame came since the last probe
   #silentMs = Infinity;
   #most = 65536;
-  // bytes of a frame
+  // maximum bytes of a frame
   #opened = false;
   #refusal = null;
   #beating;
@@ -971,15 +971,15 @@ var Link = class {
     socket.onclose = (close) => this.#ended(close.code, close.reason);
     socket.onerror = () => this.#failed();
   }
-  /** Say something that needs no answer. Whether it was said. */
+  /** Send a command that needs no answer. Returns whether it was sent. */
   tell(command) {
     if (!this.open) return false;
     this.#check(command);
     return this.#write(command);
   }
   /**
-   * The answer's data. `fold` is given it before any later frame is read, which nobody who waits for a promise can rely
-   * on: several frames may come in one turn.
+   * Send a command and return the data of its answer. `fold` receives the data before any later frame is processed. The
+   * promise resolves later: several frames may arrive in one turn.
    */
   request(command, fold) {
     return new Promise((resolve, reject) => {
@@ -990,7 +990,7 @@ var Link = class {
       this.#waiting.set(id, { resolve, reject, fold, undo });
     });
   }
-  /** Find out now whether the other side is still there, for instance after sleep. */
+  /** Check now whether the server still answers, for example after sleep. */
   probe() {
     if (!this.open) return;
     if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
@@ -999,14 +999,14 @@ var Link = class {
     this.#answers = false;
     this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
   }
-  /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
+  /** End the link without waiting for the socket to close: on a dead network, the close can take minutes. */
   drop(detail) {
     this.#socket.onerror = () => {
     };
     this.#socket.close();
     this.#ended(LOST, detail);
   }
-  /** Leave, for good with `bye`. */
+  /** End the link. `bye` ends the session too. */
   leave(bye) {
     if (!bye || !this.open) return this.drop("closed");
     this.#write(encode("bye"));
@@ -1019,10 +1019,10 @@ var Link = class {
     this.#socket.send(text);
     return true;
   }
-  /** Sent anyway it would close the socket (1009), and be sent again after every return. */
+  /** Refuse a command that is too large. The server would close the socket (1009), and every reconnect would resend it. */
   #check(command) {
     if (byteLength(command) > this.#most - 32) {
-      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads`);
+      throw new GreendotError("too_large", `command exceeds ${this.#most} bytes`);
     }
   }
   #received(text) {
@@ -1079,7 +1079,7 @@ var Link = class {
     waiting?.undo();
     return waiting;
   }
-  /** A refused connection: browsers and ws fire `close` after this error, undici does not. */
+  /** Handle an error event. Browsers and ws fire `close` after it, undici does not. */
   #failed() {
     if (!this.#on) return;
     if (!this.#opened) return this.drop("");
@@ -1118,11 +1118,11 @@ var Outbox = class {
   get size() {
     return this.#count;
   }
-  /** The answer, however many connections it takes. */
+  /** Send a command and return its answer, across reconnects. */
   send(lane, command, fold) {
     const bytes = byteLength(command);
     if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `${this.#count} commands, ${this.#bytes} bytes wait: \`queue\` is full`;
+      const full = `\`queue\` is full: ${this.#count} commands (${this.#bytes} bytes) wait`;
       return Promise.reject(new GreendotError("queue_full", full, true));
     }
     return new Promise((resolve, reject) => {
@@ -1134,11 +1134,11 @@ var Outbox = class {
       void this.#run(lane);
     });
   }
-  /** There is a connection. */
+  /** Send the commands that wait, on a new connection. */
   flush() {
     for (const lane of this.#lanes.keys()) void this.#run(lane);
   }
-  /** There will be none. */
+  /** Reject all commands: the client is closed. */
   fail(error) {
     for (const waiting of this.#lanes.values()) for (const sending of waiting) sending.reject(error);
     this.#lanes.clear();
@@ -1151,7 +1151,7 @@ var Outbox = class {
     while ((sending = this.#lanes.get(lane)?.[0]) && await this.#try(lane, sending)) ;
     this.#running.delete(lane);
   }
-  /** Whether to go on with the lane. */
+  /** Send one command. Returns whether to continue with the lane. */
   async #try(lane, sending) {
     try {
       const reply = await this.#transmit(sending.command, sending.fold);
@@ -1166,7 +1166,7 @@ var Outbox = class {
     }
     return true;
   }
-  /** Take it out. False if it was given up meanwhile. */
+  /** Remove a command from its lane. Returns false if `fail` has removed it. */
   #done(lane, sending) {
     const waiting = this.#lanes.get(lane);
     if (waiting?.[0] !== sending) return false;
@@ -1183,7 +1183,7 @@ var SIGNS = {
   network: ["online", "offline"],
   visibility: ["visibilitychange", "pageshow"],
   activity: ["pointerdown", "pointermove", "keydown", "wheel"],
-  // a touch is a pointer, too
+  // a touch fires pointer events too
   leave: ["pagehide"]
 };
 function browserPage() {
@@ -1209,16 +1209,16 @@ var REASONS = {
   offline: ["This device is offline.", "check-network"],
   no_token: ["Your sign-in could not be checked.", "wait"],
   signed_out: ["You are not signed in.", "sign-in"],
-  refused: ["The server did not let this page in.", "reload"],
+  refused: ["The server refused this page.", "reload"],
   closed: ["Disconnected.", "none"],
   4e3: ["The server is restarting.", "wait"],
   4001: ["The connection was too slow.", "wait"],
   4003: ["The server is very busy.", "wait"],
-  4004: ["Catching up with what was missed.", "wait"],
+  4004: ["Missed updates are being loaded.", "wait"],
   4005: ["Your sign-in is being renewed.", "wait"],
   4500: ["Your sign-in is not valid.", "sign-in"],
   4501: ["You were signed out.", "sign-in"],
-  4502: ["This page does not understand the server.", "reload"],
+  4502: ["A protocol error occurred.", "reload"],
   4503: ["You were disconnected by the operator.", "ask"],
   4504: ["This page is out of date.", "reload"],
   4505: ["You are connected in another window.", "use-here"]
@@ -1259,21 +1259,21 @@ var Cursors = class {
   room(name) {
     return this.#rooms.get(name) ?? null;
   }
-  /** Make room for another user: what moves until `load` is nobody's. False if it is the same one. */
+  /** Save and detach the previous user: moves until `load` are not saved. Returns false if the user is the same. */
   leave(owner) {
     if (owner === this.#owner) return false;
     this.save();
     this.#owner = null;
     return true;
   }
-  /** What was kept for this user. */
+  /** Load the cursors of this user. */
   async load(owner) {
     const kept = await this.#guarded(async () => JSON.parse(await this.#store.get(`cursors:${owner}`) ?? "{}"));
     this.#owner = owner;
     this.#rooms = new Map(Object.entries(kept?.rooms ?? {}).filter(([, seq]) => Number.isSafeInteger(seq)));
     this.#inbox = Number.isSafeInteger(kept?.inbox) ? kept.inbox : null;
   }
-  /** Null forgets. */
+  /** Move the cursor of a room. Null removes it. */
   moveRoom(name, seq) {
     this.#rooms.delete(name);
     if (seq !== null) this.#rooms.set(name, seq);
@@ -1293,7 +1293,7 @@ var Cursors = class {
     const owner = this.#owner;
     void this.#guarded(async () => this.#store.set(`cursors:${owner}`, kept));
   }
-  /** This device's name: the same as long as the storage keeps it. */
+  /** Return this device's name. It is the same as long as the storage keeps it. */
   async device(make) {
     const kept = await this.#guarded(async () => this.#store.get("device"));
     if (kept) return kept;
@@ -1333,7 +1333,7 @@ var Tokens = class {
   constructor(get) {
     this.#get = get;
   }
-  /** One that holds. Null if nobody is signed in; `no_token` if it cannot be had now. `now` is the server's. */
+  /** Return a valid token, or null if no user is signed in. Fails with `no_token` if `getToken` fails. `now` is the server's time. */
   async current(now) {
     const { expiresAt } = this.claims;
     if (this.#kept !== null && expiresAt !== null && expiresAt - now > ENDS_SOON_MS) return this.#kept;
@@ -1347,12 +1347,12 @@ var Tokens = class {
     this.#lead = Math.min(Math.max(((this.claims.expiresAt ?? 0) - now) / 5, LEAST_LEAD_MS), MOST_LEAD_MS);
     return token;
   }
-  /** The server does not take this one: ask for another next time. */
+  /** Discard the token. The next call of `current` requests another one. */
   forget(why) {
     this.#kept = null;
     this.#wanted = why;
   }
-  /** When to bring the next one, so that the connection goes on; null if this one has no end. */
+  /** Return the delay before the token must be replaced; null if the token has no expiry. */
   refreshInMs(now, random) {
     const { expiresAt } = this.claims;
     return expiresAt === null ? null : Math.max(expiresAt - this.#lead * (1 + random() / 2) - now, 0);
@@ -1383,17 +1383,17 @@ var Session = class {
   #webSocket;
   #link = null;
   #attempt = 0;
-  // the number of the attempt under way; whatever belongs to an older one is ignored
+  // number of the current attempt; results of older attempts are ignored
   #failures = 0;
   #onlineAt = Infinity;
   #ahead = 0;
-  // how far the server's clock is ahead of ours
+  // milliseconds that the server's clock is ahead of the local clock
   #hintMs = null;
-  // the server's wish for the next attempt
+  // minimum delay before the next attempt, from the server
   #notBefore = 0;
-  // a page that wakes does not try again earlier
+  // earliest time of the next attempt after a wake-up
   #anotherToken = true;
-  // whether one that is not taken may be followed by another
+  // whether to request another token if the server refuses this one
   #timer = () => {
   };
   #refreshing = () => {
@@ -1422,16 +1422,16 @@ var Session = class {
   get visible() {
     return this.page?.isVisible() ?? true;
   }
-  /** The server's time. */
+  /** Return the estimated time of the server. */
   now() {
     return this.clock.now() + this.#ahead;
   }
-  // What rooms, inbox and presence say
-  /** Something that is worth nothing later. Whether it was said. */
+  // Commands of rooms, inbox and presence
+  /** Send a command that is useless later. Returns whether it was sent. */
   tell(type, fields) {
     return this.#link?.tell(encode(type, fields)) ?? false;
   }
-  /** The answer, asked for on this connection until the server can give it; `disconnected` without one. */
+  /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
   async ask(type, fields, fold) {
     const link = this.#link;
     for (; ; ) {
@@ -1444,15 +1444,15 @@ var Session = class {
       }
     }
   }
-  /** The answer, however many connections it takes: for commands that may be said twice. Each lane keeps its order. */
+  /** Send an idempotent command and return its answer, across reconnects. Each lane keeps its order. */
   async deliver(lane, type, fields, fold) {
     const { state, reason } = this.connection;
     if (state === "closed") throw new GreendotError("closed", reason.text);
     return this.outbox.send(lane, encode(type, fields), fold);
   }
-  /** What nobody waited for went wrong. */
+  /** Emit an error that no promise reports. */
   failed = (error) => this.events.emit("error", error);
-  /** A listener threw, of this type of event. */
+  /** Log and emit the error of a listener for this event type. */
   threw = (error, type) => {
     console.error("greendot: a listener threw", error);
     if (type !== "error") this.failed(because("listener", "a listener threw", error));
@@ -1460,10 +1460,10 @@ var Session = class {
   #request(command, fold) {
     return this.#link ? this.#link.request(command, fold) : lost();
   }
-  // One link after another
+  // Links
   connect() {
     const { state } = this.connection;
-    if (!this.#webSocket) throw new GreendotError("bad_field", "no WebSocket here: give `webSocket`");
+    if (!this.#webSocket) throw new GreendotError("bad_field", "no global WebSocket: set `webSocket`");
     if (state === "online" || state === "connecting") return;
     if (state === "idle" || state === "closed") {
       this.#failures = 0;
@@ -1579,7 +1579,7 @@ var Session = class {
       page.on("visibility", () => page.isVisible() && this.#wake())
     ];
   }
-  /** The computer woke, the network came or went, the page is looked at: see to the connection. */
+  /** Check the connection after sleep, a network change, or when the page becomes visible. */
   #wake() {
     const { state } = this.connection;
     if (this.#link) return this.#link.probe();
@@ -1630,7 +1630,7 @@ function addressOf(given) {
     if (/^wss?:/.test(url.href)) return url.href;
   } catch {
   }
-  throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
+  throw new GreendotError("bad_field", `invalid url ${JSON.stringify(given)}: use a URL like wss://example.com`);
 }
 
 // src/client.ts
@@ -1638,12 +1638,12 @@ var READS = { "notification.updated": [1, 2] };
 var ROOM = "room:";
 var version = false ? "0.0.0" : "0.1.0";
 var Greendot = class {
-  /** How people stand. */
+  /** Presence of other users. */
   presence;
-  /** What the user must not miss. */
+  /** The user's notifications. */
   inbox;
   status = {
-    /** Set the user's own status, on all devices; `until` ends it. How the user stands now. */
+    /** Set the user's own status on all devices. It ends at `until`. Returns the user's new presence. */
     set: async (wanted) => {
       const { status, until = null, text = null } = wanted;
       const fold = (reply) => this.presence.heard(reply.presence);
@@ -1652,7 +1652,7 @@ var Greendot = class {
     }
   };
   privacy = {
-    /** Hide when the user was last seen, or the user from some. What is left out stays as it is. What is hidden now. */
+    /** Hide the user's last-seen time, or hide the user from some users. Omitted fields keep their value. Returns all settings. */
     set: (wanted) => this.#session.deliver("privacy", "privacy.set", wanted),
     get: () => this.#session.deliver("privacy", "privacy.set")
   };
@@ -1677,66 +1677,66 @@ var Greendot = class {
   get state() {
     return this.connection.state;
   }
-  /** Why it is not online; null where there is nothing to say. */
+  /** The reason why the client is not online, or null. */
   get reason() {
     return this.connection.reason;
   }
-  /** Both, as one object that is another one after each change: what `on("state")` tells. */
+  /** State and reason. A new object after each change; `on("state")` delivers it. */
   get connection() {
     return this.#session.connection;
   }
-  /** What the server said last when it let us in; null before. */
+  /** The server's last `welcome`; null before the first one. */
   get welcome() {
     return this.#session.welcome;
   }
-  /** The user the token is for; null before the first welcome. */
+  /** The user of the token; null before the first welcome. */
   get user() {
     return this.welcome?.user ?? null;
   }
-  /** How many commands wait to be sent, or for their answer. */
+  /** Number of commands that wait to be sent, or for their answer. */
   get queued() {
     return this.#session.outbox.size;
   }
-  /** Connect, and stay connected. While it waits for the next attempt: make that now. */
+  /** Connect, and stay connected. In state `waiting` or `offline`, make the next attempt now. */
   connect() {
     const { page } = this.#session;
     if (!this.#unlisten.length && page) this.#listen(page);
     this.#session.connect();
   }
   /**
-   * Leave: what waits to be sent is refused. The user may be offline at once; with `{ bye: false }` the server waits
-   * some seconds for this device to return. `connect()` begins again, in the same rooms and watching the same people.
+   * Close the connection and reject commands that wait. The user may go offline at once. With `{ bye: false }` the
+   * server waits some seconds for this device to return. `connect()` starts again, with the same rooms and watches.
    */
   close({ bye = true } = {}) {
     this.#session.close(bye);
   }
-  /** Call `listener` with every such event; call what is returned to stop that. */
+  /** Call `listener` with every event of this type. Returns a function that removes the listener. */
   on(type, listener) {
     return this.#session.events.on(type, listener);
   }
-  /** The room of this name, always the same object. `Body` is the type of its messages. */
+  /** Return the room of this name, always the same object. `Body` is the type of message bodies. */
   room(name) {
     const known = this.#rooms.get(name) ?? new Room(this.#session, validId("room", name));
     this.#rooms.set(name, known);
     return known;
   }
-  /** The rooms the user is a member of and the open ones, with how much is unread. */
+  /** List the rooms of which the user is a member and the open rooms, with their unread counts. */
   async rooms() {
     return (await this.#session.deliver(/* @__PURE__ */ Symbol(), "room.list")).rooms;
   }
-  /** Say something fleeting to all devices of a user. Whether it was said: without a connection it is dropped. */
+  /** Send a signal to all devices of a user. Returns false if there is no connection: the signal is dropped. */
   signal(user, kind, body, { key } = {}) {
     return this.#session.tell("signal.send", { user, kind, body, key });
   }
-  /** Somebody is there. Called by itself in pages; throttled. */
+  /** Report that the user is active. Pages call it automatically. Throttled. */
   active() {
     this.#activity.active();
   }
-  /** The server's time, as far as is known. For `lastSeenText`. */
+  /** Return the estimated time of the server, for `lastSeenText`. */
   now() {
     return this.#session.now();
   }
-  /** Any command of the protocol; its reply's data. For what has no method here. Without a connection: `disconnected`. */
+  /** Send any command of the protocol and return the data of its reply. Without a connection: `disconnected`. */
   request(type, fields = {}) {
     return this.#session.ask(type, fields);
   }
@@ -1759,7 +1759,7 @@ var Greendot = class {
       resume: resumes ? { session: before?.session, rooms, inbox: inbox ?? void 0 } : void 0
     };
   }
-  /** Another user is signed in: nothing of the one before is for this one. */
+  /** Discard all data of the previous user: another user is signed in. */
   #forget() {
     this.#session.welcome = null;
     for (const room of this.#rooms.values()) room.forget();
@@ -1778,7 +1778,7 @@ var Greendot = class {
     else if (data.room) this.#rooms.get(data.room)?.heard(type, data, trace);
     if (type === "signal") this.#session.events.emit("signal", data);
   }
-  /** Bring the new link to where the last one was, then hand it what waits. */
+  /** Restore watches, rooms and inbox on the new link, then send the commands that wait. */
   #welcomed(welcome) {
     this.#activity.reset();
     this.presence.restore();
@@ -1793,7 +1793,7 @@ var Greendot = class {
     if (scope.startsWith(ROOM)) this.#rooms.get(scope.slice(ROOM.length))?.missed();
     else this.inbox.missed();
   }
-  /** The server could not show us something of this type. What is a record is fetched. */
+  /** Fetch the records of an event type that the server could not send to this version of the client. */
   #unread(of) {
     if (of === "notification.created") this.inbox.missed();
     else if (of === "room.message") for (const room of this.#rooms.values()) room.missed();

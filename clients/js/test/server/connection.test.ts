@@ -164,8 +164,8 @@ test("a session that is taken over by another page says so, and can be taken bac
 });
 
 test("a bad url, device or room is refused where it is given", () => {
-  expect(() => server.client("alice", { url: "ftp://example.com" })).toThrow("is not like wss://example.com");
-  expect(() => server.client("alice", { url: "no url" })).toThrow("is not like wss://example.com");
+  expect(() => server.client("alice", { url: "ftp://example.com" })).toThrow("use a URL like wss://example.com");
+  expect(() => server.client("alice", { url: "no url" })).toThrow("use a URL like wss://example.com");
   expect(() => server.client("alice", { device: "my laptop" })).toThrow("not a valid id");
   expect(() => server.client("alice").room("the room")).toThrow("not a valid id");
   expect(() => server.client("alice").presence.watch(["bob", "b b"])).toThrow("not a valid id");

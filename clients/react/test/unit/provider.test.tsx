@@ -78,8 +78,8 @@ describe("GreendotProvider", () => {
   test("a hook without a provider says what is missing", () => {
     const quiet = vi.spyOn(console, "error").mockImplementation(() => {});
     const Probe = () => <p>{useConnection().state}</p>;
-    expect(() => render(<Probe />)).toThrow("there is no <GreendotProvider> above this component");
-    expect(() => render(<GreendotProvider {...({} as any)} />)).toThrow("needs a `client`, or `options`");
+    expect(() => render(<Probe />)).toThrow("no <GreendotProvider> above this component: wrap the component in one");
+    expect(() => render(<GreendotProvider {...({} as any)} />)).toThrow("needs the prop `client`, or `options`");
     quiet.mockRestore();
   });
 });

@@ -1,4 +1,4 @@
-"""A Django app with Greendot: tokens for its users, notifications, webhooks. Start it: make example NAME=django"""
+"""Django app with Greendot: tokens for its users, notifications, webhooks. Start it: make example NAME=django"""
 
 import json
 import logging
@@ -15,39 +15,39 @@ from django.views.decorators.http import require_GET, require_POST
 from greendot import Server
 from greendot.sdk import BadWebhook, ServerError
 
-# A whole project in one file. In yours, `greendot` is made in a module of its own, and the rest is where it is.
+# A project in one file. In your project, create `greendot` in a separate module.
 settings.configure(
-    SECRET_KEY=secrets.token_hex(32),  # a restart signs everybody out
+    SECRET_KEY=secrets.token_hex(32),  # a restart signs all users out
     ALLOWED_HOSTS=["127.0.0.1", "localhost"],
     ROOT_URLCONF=__name__,
     MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware"],
     SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
 )
-greendot = Server(  # one for the process: it is for any number of threads
+greendot = Server(  # one per process; it is thread-safe
     os.environ["GREENDOT_HTTP"],
     os.environ["GREENDOT_API_KEY"],
     secret=os.environ["GREENDOT_AUTH_SECRET"],
     webhook_secret=os.environ["GREENDOT_WEBHOOKS_SECRET"],
 )
-heard: dict[str, str] = {}  # what webhooks said: the event's id → its type
+heard: dict[str, str] = {}  # received webhook events: id → type
 
 
 @require_POST
 def login(request: HttpRequest) -> HttpResponse:
-    """Stands for the sign-in your app has (`request.user`)."""
+    """Sign a user in. It stands for the sign-in of your app (`request.user`)."""
     request.session["user"] = json.loads(request.body)["user"]
     return HttpResponse(status=204)
 
 
 @require_POST
 def token(request: HttpRequest) -> HttpResponse:
-    """What the page of a signed-in user asks for, first and before each token ends."""
+    """Return a token for the signed-in user. The page requests one at the start and before each token expires."""
     user = request.session.get("user")
     if not user:
         return HttpResponse(status=401)
     try:
         return JsonResponse({"token": greendot.token(user, name=user.title(), rooms=["lobby"], ttl=600)})
-    except ValueError as error:  # such as a name that cannot be an id
+    except ValueError as error:  # for example, a name that is not a valid id
         return HttpResponse(str(error), status=400)
 
 
@@ -58,15 +58,15 @@ def order(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=401)
     number = secrets.token_hex(4)
     try:
-        # The key: should this request be repeated, it is the same notification.
+        # With the same key, a repeated request creates no second notification.
         greendot.notify(user, "order.placed", {"order": number}, key=f"order-{number}")
     except ServerError:
-        # The order counts all the same. Where neither may be without the other: see examples/django_outbox.
+        # The order stays valid. To write order and notification in one transaction, see examples/django_outbox.
         logging.exception("the user was not notified")
     return JsonResponse({"order": number}, status=201)
 
 
-@csrf_exempt  # it comes from a server, which has no cookie and no form; the signature is what counts
+@csrf_exempt  # Greendot sends no cookie; the signature authenticates the request
 @require_POST
 def webhook(request: HttpRequest) -> HttpResponse:
     try:
@@ -74,7 +74,7 @@ def webhook(request: HttpRequest) -> HttpResponse:
     except BadWebhook as error:
         return HttpResponse(str(error), status=400)
     for event in delivery.events:
-        heard.setdefault(event.id, event.type)  # sent again, it has the same id
+        heard.setdefault(event.id, event.type)  # a repeated delivery has the same id
     return HttpResponse(status=204)
 
 

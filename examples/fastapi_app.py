@@ -1,4 +1,4 @@
-"""A FastAPI app with Greendot: tokens for its users, notifications, webhooks. Start it: make example NAME=fastapi"""
+"""FastAPI app with Greendot: tokens for its users, notifications, webhooks. Start it: make example NAME=fastapi"""
 
 import logging
 import os
@@ -14,25 +14,25 @@ from greendot import Server
 from greendot.sdk import BadWebhook, ServerError
 
 app = FastAPI()
-app.add_middleware(SessionMiddleware, secret_key=secrets.token_hex(32))  # a restart signs everybody out
-greendot = Server(  # one for the process: it is for any number of threads
+app.add_middleware(SessionMiddleware, secret_key=secrets.token_hex(32))  # a restart signs all users out
+greendot = Server(  # one per process; it is thread-safe
     os.environ["GREENDOT_HTTP"],
     os.environ["GREENDOT_API_KEY"],
     secret=os.environ["GREENDOT_AUTH_SECRET"],
     webhook_secret=os.environ["GREENDOT_WEBHOOKS_SECRET"],
 )
-heard: dict[str, str] = {}  # what webhooks said: the event's id → its type
+heard: dict[str, str] = {}  # received webhook events: id → type
 
 
 class Login(BaseModel):
-    """Who signs in."""
+    """Body of a sign-in request."""
 
     user: str
 
 
 @app.post("/login", status_code=204)
 async def login(said: Login, request: Request) -> None:
-    """Stands for the sign-in your app has."""
+    """Sign a user in. It stands for the sign-in of your app."""
     request.session["user"] = said.user
 
 
@@ -48,22 +48,25 @@ User = Annotated[str, Depends(signed_in)]
 
 @app.post("/token")
 async def token(user: User) -> dict[str, str]:
-    """What the page of a signed-in user asks for, first and before each token ends. Nothing is asked of the server."""
+    """Return a token for the signed-in user. The page requests one at the start and before each token expires.
+
+    Signing needs no request to Greendot.
+    """
     try:
         return {"token": greendot.token(user, name=user.title(), rooms=["lobby"], ttl=600)}
-    except ValueError as error:  # such as a name that cannot be an id
+    except ValueError as error:  # for example, a name that is not a valid id
         raise HTTPException(400, str(error)) from None
 
 
 @app.post("/orders", status_code=201)
 def order(user: User) -> dict[str, str]:
-    """Not `async`: FastAPI runs it in a thread, where it may wait for the server."""
+    """Place an order. Not `async`: FastAPI runs it in a thread, where it may wait for Greendot."""
     number = secrets.token_hex(4)
     try:
-        # The key: should this request be repeated, it is the same notification.
+        # With the same key, a repeated request creates no second notification.
         greendot.notify(user, "order.placed", {"order": number}, key=f"order-{number}")
     except ServerError:
-        # The order counts all the same. Where neither may be without the other: see examples/django_outbox.
+        # The order stays valid. To write order and notification in one transaction, see examples/django_outbox.
         logging.exception("the user was not notified")
     return {"order": number}
 
@@ -75,7 +78,7 @@ async def webhook(request: Request) -> Response:
     except BadWebhook as error:
         raise HTTPException(400, str(error)) from None
     for event in delivery.events:
-        heard.setdefault(event.id, event.type)  # sent again, it has the same id
+        heard.setdefault(event.id, event.type)  # a repeated delivery has the same id
     return Response(status_code=204)
 
 

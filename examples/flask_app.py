@@ -1,4 +1,4 @@
-"""A Flask app with Greendot: tokens for its users, notifications, webhooks. Start it: make example NAME=flask"""
+"""Flask app with Greendot: tokens for its users, notifications, webhooks. Start it: make example NAME=flask"""
 
 import logging
 import os
@@ -11,19 +11,19 @@ from greendot import Server
 from greendot.sdk import BadWebhook, ServerError
 
 app = Flask(__name__)
-app.secret_key = secrets.token_hex(32)  # of this example: a restart signs everybody out
-greendot = Server(  # one for the process: it is for any number of threads
+app.secret_key = secrets.token_hex(32)  # a restart signs all users out
+greendot = Server(  # one per process; it is thread-safe
     os.environ["GREENDOT_HTTP"],
     os.environ["GREENDOT_API_KEY"],
     secret=os.environ["GREENDOT_AUTH_SECRET"],
     webhook_secret=os.environ["GREENDOT_WEBHOOKS_SECRET"],
 )
-heard: dict[str, str] = {}  # what webhooks said: the event's id → its type
+heard: dict[str, str] = {}  # received webhook events: id → type
 
 
 @app.post("/login")
 def login() -> Response:
-    """Stands for the sign-in your app has."""
+    """Sign a user in. It stands for the sign-in of your app."""
     session["user"] = request.get_json()["user"]
     return Response(status=204)
 
@@ -34,10 +34,10 @@ def user() -> str:
 
 @app.post("/token")
 def token() -> dict[str, str]:
-    """What the page of a signed-in user asks for, first and before each token ends."""
+    """Return a token for the signed-in user. The page requests one at the start and before each token expires."""
     try:
         return {"token": greendot.token(user(), name=user().title(), rooms=["lobby"], ttl=600)}
-    except ValueError as error:  # such as a name that cannot be an id
+    except ValueError as error:  # for example, a name that is not a valid id
         abort(400, str(error))
 
 
@@ -45,10 +45,10 @@ def token() -> dict[str, str]:
 def order() -> tuple[dict[str, str], int]:
     number = secrets.token_hex(4)
     try:
-        # The key: should this request be repeated, it is the same notification.
+        # With the same key, a repeated request creates no second notification.
         greendot.notify(user(), "order.placed", {"order": number}, key=f"order-{number}")
     except ServerError:
-        # The order counts all the same. Where neither may be without the other: see examples/django_outbox.
+        # The order stays valid. To write order and notification in one transaction, see examples/django_outbox.
         logging.exception("the user was not notified")
     return {"order": number}, 201
 
@@ -60,7 +60,7 @@ def webhook() -> Response:
     except BadWebhook as error:
         abort(400, str(error))
     for event in delivery.events:
-        heard.setdefault(event.id, event.type)  # sent again, it has the same id
+        heard.setdefault(event.id, event.type)  # a repeated delivery has the same id
     return Response(status=204)
 
 

@@ -1,4 +1,4 @@
-"""The backend of the examples that are pages: their files, and tokens for whoever says a name.
+"""Backend of the examples `cursors` and `react`: serves their files, and signs a token for any name.
 
 Start it: make example NAME=cursors (or react)
 """
@@ -19,7 +19,7 @@ from greendot import Server
 FOLDER = Path(sys.argv[1]).resolve()
 GREENDOT = os.environ["GREENDOT_HTTP"]
 SOCKET = GREENDOT.replace("http", "ws", 1)
-# The client as one module, for pages without a build.
+# Client as one module, for pages without a build.
 CLIENT = Path(greendot.web.__file__).with_name("greendot.js")
 server = Server(
     GREENDOT, os.environ.get("GREENDOT_API_KEY", "not used here"), secret=os.environ["GREENDOT_AUTH_SECRET"]
@@ -27,7 +27,7 @@ server = Server(
 
 
 def id_for(name: str) -> str:
-    """An id that looks like the name: "Zoë Miller" is zoe-miller."""
+    """Return an id derived from the name: "Zoë Miller" becomes zoe-miller."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64] or "u" + name.encode().hex()[:60]
 
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(file.read_bytes(), mimetypes.guess_type(file.name)[0] or "application/octet-stream")
 
     def do_POST(self) -> None:
-        """A token. Your app would give one to the user who is signed in, and to nobody else."""
+        """Return a token for the given name. In your app, return it to the signed-in user only."""
         asked = urlsplit(self.path)
         name = parse_qs(asked.query).get("name", [""])[0].strip()[:64]
         if asked.path != "/token" or not name:
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Not every request: the terminal is for what to try."""
+        """Log nothing, so that the instructions stay visible in the terminal."""
 
 
 if __name__ == "__main__":

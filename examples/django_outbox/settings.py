@@ -19,7 +19,7 @@ DATABASES = {
         "NAME": _url.path.lstrip("/"),
         "USER": unquote(_url.username or ""),
         "PASSWORD": unquote(_url.password or ""),
-        # A socket's folder stands in the query: postgresql:///shop?host=/run/postgresql
+        # The query holds the folder of a Unix socket: postgresql:///shop?host=/run/postgresql
         "HOST": parse_qs(_url.query).get("host", [_url.hostname or ""])[0],
         "PORT": str(_url.port or ""),
     }

@@ -1,4 +1,4 @@
-"""What there is to ask for."""
+"""Routes of the shop."""
 
 from django.urls import path
 from shop import views

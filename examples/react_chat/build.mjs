@@ -18,10 +18,10 @@ await build({
   target: "es2022",
   define: { "process.env.NODE_ENV": '"production"' },
   alias: {
-    // Those of this clone. In your own app: npm install @greendot/client @greendot/react
+    // The packages of this clone. In your own app: npm install @greendot/client @greendot/react
     "@greendot/client": path("../../clients/js/src/index.ts"),
     "@greendot/react": path("../../clients/react/src/index.ts"),
-    // And one React for them and the app.
+    // One React for the packages and the app.
     react: path("node_modules/react"),
   },
 });

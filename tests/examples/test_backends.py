@@ -65,7 +65,7 @@ async def started(name: str) -> AsyncIterator[Example]:
     said = b""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while b"Ctrl-C ends both" not in said:
+            while b"Ctrl-C stops both" not in said:
                 line = await process.stdout.readline()
                 assert line, said.decode()
                 said += line

@@ -42,7 +42,7 @@ def started(name: str) -> Iterator[str]:
     assert process.stdout is not None
     said = ""
     try:
-        while "Ctrl-C ends both" not in said:
+        while "Ctrl-C stops both" not in said:
             line = process.stdout.readline()
             assert line, said
             said += line

@@ -1,1 +1,1 @@
-"""A shop that tells its customers what became of their orders."""
+"""Shop that notifies its customers of their orders."""

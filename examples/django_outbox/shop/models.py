@@ -1,4 +1,4 @@
-"""Orders, and the table through which Greendot is told of them."""
+"""Orders, and the outbox table that Greendot reads."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ from django.db import models
 
 
 class Order(models.Model):
-    """What somebody has ordered."""
+    """Order of one item by a user."""
 
     user = models.CharField(max_length=128)
     item = models.CharField(max_length=100)
 
 
 class Outbox(models.Model):
-    """A row for Greendot: what is inserted in a transaction is sent when that is committed, and only then.
+    """Row for Greendot. Greendot sends a row after its transaction is committed.
 
-    The table is Greendot's (`greendot outbox install`), so Django makes no migrations for it. See docs/outbox.md.
+    `greendot outbox install` creates the table, so Django makes no migrations for it. See docs/outbox.md.
     """
 
     target = models.TextField()
@@ -32,10 +32,10 @@ class Outbox(models.Model):
 
     @classmethod
     def notify(cls, user: str, kind: str, body: Any, *, key: str | None = None) -> None:
-        """Into the user's inbox, with the transaction it is called in."""
+        """Send a notification to the user's inbox when the current transaction is committed."""
         cls.objects.create(target="notification", user_id=user, kind=kind, body=body, key=key)
 
     @classmethod
     def say(cls, room: str, body: Any, *, user: str, name: str | None = None, key: str | None = None) -> None:
-        """Into a room, as `user`, with the transaction it is called in."""
+        """Send a message to a room as `user` when the current transaction is committed."""
         cls.objects.create(target="message", room=room, user_id=user, name=name, body=body, key=key)

@@ -1,4 +1,4 @@
-"""Placing an order: it is written and its customer notified, or neither."""
+"""Views of the shop. An order and its notification are written in one transaction."""
 
 import json
 import os
@@ -10,17 +10,17 @@ from django.views.decorators.http import require_POST
 from greendot import Server
 from shop.models import Order, Outbox
 
-# For tokens only: what is to be told goes through the database, and the shop works while Greendot is away.
+# Used for tokens only. Notifications go through the database, so the shop works while Greendot is down.
 greendot = Server(os.environ["GREENDOT_HTTP"], secret=os.environ["GREENDOT_AUTH_SECRET"])
 
 
 class SoldOut(Exception):
-    """Found out late, when all has been written."""
+    """Error raised after the order and the notification were written."""
 
 
 @require_POST
 def login(request: HttpRequest) -> HttpResponse:
-    """Stands for the sign-in your app has (`request.user`)."""
+    """Sign a user in. It stands for the sign-in of your app (`request.user`)."""
     request.session["user"] = json.loads(request.body)["user"]
     return HttpResponse(status=204)
 
@@ -32,7 +32,7 @@ def token(request: HttpRequest) -> HttpResponse:
 
 
 def orders(request: HttpRequest) -> HttpResponse:
-    """GET: what was ordered. POST: order something."""
+    """List the user's orders (GET) or place an order (POST)."""
     user = request.session.get("user")
     if not user:
         return HttpResponse(status=401)
@@ -47,7 +47,7 @@ def orders(request: HttpRequest) -> HttpResponse:
 
 @transaction.atomic
 def place(user: str, item: str) -> Order:
-    """All of it, or nothing: an exception takes back the order and the notification with it."""
+    """Write the order and its notification. An exception rolls back both."""
     order = Order.objects.create(user=user, item=item)
     Outbox.notify(user, "order.placed", {"order": order.pk, "item": item}, key=f"order-{order.pk}")
     if item == "unicorn":

@@ -24,7 +24,7 @@ export function Chat({ room, name, leave }: { room: string; name: string; leave:
   );
 }
 
-/** What is wrong with the connection, and what to do about it; nothing while all is well. */
+/** Notice about a lost connection, with an action for the user. Empty while the client is online. */
 function Banner() {
   const { state, reason, connect } = useConnection();
   if (state === "online" || !reason) return <p className="banner" role="status" hidden />;

@@ -17,7 +17,7 @@ export function Composer({ room }: { room: string }) {
     event.preventDefault();
     if (!text.trim()) return;
     void send({ text: text.trim() });
-    setText(""); // what is sent ends the typing by itself
+    setText(""); // sending a message ends the typing
   };
   return (
     <form className="composer" onSubmit={submit}>

@@ -1,7 +1,7 @@
 import { useConnection, useLastSeen, usePresence, useRoom } from "@greendot/react";
 import { useEffect, useRef } from "react";
 
-/** Those who are in the room, and those who were while this page was open. */
+/** List of the users who are in the room, or were in it while this page was open. */
 export function People({ room }: { room: string }) {
   const { user } = useConnection();
   const { present, count } = useRoom(room);

@@ -12,7 +12,7 @@ function App({ url }: { url: string }) {
   };
   const options = useMemo(() => ({ url, getToken: () => tokenFor(name!) }), [url, name]);
   if (!name) return <Door enter={enter} />;
-  // Another name is another person: the key makes the provider begin anew.
+  // Another name is another user: the key makes the provider create a new client.
   return (
     <GreendotProvider key={name} options={options}>
       <Chat room="lobby" name={name} leave={() => enter(null)} />
@@ -20,7 +20,7 @@ function App({ url }: { url: string }) {
   );
 }
 
-/** Your own backend signs it, for who is signed in. */
+/** Fetch a token. In your app, the backend signs it for the signed-in user. */
 async function tokenFor(name: string): Promise<string> {
   const answer = await fetch(`/token?name=${encodeURIComponent(name)}`, { method: "POST" });
   if (!answer.ok) throw new Error(`no token: ${answer.status}`);

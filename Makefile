@@ -1,4 +1,4 @@
-# Everything runs in the project's own virtual environment, .venv, made on first use.
+# All targets run in the project's virtual environment, .venv, which is created on first use.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,7 +9,7 @@ AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
 
-# With it, every server that a test starts would compile all modules again.
+# With this variable, every server that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -18,64 +18,64 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# To be tried out it needs itself only: the tools of its tests take ten times as long to install.
+# `make serve` installs only Greendot: the test tools take ten times as long to install.
 $(SERVES): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Greendot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 …"; exit 1; }
-	@echo "→ making the virtual environment $(VENV) and installing Greendot (once)"
+	  { echo "Greendot needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1). Use: make PYTHON=python3.11 …"; exit 1; }
+	@echo "→ creating the virtual environment $(VENV) and installing Greendot (once)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(READY): $(SERVES)
-	@echo "→ installing the tools of its tests (once)"
+	@echo "→ installing the test tools (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 serve: $(SERVES)  ## Start a development server on http://127.0.0.1:8000 (make serve ARGS="--port 8010")
 	@exec $(BIN)/greendot serve --dev $(ARGS)
 
-example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=react (cursors, flask, fastapi, django, outbox)
+example: $(EXTRAS)  ## Start an example with its own server: make example NAME=react (cursors, flask, fastapi, django, outbox)
 	@exec $(BIN)/python examples/start.py $(NAME) $(ARGS)
 
-test: $(READY) $(EXTRAS) $(SITE) debs node  ## Run all tests (installs what they need, where it may)
+test: $(READY) $(EXTRAS) $(SITE) debs node  ## Run all tests (installs missing programs if permitted)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
 test-fast: $(READY) debs  ## Run most unit tests, the architecture rules and one end-to-end pass (40 s)
 	@$(BIN)/python scripts/run-tests --fast
 
-model: $(READY) debs  ## Ten thousand random stories on both engines, compared, and some of tenants and of stores (a quarter of an hour)
+model: $(READY) debs  ## Compare both engines with 10,000 random histories, and tenants and stores with some (15 minutes)
 	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} TENANT_EXAMPLES=$${TENANT_EXAMPLES:-600} STORE_EXAMPLES=$${STORE_EXAMPLES:-2000} \
 	  $(BIN)/python -m pytest tests/model/test_engines_agree.py tests/model/test_tenants_model.py \
 	  tests/model/test_misnamed.py tests/model/test_stores_agree.py --timeout=7200 $(ARGS)
 
-trials: $(READY) debs  ## Ten thousand random stories of rooms on nodes that die and a bus that loses (a quarter of an hour)
+trials: $(READY) debs  ## Test rooms with 10,000 random histories in which nodes die and the bus loses messages (15 minutes)
 	@TRIALS=$(or $(TRIALS),10000) TRIALS_FIRST=$(or $(TRIALS_FIRST),0) PYTHONHASHSEED=0 \
 	  $(BIN)/python -m pytest tests/model/test_streams_trials.py --timeout=7200 $(ARGS)
 	@SERVER_RUNS=$(or $(SERVER_RUNS),20) $(BIN)/python -m pytest tests/model/test_streams_servers.py --timeout=120 $(ARGS)
 
-compat: $(READY) debs  ## Nodes, stores, pages and programs of the version before, with this one (half a minute; needs the history)
+compat: $(READY) debs  ## Test nodes, stores, pages and clients of the previous version with this one (30 s; needs the git history)
 	@COMPAT=1 $(BIN)/python -m pytest tests/compat $(ARGS)
 
-record: $(READY) debs  ## Write down how this version speaks, for those after it: make record AS=0.2.0
-	@test -n "$(AS)" || { echo "As which version? make record AS=0.2.0"; exit 2; }
+record: $(READY) debs  ## Record the protocol of this version for tests of later versions: make record AS=0.2.0
+	@test -n "$(AS)" || { echo "No version given. Use: make record AS=0.2.0"; exit 2; }
 	@PYTHONPATH=$(or $(SOURCE),src):tests $(BIN)/python -m compat.record tests/fixtures/protocol/$(AS)
 
-check: $(READY)  ## Format, lint, types and architecture, fast
+check: $(READY)  ## Check format, lint, types and architecture (fast)
 	@$(BIN)/ruff format --check src tests bench examples
 	@$(BIN)/ruff check src tests bench examples
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/architecture
 
-docs: $(SITE)  ## Build the documentation as a site, build/site, without anything from elsewhere
+docs: $(SITE)  ## Build the documentation site in build/site, without external resources
 	@$(BIN)/python scripts/site
 
 $(SITE): $(READY)
-	@echo "→ installing what builds the site (once)"
+	@echo "→ installing the site generator (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
-audit: $(AUDIT)  ## Known holes in dependencies, where their advisories can be had
+audit: $(AUDIT)  ## Check dependencies for known vulnerabilities (skipped if the advisories are unreachable)
 	@$(BIN)/python scripts/audit
 
 $(AUDIT): $(READY)
@@ -83,42 +83,42 @@ $(AUDIT): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit]'
 	@touch $@
 
-fuzz: $(READY) debs  ## Ten thousand nonsensical frames, bodies and bus messages each (a quarter of an hour)
+fuzz: $(READY) debs  ## Fuzz with 10,000 invalid frames, bodies and bus messages each (15 minutes)
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
 	  $(BIN)/python -m pytest tests/fuzz tests/e2e/test_openapi_server.py --timeout=7200 $(ARGS)
 
-mutants: $(READY)  ## Change pure modules bit by bit: do their unit tests notice? A sample; ALL=1: all (MODULES="presence/model": of these)
+mutants: $(READY)  ## Mutation-test a sample of the pure modules (ALL=1: all mutants; MODULES="presence/model": only these modules)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ALL),--all) $(MODULES) $(ARGS)
 
-faults: $(READY) debs  ## Plant faults in Lua and SQL one by one: are all of them found? (ARGS="reap": those with this in their names)
+faults: $(READY) debs  ## Plant faults in Lua and SQL one by one, and check that tests find each (ARGS="reap": only names with this word)
 	@PYTHONPATH=tests $(BIN)/python -m mutants.faults $(ARGS)
 
-charts: $(READY)  ## Lint and render the Helm chart and compare it with what is committed (WRITE=1: commit anew)
+charts: $(READY)  ## Lint and render the Helm chart and compare it with the committed output (WRITE=1: write the output again)
 	@$(if $(WRITE),PYTHONPATH=tests $(BIN)/python tests/deployed/charted.py)
 	@$(BIN)/python -m pytest tests/deployed/test_chart.py
 
-matrix:  ## The fast tests and those end to end on each Python from 3.11 to 3.14 that is found (PYTHONS="…" names others)
+matrix:  ## Run the fast and end-to-end tests on each installed Python from 3.11 to 3.14 (PYTHONS="…" names interpreters)
 	@$(PYTHON) scripts/matrix $(ARGS)
 
-bare-root:  ## make test in a fresh clone on a bare Debian: needs root (ARGS="--suite trixie make check" and others)
+bare-root:  ## Run make test in a fresh clone on a minimal Debian; needs root (for example ARGS="--suite trixie make check")
 	@sh scripts/ensure-debs debootstrap git
 	@$(PYTHON) scripts/bare-root $(ARGS)
 
-fresh: $(SERVES)  ## How long it takes from a fresh clone to the demo, with nothing but Python, make and a C compiler
+fresh: $(SERVES)  ## Measure the time from a fresh clone to the demo, with only Python, make and a C compiler
 	@$(BIN)/python scripts/fresh-clone
 
-format: $(READY)  ## Put the code into the project's format
+format: $(READY)  ## Format the code and apply lint fixes
 	@$(BIN)/ruff format src tests bench examples
 	@$(BIN)/ruff check --fix src tests bench examples
 
-bench: $(PLOTS) bench-debs  ## Measure Greendot beside its peers, write bench/RESULTS.md (a quarter of an hour)
+bench: $(PLOTS) bench-debs  ## Measure Greendot and its peers, and write bench/RESULTS.md (15 minutes)
 	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-quick: $(PLOTS) bench-debs  ## The same, shorter and rougher, only printed (two minutes)
+bench-quick: $(PLOTS) bench-debs  ## Run a shorter, less exact benchmark and only print the results (2 minutes)
 	@$(BIN)/python bench/run.py --quick $(ARGS)
 
 $(PLOTS): $(READY)
-	@echo "→ installing what draws the plots (once)"
+	@echo "→ installing the plotting library (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
 
@@ -127,16 +127,16 @@ $(EXTRAS): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
 	@touch $@
 
-flaky: $(READY) debs  ## Run the tests that measure time again and again beside a busy processor (TIMES=20)
+flaky: $(READY) debs  ## Run the tests that measure time repeatedly, with one processor kept busy (TIMES=20)
 	@$(BIN)/python scripts/flaky $(or $(TIMES),20) $(ARGS)
 
-hostile: $(READY) debs  ## Floods by strangers and users, and response times, in full (five minutes)
+hostile: $(READY) debs  ## Run the full tests of floods by unknown clients and users, and of response times (5 minutes)
 	@HOSTILE=1 $(BIN)/python -m pytest tests/hostile tests/e2e/test_response_times.py $(ARGS)
 
-storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of signals: what is promised of them (three minutes)
+storms: $(READY) debs  ## Check the promises for 10,000 clients that lose their connection at once, and for a flood of signals (3 minutes)
 	@$(BIN)/python bench/storms.py $(ARGS)
 
-outage: $(READY) debs  ## Redis, and PostgreSQL, away for a minute under load: what is logged, and that all heals (three minutes)
+outage: $(READY) debs  ## Stop Redis and PostgreSQL for a minute under load, and check logs and recovery (3 minutes)
 	@OUTAGE_S=$(or $(OUTAGE_S),60) OUTAGE_CLIENTS=$(or $(OUTAGE_CLIENTS),100) \
 	  $(BIN)/python -m pytest tests/cluster/test_outage.py -s --timeout=300 $(ARGS)
 
@@ -150,5 +150,5 @@ node: $(READY)
 bench-debs:
 	@sh scripts/ensure-debs redis-server gcc nginx libnginx-mod-nchan=/usr/lib/nginx/modules/ngx_nchan_module.so
 
-clean:  ## Remove the virtual environment and everything built
+clean:  ## Remove the virtual environment and all build output
 	rm -rf $(VENV) build bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -42,7 +42,7 @@ def ensured(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_what_cannot_be_installed_is_said_and_skipped(bare: Path) -> None:
     done = ensured(bare)
     assert (done.returncode, done.stderr) == (0, "")
-    words = "is not installed and may not be installed from here: what needs it is skipped"
+    words = "is missing and cannot be installed here: everything that needs it is skipped"
     assert done.stdout.splitlines() == [
         f"→ {name} {words}" for name in ("chromium", "redis-server", "nginx", "postgresql")
     ]
@@ -51,7 +51,7 @@ def test_what_cannot_be_installed_is_said_and_skipped(bare: Path) -> None:
 def test_in_ci_it_is_a_failure(bare: Path) -> None:
     done = ensured(bare, CI="true")
     assert done.returncode == 1
-    assert "chromium is needed in CI" in done.stderr
+    assert "chromium is required in CI" in done.stderr
 
 
 @pytest.mark.parametrize("ci", ["", "true"])

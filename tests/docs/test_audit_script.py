@@ -26,7 +26,7 @@ def test_a_hole_fails_unless_it_is_explained(
     named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert AUDIT["report"]([package(HOLE)], []) == 1
-    assert "some 1.0: PYSEC-2030-1, cured in 2.0: NOT EXPLAINED" in capsys.readouterr().out
+    assert "some 1.0: PYSEC-2030-1, fixed in 2.0: NOT EXPLAINED" in capsys.readouterr().out
     monkeypatch.setitem(AUDIT["report"].__globals__["EXPLAINED"], named, "not used here")
     assert AUDIT["report"]([package(HOLE)], []) == 0
     assert "not used here" in capsys.readouterr().out

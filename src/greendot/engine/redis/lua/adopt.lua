@@ -1,6 +1,6 @@
--- A session goes on under another id and connection. Answers {incarnation it was with, i if idle}, or nothing if there is
--- no such session of this user.
--- ARGV from 6: session, incarnation, connection, the session it was
+-- Continue a session under another id and connection. Returns {previous incarnation, i if idle}, or an empty table if the
+-- user has no such session.
+-- ARGV from 6: new session id, incarnation, connection, previous session id
 local v = verb()
 local session, node, conn = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local refused = fenced(v.nodes, node)

@@ -1,4 +1,4 @@
--- What is published here must arrive on the node's other connection. Answers {epoch, time, correction}.
+-- Publish a message that must arrive on the node's subscriber connection. Returns {epoch, time, correction}.
 -- KEYS: nodes of one partition of this server
 -- ARGV: channel, publish command, message
 redis.call(ARGV[2], ARGV[1], ARGV[3])

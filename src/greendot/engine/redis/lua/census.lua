@@ -1,7 +1,7 @@
--- Whether a node is known in a partition, and how many users with how many sessions are in it.
--- Answers {its life or false, buckets read, users in these, their sessions}: all buckets, unless they are very full.
+-- Check whether a node is known in a partition, and count the partition's users and sessions.
+-- Returns {state of the node or false, buckets read, users in them, their sessions}. Reading stops after enough users.
 -- KEYS: nodes, presence buckets
--- ARGV: incarnation, users after which no further bucket is read
+-- ARGV: incarnation, number of users after which no further bucket is read
 local most = tonumber(ARGV[2])
 local read, users, sessions = 0, 0, 0
 local gsub = string.gsub

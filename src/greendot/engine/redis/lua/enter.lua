@@ -1,7 +1,7 @@
--- A session is in a room: its user's first one is told. Refused for a node that is not live (FENCED) or not known (UNKNOWN).
+-- Add a session to a room. The first session of a user is published. Returns 1 for the first session, else 0. Refuses a
+-- node that is not live (FENCED) or not known (UNKNOWN).
 -- KEYS: present hash, nodes
--- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user, how (1, or r: being
---   restored)
+-- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user, mode (1: entered, r: restored)
 local session, node, user = ARGV[5], ARGV[6], ARGV[8]
 local refused = fenced(KEYS[2], node)
 if refused then return refused end

@@ -1,4 +1,4 @@
--- A session is not in a room (any more): its user's last one is told.
+-- Remove a session from a room. The last session of a user is published. Returns 1 for the last session, else 0.
 -- KEYS: present hash, nodes
 -- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user
 local session, user = ARGV[5], ARGV[8]
@@ -16,6 +16,6 @@ if #entries > 0 then
 end
 redis.call('HDEL', KEYS[1], user)
 if redis.call('EXISTS', KEYS[1]) == 0 then turned = 0 end
--- One that was not there was lost with others perhaps, which are being restored: then nobody knows who left.
+-- A missing session may have been lost with others that are being restored. Then it is unknown whether the user left.
 if was_there then tell_room(user, '') end
 return answer(was_there and 1 or 0)

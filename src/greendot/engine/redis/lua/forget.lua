@@ -1,4 +1,4 @@
--- Strike dead incarnations whose sessions are all gone off a partition's list.
+-- Remove dead incarnations without sessions from a partition's list. Returns the number removed.
 -- KEYS: nodes
 -- ARGV: incarnations
 local struck = 0

@@ -1,4 +1,4 @@
--- End a linger that is over. Answers the milliseconds that remain when early, else -1.
+-- End a session whose grace is over. Returns the remaining milliseconds if the call is early, else -1.
 -- ARGV from 6: session, incarnation, connection
 local v = verb()
 if not v.now then return other_time() end

@@ -1,9 +1,9 @@
--- A tenant's users in the presence buckets of some partitions, from one bucket on.
--- Answers {partitions read whole, the bucket to go on with in the next one, users looked at, how many of the tenant's are
--- not offline, then for each bucket with some of them: its number, {field, record, …}}.
--- KEYS: for each partition, its first presence bucket. The other buckets have the same tag, and differ in the last two digits
--- ARGV: what the tenant's fields begin with, first bucket of the first partition, buckets of a partition, users after which
---       no further bucket is read, users whose records are wanted (0: they are only counted)
+-- List a tenant's users in the presence buckets of some partitions, starting at one bucket.
+-- Returns {partitions read completely, next bucket of the following partition, users read, users of the tenant that are
+-- not offline, then for each bucket with users of the tenant: its number, {field, record, …}}.
+-- KEYS: for each partition, its first presence bucket. The other buckets have the same tag and differ in the last two digits
+-- ARGV: prefix of the tenant's fields, first bucket of the first partition, buckets per partition, number of users after
+--       which no further bucket is read, number of records to return (0: only count users)
 local prefix, first, buckets = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local most, wanted = tonumber(ARGV[4]), tonumber(ARGV[5])
 local size, sub, call = #prefix, string.sub, redis.call

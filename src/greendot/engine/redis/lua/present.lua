@@ -1,4 +1,4 @@
--- Who is in a room. Those whose nodes are dead for good are taken out, without a word: every node looks by itself.
+-- List the users in a room. Users whose nodes are dead are removed without a message, because every node reads the list.
 -- KEYS: present hash, nodes
 -- ARGV: time, channel, publish command, bus key
 local now = clock(KEYS[2], ARGV[1])
@@ -8,7 +8,7 @@ local answers = {}
 local found = redis.call('HGETALL', KEYS[1])
 for index = 1, #found, 2 do
   local user, text = found[index], found[index + 1]
-  -- Most are like this: one session, of the node its id names.
+  -- The common case: one session, on the node that its id names.
   local node = match(text, '^([^-,;]*)%-[^,;]*$')
   if node and life_of(KEYS[2], node).alive then
     answers[#answers + 1] = user

@@ -1,5 +1,5 @@
--- What is kept of some users, as it is: the node sees itself whether something has run out, and has that settled.
--- Answers a record for each user, then the epoch: if it is another one than before, absence means nothing.
+-- Read the stored records of some users. The calling node checks expiry and calls `settle` if needed.
+-- Returns a record for each user, then the epoch. If the epoch has changed, a missing record does not mean offline.
 -- KEYS: for each user: presence bucket, seen bucket; then nodes of one partition of this server
 -- ARGV: for each user: field
 local answers, call = {}, redis.call

@@ -1,18 +1,18 @@
--- One bucket: settle every user something has run out for, forget last-seens past their time.
--- Answers {sessions ended, users gone offline, last-seens forgotten, fields of those whom others saw go}.
+-- Sweep one bucket: settle every user with an expired session, and remove expired last-seen times.
+-- Returns {sessions ended, users gone offline, last-seen times removed, fields of users who became offline to others}.
 -- KEYS: presence bucket, nodes, seen bucket
--- ARGV: time, publish command, bus key, channels' beginning, how long a last-seen is kept (ms; empty: look another time),
---   incarnations: then only records that name one of these are looked at
+-- ARGV: time, publish command, bus key, prefix of channels, retention of last-seen times (ms; empty: do not remove any),
+--   incarnations: if given, only records that name one of them are processed
 local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end
 local publish, key, channels, retention = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local ended, gone, forgotten, seen_going = 0, 0, 0, {}
 local match, gmatch, sha1hex, call = string.match, string.gmatch, redis.sha1hex, redis.call
 
--- When a node died there are thousands of these and they are all alike: one session, an automatic status, everybody
--- sees the same. Such a record need not be taken apart; what comes of it is as `settle` has it.
+-- After the death of a node there are thousands of similar records: one session, an automatic status, the same face for
+-- all readers. They are ended without parsing the whole record. The result is the same as that of `settle`.
 local SIMPLE = '^[oi](%x+)||([^|]*)|a,?%x*|(%x*)|([^-,;|]*)%-[^,;|]*,?[^,;|]*,?%x*,?i?$'
-local left, kept = {}, {}  -- fields to take out of the presence bucket; fields and values to put into the other
+local left, kept = {}, {}  -- fields to delete from the presence bucket; fields and values to add to the seen bucket
 
 local function end_simple(field, version, name, heard, life)
   local after = math.max(tonumber(version, 16) + 1, now)
@@ -73,7 +73,7 @@ for index = 1, #found, 2 do
     end_any(field, text)
   end
 end
-for at = 1, #left, 1000 do  -- as many as unpack bears
+for at = 1, #left, 1000 do  -- the number of values for unpack is limited
   call('HDEL', KEYS[1], unpack(left, at, math.min(at + 999, #left)))
   call('HSET', KEYS[3], unpack(kept, 2 * at - 1, math.min(2 * at + 1998, #kept)))
 end

@@ -1,18 +1,18 @@
--- Shared by the verbs (put in front of each): one user's record, as greendot.presence.model has it; who is in a room.
+-- Library of the verbs, prepended to each: the record of a user, as in greendot.presence.model, and the users in a room.
 --
 -- A record is text:  FACE|OWN|NAME|MANUAL|HEARD|SEAT;SEAT…
 --   FACE    state letter (o online, i idle, b busy, f offline) and version, then since, last seen, text, status
---           letter (b, i; empty: auto), until.  Empty since: the version.  OWN the same; empty: equal to FACE
+--           letter (b, i; empty: auto), until.  Empty since: the version.  OWN has the same fields; empty: equal to FACE
 --   MANUAL  status letter (a, b, i), revision, until, text; empty: not known yet
---   HEARD   when the last session that left was heard
+--   HEARD   time of the last frame from the last session that ended
 --   SEAT    session, device (empty: `default`), connection (empty: 1), i if idle, deadline, heard, incarnation
 --           (empty: the session id names it)
--- Numbers are hexadecimal, fields of a part are separated by commas, empty ones at the end are left out. The node
--- escapes | , ; and % in names and texts.
+-- Numbers are hexadecimal. Commas separate the fields of a part; empty fields at the end are left out. The node escapes
+-- | , ; and % in names and texts.
 --
--- The verbs on one user have the same beginning:
+-- All verbs on one user begin with the same arguments:
 --   KEYS    presence bucket, nodes, seen bucket
---   ARGV    time (what the node takes the engine's time to be; empty: unknown), field, channel, publish command, bus key
+--   ARGV    time (the node's estimate of the engine's time; empty: unknown), field, channel, publish command, bus key
 
 local function split(text, separator)
   local parts, count = {}, 0
@@ -105,16 +105,16 @@ local function devices_of(record)
   return table.concat(list, ',')
 end
 
--- What nodes keep of a user besides the faces: when it changes they are told, though nobody else is.
+-- Return the data of a user that nodes keep besides the faces. A change is published to nodes only, not to clients.
 local function told(record)
   return devices_of(record) .. '|' .. record.name
 end
 
-local OFF_MS = 5000  -- a node's idea of the time may differ by this much: messages wait, clocks are slewed
+local OFF_MS = 5000  -- tolerated difference of a node's estimate, because messages wait and clocks are slewed
 
--- The engine's time: Redis' own, moved by the partition's correction (`~clock`), so that it goes on evenly when the
--- server's clock is set or another server takes over. nil if the node takes it to be quite another time: then nothing
--- may be ended by it before that is settled.
+-- Return the engine's time: the time of Redis plus the partition's correction (`~clock`). The correction keeps the time
+-- continuous when the server's clock is set or another server takes over. nil if the node's estimate differs too much:
+-- nothing may then expire until the correction is updated.
 local function clock(nodes_key, expected)
   local t = redis.call('TIME')
   local now = t[1] * 1000 + math.floor(t[2] / 1000) + (redis.call('HGET', nodes_key, '~clock') or 0)
@@ -127,7 +127,7 @@ local function other_time()
 end
 
 local lives = {}
--- alive, or the node's last renewal and from when on its sessions do not count.
+-- Return the state of a node: alive, or its last renewal and the time at which its sessions stop counting.
 local function life_of(nodes_key, node)
   local life = lives[node]
   if life == nil then
@@ -207,12 +207,12 @@ local function keep(v, record)
   redis.call('HSET', v.presence, v.field, write_record(record))
   if record.fresh or v.restoring then
     redis.call('HDEL', v.seen, v.field)
-    redis.call('PEXPIRE', v.presence, DAY_MS)  -- should every node be gone for good, nothing stays for ever
+    redis.call('PEXPIRE', v.presence, DAY_MS)  -- removes the bucket if no node ever returns
   end
 end
 
--- Whether the verb made others see its user come (1) or go (0), or its room have somebody in it (1) or nobody (0). The
--- node that called it, and no other, is told so beside what the verb answers. What is restored was never gone.
+-- Set if the verb made its user online (1) or offline (0) for others, or its room occupied (1) or empty (0). Only the
+-- calling node receives it, with the result of the verb. Restored data does not count as a change.
 local turned
 
 local function answer(what)
@@ -220,8 +220,8 @@ local function answer(what)
   return what
 end
 
--- Bring the record up to now, keep it, tell what is new. `before` is what was told before the verb. A record that is
--- being restored goes on since when it was, and the change says so: its user may have more sessions than are back yet.
+-- Update the record to the current time, store it and publish changes. `before` is the result of `told` before the verb.
+-- A restored record keeps its `since`. Its change is marked as restored, because more sessions of the user may follow.
 local function settle(v, record, before)
   local now = v.now
   prune(record, v.nodes, now)
@@ -254,7 +254,7 @@ local function settle(v, record, before)
   end
 end
 
--- The record of a user, nil if there are no sessions.
+-- Read the record of a user; nil if the user has no sessions.
 local function load_record(v)
   local text = redis.call('HGET', v.presence, v.field)
   if not text then return nil end
@@ -273,7 +273,7 @@ local function fresh_record(v)
   return { face = face, own = face, name = name, entries = {}, fresh = true }
 end
 
--- What a verb on one user works with.
+-- Return the common arguments of a verb on one user.
 local function verb()
   return { presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = clock(KEYS[2], ARGV[1]), field = ARGV[2],
            channel = ARGV[3], publish = ARGV[4], key = ARGV[5] }
@@ -285,14 +285,13 @@ local function find_entry(record, session, node, conn)
   end
 end
 
--- What a reader gets: the record itself, or FACE|NAME of a user without sessions, or nothing.
+-- Return the record, or FACE|NAME of a user without sessions, or an empty string.
 local function snapshot(v)
   return redis.call('HGET', v.presence, v.field) or redis.call('HGET', v.seen, v.field) or ''
 end
 
--- Who is in a room is kept by user: SEAT;SEAT…, a entry being a session and, after a comma, its incarnation unless the id
--- names it. Answers those that count; and whether all others are of nodes known to be dead, not of nodes that are
--- unknown and may come back.
+-- Parse a user's entries in a room: SEAT;SEAT…. An entry is a session, with its incarnation after a comma unless the id
+-- names it. Returns the entries that count, and whether all other entries belong to dead nodes. An unknown node may return.
 local function entries_in_room(text, nodes_key, now)
   local entries, over = {}, true
   for entry in string.gmatch(text, '[^;]+') do
@@ -308,7 +307,7 @@ local function entries_in_room(text, nodes_key, now)
   return entries, over
 end
 
--- In the verbs on a room: a user entered (1; r: is restored) or left (empty).
+-- Publish that a user entered a room (1; r: restored) or left it (empty). For the verbs on rooms.
 local function tell_room(user, entered)
   local channel, body = ARGV[2], user .. '|' .. entered
   redis.call(ARGV[3], channel, 'p' .. redis.sha1hex(ARGV[4] .. channel .. '|' .. body) .. body)

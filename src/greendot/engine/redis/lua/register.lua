@@ -1,7 +1,7 @@
--- An incarnation comes to life in a partition. Answers {the partition's epoch, the engine's time, its correction}, or
--- refuses (FENCED) one that is dead; with `new`, also one that was there before.
+-- Register an incarnation as live in a partition. Returns {epoch of the partition, time of the engine, correction}. Refuses
+-- (FENCED) a dead incarnation, and with `new` also a live one.
 -- KEYS: nodes
--- ARGV: incarnation, an epoch if the partition has none, new (1 or empty)
+-- ARGV: incarnation, epoch for a partition that has none, new (1 or empty)
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 if known and (known ~= 'live' or ARGV[3] == '1') then return redis.error_reply('FENCED ' .. ARGV[1]) end
 redis.call('HSET', KEYS[1], ARGV[1], 'live')

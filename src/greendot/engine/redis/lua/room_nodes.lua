@@ -1,4 +1,4 @@
--- The live nodes with sessions in a room.
+-- List the live nodes with sessions in a room.
 -- KEYS: present hash, nodes
 -- ARGV: time, channel, publish command, bus key; not used
 local found, answers = {}, {}

@@ -1,4 +1,4 @@
--- End what has run out for one user. Answers a snapshot.
+-- End the expired sessions and the expired status of one user. Returns a snapshot.
 local v = verb()
 if not v.now then return other_time() end
 local record = load_record(v)

@@ -1,4 +1,4 @@
--- Copy the durable manual status; a lower revision than the known one is ignored. Answers a snapshot.
+-- Copy the durable manual status. A revision lower than the known one is ignored. Returns a snapshot.
 -- ARGV from 6: status letter (empty: auto), revision, until (empty), text
 local v = verb()
 local status, rev, till, text = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]

@@ -1,7 +1,7 @@
--- The session lives on this connection. Answers {resumed, status known}; refused for a node that is not live (FENCED)
+-- Record that a session is on this connection. Returns {resumed, status known}. Refuses a node that is not live (FENCED)
 -- or not known (UNKNOWN).
 -- ARGV from 6: session, incarnation, connection, device, idle (i, a or empty to keep), name (empty to keep);
---   to restore what may have been lost also: how long the state lasts already (ms), status letter, revision, until, text
+--   to restore lost data also: age of the state (ms), status letter, revision, until, text
 local v = verb()
 local session, node, conn, device, idle, name = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11]
 local refused = fenced(v.nodes, node)
@@ -20,14 +20,14 @@ if ARGV[12] then
 end
 prune(record, v.nodes, v.now)
 local found = find_entry(record, session)
--- A connection that is new: its device is back, and nothing of it lingers any more.
+-- A new connection ends the lingering sessions of its device.
 local came = not found or found.node ~= node or found.conn ~= conn
 if not found then
   record.entries[#record.entries + 1] = { session = session, device = device, conn = conn, idle = idle == 'i', node = node }
 elseif found.node ~= node or conn > found.conn or (conn == found.conn and not found.deadline) then
   found.node, found.conn, found.deadline, found.heard = node, conn, nil, nil
   if idle ~= '' then found.idle = idle == 'i' end
-else  -- an older connection, or one that is gone: nothing it says late counts
+else  -- an older or closed connection: its late commands are ignored
   came = false
 end
 if came then

@@ -1,7 +1,7 @@
--- Start (or go on) typing: prune, throttle, keep, tell. Answers 1 if it was let through.
+-- Start or continue typing: remove expired starts, throttle, store, publish. Returns 1 if the start was accepted.
 -- KEYS: typing set, nodes
 -- ARGV: time, channel, publish command, bus key, user, name, held, throttle
--- Members are user|name; the score is when the start came, negated once stopped, so that start, stop, start cannot
+-- Members are user|name. The score is the time of the start, negated after a stop, so that start, stop, start cannot
 -- bypass the throttle.
 local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end

@@ -1,4 +1,4 @@
--- Stop typing, whichever device started. Answers 1 if the user was typing.
+-- Stop typing on any device of the user. Returns 1 if the user was typing.
 -- KEYS: typing set, nodes
 -- ARGV: time, channel, publish command, bus key, user, held
 local now = clock(KEYS[2], ARGV[1])

@@ -1,4 +1,4 @@
-"""`greendot` with a store that counts what it is asked: after SIGUSR1 the counts are in the file STORE_COUNTS names."""
+"""`greendot` with a store that counts its calls. SIGUSR1 writes the counts to the file named by STORE_COUNTS."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A node's engine without a gateway, in a process of its own so that it has a core of its own.
+"""Engine of a node without clients, in a separate process so that it has its own core.
 
-    engine_node.py fill URL USERS            restore so many users, one session each; keep them until told
-    engine_node.py cycle URL USERS CYCLES    connect and leave so often, one user after the other
+    engine_node.py fill URL USERS            restore USERS users with one session each; keep them until stdin ends
+    engine_node.py cycle URL USERS CYCLES    connect and disconnect CYCLES times, one user after the other
     engine_node.py read URL USERS            restore users; for each line `FIRST STEP COUNT ROUNDS`, time reads
-    engine_node.py reap URL                  a second node besides; told to, it leaves, and the first reaps what it left
-    engine_node.py hear URL TOPICS           subscribe to so many rooms; for each line, count messages
-    engine_node.py speak URL TOPICS RATE S   publish to those rooms, so many messages per second, for S seconds
+    engine_node.py reap URL                  start a second node; after a line it leaves, and the first reaps it
+    engine_node.py hear URL TOPICS           subscribe to TOPICS rooms; for each line, count messages
+    engine_node.py speak URL TOPICS RATE S   publish RATE messages per second to these rooms for S seconds
 
-Each answers a line of JSON when it is ready and one for each line it is told. It leaves when its stdin ends.
+Each prints a line of JSON when it is ready, and one for each line on stdin. It ends when its stdin ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from greendot.presence.model import ManualStatus, SessionEpoch
 
 KEY = b"a key that only the bench knows."
 TENANT = "default"
-AT_ONCE = 500  # verbs under way together
+AT_ONCE = 500  # concurrent verbs
 SPEAK_EVERY_S = 0.001
 LIFE_S = 900
 
@@ -47,7 +47,7 @@ def room(number: int) -> Topic:
 
 
 def frame(stamp: int) -> bytes:
-    """A signal with a body of 128 bytes, as clients get it; the body begins with when it was sent."""
+    """Return a signal frame for clients with a body of 128 bytes, which begins with the time of sending."""
     body = f"{stamp:020d}".ljust(128, "x")
     return f'{{"type":"signal","room":"room-0","user":"u0","kind":"b","body":"{body}"}}'.encode()
 
@@ -56,7 +56,7 @@ STAMP = slice(frame(0).index(b"0" * 20), frame(0).index(b"0" * 20) + 20)
 
 
 class Host:
-    """Counts what it hears; with `stamped` it also notes how old it was."""
+    """Host that counts messages. With `stamped` it also records their age."""
 
     def __init__(self, stamped: bool = False) -> None:
         self.heard_count = 0
@@ -73,12 +73,12 @@ class Host:
             self.ages_ns.append(time.monotonic_ns() - int(message.frame[STAMP]))
 
     def lost(self, part: Part) -> None:
-        raise SystemExit("Redis was lost")
+        raise SystemExit("the connection to Redis was lost")
 
     def found(self, part: Part, *, intact: bool) -> None: ...
 
     def reborn(self, incarnation: str) -> None:
-        raise SystemExit("the node was taken for dead")
+        raise SystemExit("the node was declared dead")
 
     def died(self, incarnation: str) -> None:
         pass
@@ -88,7 +88,7 @@ class Host:
 async def engine(
     url: str, host: Host, *, grace_s: float = 30, driven: bool = True
 ) -> AsyncIterator[tuple[RedisEngine, str]]:
-    """A node's engine and its incarnation."""
+    """Start the engine of a node; yield the engine and its incarnation."""
     made = RedisEngine(url, Options(key=KEY, periods=LeasePeriods(grace=grace_s)), driven=driven)
     incarnation = await made.start(host)
     try:
@@ -98,7 +98,7 @@ async def engine(
 
 
 async def in_batches(verbs: Iterable[Any]) -> None:
-    """Carry them out, so many at once: they leave in one write."""
+    """Run verbs in batches of AT_ONCE. A batch is sent in one write."""
     batch = []
     for verb in verbs:
         batch.append(verb)
@@ -113,12 +113,12 @@ def ref(incarnation: str, number: int, conn: int = 1) -> SessionEpoch:
 
 
 def connected(e: RedisEngine, incarnation: str, number: int, conn: int = 1) -> Any:
-    """A user connects: one session, a status that is known, a name."""
+    """Connect a user with one session, a known status and a name."""
     known = Known("default", False, f"User {number}", 0, ManualStatus())
     return e.restore(TENANT, user(number), ref(incarnation, number, conn), known)
 
 
-# --- what is measured ---
+# --- measurements ---
 
 
 async def fill(url: str, users: int) -> None:
@@ -148,7 +148,7 @@ async def read(url: str, users: int) -> None:
         while line := await told():
             first, step, count, rounds = map(int, line.split())
             asked = [user((first + step * index) % users) for index in range(count)]
-            await e.read(TENANT, asked)  # so that both sides have seen them once
+            await e.read(TENANT, asked)  # warm-up of both sides
             took, cpu = [], time.process_time()
             for _ in range(rounds):
                 start = time.perf_counter()
@@ -163,7 +163,7 @@ async def reap(url: str) -> None:
         async with engine(url, Host(), grace_s=0, driven=False) as (_, other):
             answer(one=one, other=other)
             await told()
-        await asyncio.sleep(0.1)  # its grace is over, on whichever clock
+        await asyncio.sleep(0.1)  # its grace is over on both clocks
         table = await first.lives.table()
         start, cpu = time.monotonic(), time.process_time()
         swept = await first.sweeper.reap(table)
@@ -202,7 +202,7 @@ async def speak(url: str, topics: int, rate: float, seconds: float) -> None:
         await told()
 
 
-# --- the driver's side ---
+# --- connection to the driver ---
 
 
 def answer(**values: object) -> None:
@@ -210,7 +210,7 @@ def answer(**values: object) -> None:
 
 
 async def told() -> str:
-    """The driver's next line; empty when it is done with us."""
+    """Return the driver's next line; empty when its pipe has ended."""
     line = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     return line.strip() or ("go" if line else "")
 

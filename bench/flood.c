@@ -1,8 +1,8 @@
-/* Publishes as fast as Redis takes it: commands made beforehand, sent over and over, their answers only counted.
+/* Publishes as fast as Redis accepts: sends prepared commands repeatedly and only counts their answers.
  *
- *   flood PORT FILE COMMANDS TOTAL     FILE holds COMMANDS commands as they go out (RESP); TOTAL are sent, whole rounds
+ *   flood PORT FILE COMMANDS TOTAL     FILE holds COMMANDS commands in RESP; TOTAL are sent, in whole rounds
  *
- * Prints one line of JSON when all are answered: how many messages reached a subscriber, and how long it took.
+ * Prints one line of JSON when all are answered: the messages that reached a subscriber, and the seconds.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -42,7 +42,7 @@ static char *load(const char *path, size_t *size) {
 
 int main(int argc, char **argv) {
     if (argc != 5) fail("usage: flood PORT FILE COMMANDS TOTAL");
-    alarm(LIFE_S); /* must not outlive a driver that was killed */
+    alarm(LIFE_S); /* ends the program if its driver was killed */
     size_t size;
     char *commands = load(argv[2], &size);
     long rounds = (atol(argv[4]) + atol(argv[3]) - 1) / atol(argv[3]), total = rounds * atol(argv[3]);
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
             char answers[PIECE];
             ssize_t n = recv(fd, answers, sizeof answers, MSG_DONTWAIT);
             if (n <= 0) fail("Redis closed the connection");
-            for (ssize_t i = 0; i < n; i++) { /* ":1\r\n", cut anywhere */
+            for (ssize_t i = 0; i < n; i++) { /* ":1\r\n", possibly split */
                 if (answers[i] == '-') fail("Redis refused a command");
                 reached += answers[i] == '1';
                 answered += answers[i] == '\n';

@@ -1,8 +1,8 @@
-"""What it costs to ask, for every message, whether its sender may: deliveries with all of it on and off, in turns.
+"""Cost of authorisation and limits: deliveries with both on and off, in alternating rounds.
 
-Two servers in one run. *Off*: an open room, tokens that say nothing but who one is, no limits. *On*: a room of members,
-tokens with audience, issuer, `jti`, `rooms` and `watch`, a visibility policy, and every limit there is, each so high
-that it is charged and nothing refused.
+Two servers run at the same time. *Off*: an open room, tokens with a user only, no limits. *On*: a room with members,
+tokens with audience, issuer, `jti`, `rooms` and `watch`, a visibility policy, and all limits. The limits are high: they
+are counted but refuse nothing.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from measure import Bench, Plan, Rounds, say
 from report import Row, rate, verdict
 from serverd import Server, Trouble
 
-KEPT = 0.90  # of the deliveries per second, at least
-FEW = 10  # listeners, so that what a message costs is not lost among what its deliveries do
+KEPT = 0.90  # minimum share of the deliveries per second
+FEW = 10  # listeners: few, so that the cost of a message is visible beside the cost of its deliveries
 AUDIENCE, ISSUER = "chat", "https://app.example"
-ENOUGH = 10_000_000  # a second: the most a limit can be
+ENOUGH = 10_000_000  # per second: the maximum of a limit
 
 Level = tuple[int, int]  # subscribers, messages in flight
 
 
 @dataclass
 class Guarded:
-    """Deliveries per second, round by round, by level: without and with."""
+    """Deliveries per second of each round, by level, with checks off and on."""
 
     off: dict[Level, Rounds] = field(default_factory=dict)
     on: dict[Level, Rounds] = field(default_factory=dict)
@@ -50,7 +50,7 @@ def guarded(bench: Bench, plan: Plan) -> Guarded:
             (found.on, on, ("--port", on.port, "--pid", on.pid, "--tokens", tokens)),
         ]
         for number in range(plan.guard_rounds):
-            # In one order and then in the other: a shared machine is noisy.
+            # Alternating order, because a shared machine is noisy.
             for kept, _, flags in contenders if number % 2 else reversed(contenders):
                 _round(bench, plan, kept, flags)
             say(f"guarded {number + 1}/{plan.guard_rounds}: {_last(found)}")
@@ -61,7 +61,7 @@ def _settings() -> dict[str, str]:
     rates = {
         f"GREENDOT_LIMITS_{limit.name}".upper(): str(ENOUGH)
         for limit in fields(Limits)
-        if limit.name.endswith("_per_s") and limit.name != "sends_per_s"  # that one paces, and refuses nothing
+        if limit.name.endswith("_per_s") and limit.name != "sends_per_s"  # it delays and refuses nothing
     }
     return rates | {
         "GREENDOT_LIMITS_ENABLED": "true",
@@ -72,7 +72,7 @@ def _settings() -> dict[str, str]:
         "GREENDOT_AUTH_AUDIENCE": AUDIENCE,
         "GREENDOT_AUTH_ISSUER": ISSUER,
         "GREENDOT_VISIBILITY_POLICY": "shared_rooms",
-        "GREENDOT_ADMISSION_HELLOS_PER_S": "100000",  # as many as come: they are not what is measured
+        "GREENDOT_ADMISSION_HELLOS_PER_S": "100000",  # no limit: hellos are not measured
     }
 
 
@@ -88,11 +88,13 @@ def _mint(bench: Bench, path: Path, users: int) -> None:
 
 
 def _close_room(server: Server, users: int) -> None:
-    """Nobody but its members: then every signal is looked at."""
+    """Restrict the room to its members, so that every signal is checked."""
     closed = server.request("PUT", "/v1/rooms/bench", {"open": False})
     answers = {server.request("PUT", f"/v1/rooms/bench/members/u{n}", {}) for n in range(users)}
     if closed != 200 or not answers <= {200, 201}:
-        raise Trouble(f"The room could not be closed ({closed}), or its members not be made ({sorted(answers)}).")
+        raise Trouble(
+            f"The room could not be restricted (HTTP {closed}), or members not added (HTTP {sorted(answers)})."
+        )
 
 
 def _round(bench: Bench, plan: Plan, kept: dict[Level, Rounds], flags: tuple[object, ...]) -> None:
@@ -125,7 +127,7 @@ def rows(found: Guarded) -> list[Row]:
 
 def _ratios(what: str, on: Rounds, off: Rounds, target: float | None) -> list[Row]:
     ratios = [a / b for a, b in zip(on.values, off.values, strict=True)]
-    # What others on the machine took is not in this one.
+    # By CPU time, the ratio does not depend on other programs of the machine.
     by_cpu = [
         (a / used) / (b / spent)
         for a, used, b, spent in zip(on.values, on.server_cpu, off.values, off.server_cpu, strict=True)

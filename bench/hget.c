@@ -1,6 +1,6 @@
-/* The floor of a presence read: HGETs sent in one write, all answers read, by C and nothing else.
+/* Baseline of a presence read in plain C: sends HGETs in one write and reads all answers.
  *
- *   hget PORT FILE ROUNDS      FILE holds the commands as they go out (RESP), after a line with their number
+ *   hget PORT FILE ROUNDS      FILE holds a line with the number of commands, then the commands in RESP
  *
  * Prints one line of JSON: the median and the 99th percentile of a round in microseconds.
  */
@@ -43,7 +43,7 @@ static int connect_to(int port) {
     return fd;
 }
 
-/* How many whole bulk strings `answers` begins with. Read from the start each time: what is parsed twice is little. */
+/* Counts the complete bulk strings at the start of `answers`. Parses from the start each time, which costs little. */
 static int complete(size_t have) {
     int found = 0;
     for (char *p = answers, *end = answers + have; p < end; found++) {
@@ -68,7 +68,7 @@ static void read_answers(int fd, int wanted) {
 int main(int argc, char **argv) {
     static char commands[BUFFER];
     if (argc != 4) fail("usage: hget PORT FILE ROUNDS");
-    alarm(LIFE_S); /* must not outlive a driver that was killed */
+    alarm(LIFE_S); /* ends the program if its driver was killed */
     int rounds = atoi(argv[3]), wanted = 0;
     FILE *file = fopen(argv[2], "r");
     if (!file || fscanf(file, "%d\n", &wanted) != 1) fail("no commands");

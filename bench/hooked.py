@@ -1,8 +1,8 @@
-"""What webhooks cost those who send messages: 50 senders, with a hook and without, in turns; SQLite and PostgreSQL.
+"""Cost of webhooks for senders: 50 senders, with and without a webhook in alternating rounds, on SQLite and PostgreSQL.
 
-The app that is told takes everything at once. Beside the rate: what a message costs the server in CPU, all told, which
-a busy machine changes less; how many events the app was told meanwhile, and how many seconds after the senders it had
-all of them.
+The receiving app accepts every request at once. Besides the rate, the bench reports the CPU time of the server per
+message, which a busy machine changes less. It also reports the events delivered per second while the senders ran, and
+the seconds until the app had all events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STORES = ("SQLite", "PostgreSQL")
 
 
 class App:
-    """Takes webhooks and counts their events, by the least that HTTP asks for, in threads of this process."""
+    """Minimal HTTP server that receives webhooks and counts their events, in threads of this process."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -59,17 +59,17 @@ class App:
 
 @dataclass
 class Cost:
-    """Messages per second and the CPU of each, without and with a hook."""
+    """Messages per second and CPU time per message, without and with a webhook."""
 
     off: Rounds = field(default_factory=Rounds)
     on: Rounds = field(default_factory=Rounds)
-    told: list[float] = field(default_factory=list)  # events per second, meanwhile
-    late_s: list[float] = field(default_factory=list)  # until the app had all of them
+    told: list[float] = field(default_factory=list)  # events per second while the senders ran
+    late_s: list[float] = field(default_factory=list)  # seconds until the app had all events
 
 
 @dataclass
 class Hooked:
-    """By what was measured: the store, and whether all senders share a room."""
+    """Costs by store, and by whether all senders share a room."""
 
     costs: dict[str, Cost] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ def hooked(bench: RecordsBench, plan: Plan) -> Hooked:
         for store in STORES:
             for where, flags in (("in one room", ()), ("in rooms of their own", ("--apart",))):
                 cost = found.costs.setdefault(f"messages of {SENDERS} senders {where}, {store}", Cost())
-                # In one order and then in the other: a shared machine is noisy.
+                # Alternating order, because a shared machine is noisy.
                 for with_hook in (True, False) if number % 2 else (False, True):
                     _round(bench, plan, cost, store, with_hook, flags)
                 off, on = cost.off.values[-1], cost.on.values[-1]
@@ -127,11 +127,11 @@ def _sent(bench: RecordsBench, server: Server, plan: Plan, *flags: str) -> dict[
 
 
 def _drained(app: App) -> float:
-    """Seconds until nothing more comes."""
+    """Return the seconds until no more events arrive."""
     began, seen, last = time.monotonic(), -1, time.monotonic()
     while time.monotonic() - last < 1.0:
         if time.monotonic() - began > DRAIN_S:
-            raise Trouble(f"The app was still being told {DRAIN_S:.0f} s after the senders had ended.")
+            raise Trouble(f"The app still received events {DRAIN_S:.0f} s after the senders had ended.")
         if app.events != seen:
             seen, last = app.events, time.monotonic()
         time.sleep(0.05)

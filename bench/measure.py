@@ -1,4 +1,4 @@
-"""What all measurements share: the plan, the programs, and talking to them."""
+"""Shared parts of all measurements: the plan, the programs, and the pipes to them."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from progress import say as say
 from serverd import Access, Cores, Server, Trouble, end, greendot, spawn
 
 LOAD_WITHIN_S = 90
-SETTLE_S = 2  # after the last connection: what connecting left to do must not count as idling
+SETTLE_S = 2  # after the last connection, so that the work of connecting does not count as idle time
 
 
 HERE = Path(__file__).resolve().parent
 
 
 def sources(program: str) -> list[Path]:
-    """Of a generator, with what they share."""
+    """Return the C sources of a generator, with the shared ones."""
     return sorted([*(HERE / program).glob("*.c"), *(HERE / "wire").glob("*.c")])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how often. Whole runs are bounded by `limit_s`."""
+    """Durations and numbers of rounds. `limit_s` bounds a whole run."""
 
-    # Beside the peers:
-    rounds: int = 5  # at most; two at least, and further ones while there is time
+    # Peers:
+    rounds: int = 5  # maximum; two at least, and more while there is time
     rounds_s: float = 260
     warmup_s: float = 0.3
     seconds: float = 1
     latency_s: float = 1.5
     subscribers: int = 1_000
     in_flight: tuple[int, ...] = (1, 16, 256)
-    patience_s: float = 6  # for as many messages as are in flight; a slower peer is not asked for so many
+    patience_s: float = 6  # for all messages in flight; a slower peer is measured with fewer
     connect_rounds: int = 3
     connect_s: float = 1.5
     idle_connections: int = 15_000
     most_connections: int = 19_900
-    fill_s: float = 45  # a server that is slower is measured with as many as it took
+    fill_s: float = 45  # a slower server is measured with the connections that it accepted
     heartbeat_s: float = 30
     idle_s: float = 30
     # With Redis:
@@ -91,7 +91,7 @@ QUICK = Plan(
 
 @dataclass
 class Rounds:
-    """One figure over several rounds, and the share of its core the server used meanwhile."""
+    """Values of one figure in several rounds, with the share of a core that the server used."""
 
     values: list[float] = field(default_factory=list)
     server_cpu: list[float] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Rounds:
 
 
 class Bench:
-    """What all measurements of a run share: programs, cores, tokens, a folder to work in."""
+    """Shared resources of a run: programs, cores, tokens, a working folder."""
 
     def __init__(self, command: list[str], build: Path, folder: Path, cores: tuple[int | None, int | None]) -> None:
         self.command = command
@@ -136,44 +136,44 @@ class Bench:
         return got
 
     def load_lines(self, *arguments: object) -> tuple[list[dict[str, Any]], str]:
-        """All lines of the load generator, and why it gave up if it did: what it said before that stands."""
+        """Run the load generator. Return its lines, and its error if it failed; earlier lines stay valid."""
         pipe = subprocess.PIPE
         program = spawn([self.build / "load", *arguments], self.load_core, stdin=pipe, stdout=pipe, stderr=pipe)
         try:
             said, trouble = program.communicate(timeout=LOAD_WITHIN_S)
         except subprocess.TimeoutExpired:
-            return [], f"no end within {LOAD_WITHIN_S} s"
+            return [], f"the generator did not end within {LOAD_WITHIN_S} s"
         finally:
             end(program)
         return [json.loads(text) for text in said.splitlines()], trouble.strip().removeprefix("load: ")[-300:]
 
     def controlled(self, *arguments: object) -> AbstractContextManager[subprocess.Popen[str]]:
-        """The load generator with pipes to it."""
+        """Start the load generator with pipes."""
         return controlled([self.build / "load", *arguments], self.load_core)
 
 
 @contextmanager
 def controlled(command: Sequence[object], core: Cores) -> Iterator[subprocess.Popen[str]]:
-    """A program with pipes to it. It leaves by itself once its stdin ends and it has tidied up."""
+    """Start a program with pipes. It ends by itself after its stdin ends."""
     pipe = subprocess.PIPE
     program = spawn(command, core, stdin=pipe, stdout=pipe, stderr=pipe)
     try:
         yield program
         program.communicate(timeout=30)
     except subprocess.TimeoutExpired:
-        raise Trouble(f"{Path(str(command[0])).name} did not come to an end.") from None
+        raise Trouble(f"{Path(str(command[0])).name} did not end within 30 s.") from None
     finally:
         end(program)
 
 
 def line(program: subprocess.Popen[str]) -> str:
-    """The next line it prints. The programs give up by themselves when something stalls, so this needs no clock."""
+    """Return the next line of a program. No timeout is needed: the programs end by themselves if they stall."""
     assert program.stdout is not None
     assert program.stderr is not None
     said = program.stdout.readline()
     if not said:
         last = program.stderr.read().strip()
-        raise Trouble(f"{Path(str(program.args[0])).name} gave up: {last[-2000:]}")  # type: ignore[index]
+        raise Trouble(f"{Path(str(program.args[0])).name} failed: {last[-2000:]}")  # type: ignore[index]
     return said
 
 

@@ -1,12 +1,11 @@
-"""What counting costs of the hot path: a signal from its command to the sockets of ten listeners, all of it counted
-and with the counting taken out (`unmetered.py`), in turns within one process.
+"""Cost of metrics on the hot path: a signal from its command to the sockets of ten listeners, with and without metrics.
 
-    python bench/metered.py        half a minute
+    python bench/metered.py        30 s
 
-The path is Greendot's own, without the event loop around it: the text of a command is decoded and allowed, the event
-published, packed for Redis and parsed as Redis sends it back, verified, offered to the room and written to each
-socket. CPU time of the thread is taken, and of each variant the quietest turns are compared: whoever else uses the
-machine only makes turns dearer.
+Both variants run in alternating turns within one process; `unmetered.py` removes the metrics. The path is that of
+Greendot without the event loop. A command is decoded and authorised. Its event is published, packed for Redis, parsed,
+verified, and written to the socket of each listener. The bench measures the CPU time of the thread and compares the
+fastest turns of each variant, because other programs only make turns slower.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import hiredis
 from report import Row, table, verdict
 from unmetered import Finder, unstamped
 
-KEPT = 0.98  # of what is done in the same CPU time, at least
+KEPT = 0.98  # minimum share of the work in the same CPU time
 LISTENERS = 10
 TURNS, MESSAGES = 300, 100
 BODY = '{"x":120,"y":340,"note":"a few words"}'
@@ -33,7 +32,7 @@ COMMAND = f'{{"type":"signal.send","room":"lobby","kind":"cursor","key":"k","bod
 
 
 class _Redis:
-    """Servers and server at once: what is posted comes back."""
+    """Fake of the Redis servers that returns every published message."""
 
     sharded, up = False, True
 
@@ -53,7 +52,7 @@ class _Redis:
 
 
 def loaded(*, counted: bool) -> dict[str, ModuleType]:
-    """Greendot loaded anew, with or without what it counts."""
+    """Import Greendot again, with or without its metrics."""
     _forget()
     finder = Finder()
     if not counted:
@@ -71,7 +70,7 @@ def loaded(*, counted: bool) -> dict[str, ModuleType]:
 
 
 def _forget() -> dict[str, ModuleType]:
-    """What was loaded of it, and is not any more."""
+    """Remove the loaded modules of Greendot from `sys.modules` and return them."""
     return {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == "greendot"}
 
 
@@ -81,14 +80,14 @@ def _restore(before: dict[str, ModuleType]) -> None:
 
 
 class Way:
-    """From a client's command to the sockets of a room."""
+    """Path from a client's command to the sockets of a room."""
 
     def __init__(self, served: Any, clients: list[Any], bus: Any, redis: _Redis) -> None:
         node = served.node
         session = clients[0].welcome["session"]
         self._clients, self._served = clients, served
         self._sender = node.registry.sessions[session].connection
-        self._take, self._flush = node.dispatcher._handle, node.hub.flush  # as it is when its turn has come
+        self._take, self._flush = node.dispatcher._handle, node.hub.flush  # called directly, without their queues
         self._pushed, self._heard = bus.pushed, redis.heard
         self.took_us: list[float] = []
 
@@ -102,14 +101,14 @@ class Way:
         self.took_us.append((time.thread_time_ns() - begun) / MESSAGES / 1000)
 
     async def drain(self) -> None:
-        """The clients read what came: all of them, or the listeners could not be said to have got it."""
+        """Read all signals on every listener, which proves their delivery."""
         for client in self._clients[1:]:
             for _ in range(MESSAGES):
                 assert (await client.receive())["type"] == "signal"
 
 
 async def way(stack: AsyncExitStack, *, counted: bool) -> Way:
-    """A node with a room and people in it, whose bus is that of Redis, with nothing between its two ends."""
+    """Start a node with a room and its users. Its Redis bus is connected to itself."""
     of = loaded(counted=counted)
     served = await stack.enter_async_context(of["testing"].serving(limits={"enabled": False}))
     await served.lobby()
@@ -128,10 +127,10 @@ async def way(stack: AsyncExitStack, *, counted: bool) -> Way:
 
 
 async def measured(turns: int) -> tuple[list[float], list[float]]:
-    """Microseconds of CPU for a message, turn by turn, the quietest first: counted, and not."""
+    """Return the CPU microseconds per message of each turn, sorted, with and without metrics."""
     before = _forget()
     async with AsyncExitStack() as stack:
-        stack.callback(_restore, before)  # whoever asked goes on with what it had
+        stack.callback(_restore, before)  # the caller keeps its own modules
         on, off = await way(stack, counted=True), await way(stack, counted=False)
         for number in range(turns):
             for which in (on, off) if number % 2 else (off, on):

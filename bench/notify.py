@@ -1,6 +1,6 @@
-"""An app backend that creates notifications over HTTP in lists: `notify.py PORT KEY USERS SECONDS WARMUP`.
+"""App backend that creates lists of notifications over HTTP: `notify.py PORT KEY USERS SECONDS WARMUP`.
 
-Some connections, each with one request under way; requests are built beforehand. Prints one line of JSON.
+Each connection has one request in flight. Requests are built in advance. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 
 CONNECTIONS = 8
 LIST = 100
-REQUESTS = 200  # different ones
+REQUESTS = 200  # number of different requests
 
 
 def build(port: int, key: str, users: int) -> bytes:

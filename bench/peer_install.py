@@ -1,4 +1,4 @@
-"""Getting the peers: pinned versions, into bench/build/peers, once. What cannot be had is skipped with a word."""
+"""Installation of the peers in pinned versions into bench/build/peers. A peer that cannot be installed is skipped."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from serverd import Trouble, end, spawn
 
 SOURCES = Path(__file__).resolve().parent / "peers"
 NCHAN_MODULES = ("/usr/lib/nginx/modules/ngx_nchan_module.so", "/usr/lib64/nginx/modules/ngx_nchan_module.so")
-NPM_S, PIP_S, GO_S = 120, 180, 400  # patience
+NPM_S, PIP_S, GO_S = 120, 180, 400  # time limits
 
 
 @dataclass(frozen=True)
 class Home:
-    """Where the peers are."""
+    """Folder of the installed peers."""
 
     folder: Path
 
@@ -43,7 +43,7 @@ class Home:
 
 
 def install(home: Home, kinds: set[str]) -> dict[str, str]:
-    """Get what these kinds of peers need; those that cannot be had, with the reason."""
+    """Install the packages of these kinds of peers. Return the kinds that failed, with the reason."""
     home.folder.mkdir(parents=True, exist_ok=True)
     missing = {}
     for kind, get in GETTERS.items():
@@ -84,18 +84,18 @@ def _go(home: Home) -> None:
             return
         for name in ("go.mod", "go.sum", "tools.go"):
             shutil.copy(SOURCES / "centrifugo" / name, place)
-        say("building Centrifugo (Go): some two minutes, once")
+        say("building Centrifugo (Go): about two minutes, once")
         caches = {"GOMODCACHE": str(place / "modules"), "GOCACHE": str(place / "cache"), "GOFLAGS": "-modcacherw"}
         command = ["go", "build", "-mod=readonly", "-o", home.centrifugo, "github.com/centrifugal/centrifugo/v5"]
         _run(command, place, GO_S, caches)
         for name in ("modules", "cache"):
-            shutil.rmtree(place / name, ignore_errors=True)  # a gigabyte that nobody asks for again
+            shutil.rmtree(place / name, ignore_errors=True)  # a gigabyte that is not needed again
 
 
 def _debian(_: Home) -> None:
     _need("nginx")
     if nchan_module() is None:
-        raise Trouble("nginx is here without its module nchan (Debian: libnginx-mod-nchan)")
+        raise Trouble("nginx has no module nchan (Debian: libnginx-mod-nchan)")
 
 
 def nchan_module() -> str | None:
@@ -108,11 +108,11 @@ GETTERS: Mapping[str, Callable[[Home], None]] = {"npm": _npm, "pypi": _pypi, "de
 def _need(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
-            raise Trouble(f"there is no `{program}` here")
+            raise Trouble(f"`{program}` was not found")
 
 
 class _once:
-    """A folder to install into, or None where exactly this is installed. It counts only when it came to its end."""
+    """Folder for an installation, or None if the same version is installed. Only a completed installation counts."""
 
     def __init__(self, home: Home, name: str, sources: Sequence[Path]) -> None:
         self._place = home.folder / name
@@ -146,5 +146,5 @@ def _run(command: Sequence[object], folder: Path, within_s: float, more: Mapping
     finally:
         end(process)
     if process.returncode:
-        last = [line for line in said.splitlines() if line.strip()][-1:] or ["it said nothing"]
-        raise Trouble(f"`{name}` could not install it: {last[0].strip()[:200]}")
+        last = [line for line in said.splitlines() if line.strip()][-1:] or ["no output"]
+        raise Trouble(f"`{name}` failed: {last[0].strip()[:200]}")

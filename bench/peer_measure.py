@@ -1,4 +1,4 @@
-"""Greendot and its peers: the same things measured on all of them, in turn, round by round."""
+"""Measurements of Greendot and its peers, in alternating rounds."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from peer_install import Home
 from peer_servers import Peer, running
 from serverd import Server, Trouble, rawcast
 
-KEEP_ALIVE_S = 30  # every peer asks, or is told, so often whether the other side is there
+KEEP_ALIVE_S = 30  # interval of keep-alives, by the server or the client
 LEAST_ROUNDS = 2
-Values = dict[int, float]  # by round; a round that failed is not in it
+Values = dict[int, float]  # by round, without failed rounds
 
 
 @dataclass(frozen=True)
 class Idle:
     connections: int
     bytes_each: float
-    cpu: float | None  # share of a core, for all of them; None: no whole period of keep-alives passed
+    cpu: float | None  # share of a core for all connections; None: shorter than one keep-alive period
 
     def cpu_per_10_000(self, unit: float = 1) -> float | None:
         return None if self.cpu is None else self.cpu / self.connections * 10_000 * unit
@@ -32,7 +32,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Most:
-    """The most connections it held, and why not more."""
+    """Maximum number of connections, and the reason for the limit."""
 
     held: int
     why: str
@@ -44,20 +44,20 @@ class Most:
 
 @dataclass
 class Figures:
-    """What was found out about one contender."""
+    """Results of one contender."""
 
     name: str
     label: str
-    frame_bytes: int = 0  # of one delivery on the wire
+    frame_bytes: int = 0  # size of one delivery on the wire
     rates: dict[int, Values] = field(default_factory=dict)  # by messages in flight: deliveries per second
-    busy: dict[int, Values] = field(default_factory=dict)  # the share of its core the server used meanwhile
+    busy: dict[int, Values] = field(default_factory=dict)  # share of its core that the server used
     latency: dict[int, dict[str, float]] = field(default_factory=dict)  # by round
     connects: Values = field(default_factory=dict)  # per second
     connect_busy: Values = field(default_factory=dict)
     idle: Idle | None = None
     most: Most | None = None
     troubles: list[str] = field(default_factory=list)
-    left_out: set[int] = field(default_factory=set)  # messages in flight it is too slow for
+    left_out: set[int] = field(default_factory=set)  # numbers of messages in flight for which the server is too slow
 
     def too_slow_for(self, in_flight: int) -> bool:
         return bool(self.left_out) and in_flight >= min(self.left_out)
@@ -68,7 +68,7 @@ class Figures:
 
 
 class Held(NamedTuple):
-    """A server with idle connections, the generator at their other end, and the memory it began with."""
+    """Server with idle connections, their generator, and its memory before them."""
 
     server: Server
     load: subprocess.Popen[str]
@@ -85,7 +85,7 @@ class Contender:
 
 
 class PeersBench:
-    """Measures all contenders that are to be had; Greendot is the first."""
+    """Measurements of all installed contenders. Greendot is the first."""
 
     def __init__(self, bench: Bench, peers: Sequence[Peer], home: Home) -> None:
         self._bench = bench
@@ -103,7 +103,7 @@ class PeersBench:
 
         return Contender(peer.name, peer.label, peer.dialect, start)
 
-    # --- deliveries per second, and how old they are ---
+    # --- deliveries per second, and their latency ---
 
     def broadcast(self, plan: Plan) -> None:
         with ExitStack() as stack:
@@ -123,7 +123,7 @@ class PeersBench:
                         self._broadcast_round(one, servers[one.name], plan, number)
 
     def _raw(self, plan: Plan, greendot: Server) -> Contender:
-        """The floor, with frames of exactly the size Greendot delivers."""
+        """Return the raw broadcaster, with frames of the size that Greendot delivers."""
         probe = self._bench.load(
             "broadcast", *self._bench.on(greendot), "--connections", plan.subscribers, "--seconds", 0.3
         )
@@ -151,7 +151,7 @@ class PeersBench:
             found.fail(what, trouble)
         say(f"{what}: {one.label}: {_summary(lines)}")
 
-    # --- connections that come and go ---
+    # --- connects per second ---
 
     def connect(self, plan: Plan) -> None:
         with ExitStack() as stack:
@@ -172,11 +172,13 @@ class PeersBench:
         if trouble:
             found.fail(what, trouble)
 
-    # --- connections that are only there ---
+    # --- idle connections ---
 
     def idle(self, plan: Plan) -> None:
-        """All are connected one after the other and then idle together: they cost so little that none disturbs another,
-        and one period of keep-alives must pass for each."""
+        """Connect to all servers one after the other, then measure them idle at the same time.
+
+        Idle servers cost so little that they do not disturb each other, and each needs one keep-alive period.
+        """
         with ExitStack() as stack:
             held = [one for one in self._contenders if self._idle_opened(one, plan, stack)]
             say(f"idle: all connected, {plan.idle_s:g} s of keep-alives")
@@ -203,7 +205,7 @@ class PeersBench:
         time.sleep(SETTLE_S / 4)
         say(f"idle: {one.label}: {n:,} in {took:.1f} s, {server.rss_bytes() / 1e6:,.0f} MB")
         if n < plan.idle_connections:
-            self.figures[one.name].fail("idle", f"it took but {n:,} connections in {took:.0f} s: measured with these")
+            self.figures[one.name].fail("idle", f"only {n:,} connections in {took:.0f} s: measured with these")
         self._held[one.name] = Held(server, load, n, before)
         return True
 
@@ -221,7 +223,7 @@ class PeersBench:
         if got["lost"]:
             found.fail("idle", f"{got['lost']:,} of {n:,} connections were lost")
         if one.name == "greendot" and got["acks"] < got["heartbeats"]:
-            found.fail("idle", f"of {got['heartbeats']:,} heartbeats {got['acks']:,} were answered")
+            found.fail("idle", f"{got['acks']:,} of {got['heartbeats']:,} heartbeats were answered")
 
     def _idle_most(self, one: Contender) -> None:
         load = self._held[one.name].load

@@ -1,4 +1,4 @@
-"""The figures of Greendot and its peers: the targets first, then everything that was found out."""
+"""Report of Greendot and its peers: targets first, then all figures."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from peer_servers import PEERS
 from redis_measure import Nodes
 from report import grid, verdict
 
-MEMORY_TARGET_BYTES, MEMORY_TARGET_AT = 9_000, 15_000  # per idle connection; fewer share the fixed cost less well
-CONNECT_RATIO_TARGET = 0.5  # of Bun's upgrades
+MEMORY_TARGET_BYTES, MEMORY_TARGET_AT = 9_000, 15_000  # per idle connection; with fewer, the fixed cost weighs more
+CONNECT_RATIO_TARGET = 0.5  # share of Bun's upgrades
 CONNECT_TARGET = 1_500  # per second, with hello and token
 DELIVERIES_TARGET = 600_000  # per second, sixteen in flight
-CPU_TARGET = 0.08  # of a core, for the heartbeats of 15,000 idle connections
-NODES_TARGET = 0.6  # of one node without Redis
+CPU_TARGET = 0.08  # share of a core, for the heartbeats of 15,000 idle connections
+NODES_TARGET = 0.6  # share of one node without Redis
 
 
 @dataclass(frozen=True)
 class Target:
-    """At least so many times the peer's deliveries per second, with so many messages in flight."""
+    """Minimum ratio to a peer's deliveries per second, for a number of messages in flight."""
 
     in_flight: int
     peer: str
@@ -44,7 +44,7 @@ LABELS = {peer.name: peer.label for peer in PEERS} | {"raw": "raw C"}
 
 
 def ratios(ours: Values, theirs: Values) -> list[float]:
-    """Round by round, because neighbours in time share the machine's mood; rounds that both have."""
+    """Return the ratios of the rounds that both have. Rounds close in time share the load of the machine."""
     return [ours[number] / theirs[number] for number in sorted(ours) if number in theirs]
 
 
@@ -52,7 +52,7 @@ HEADINGS = ("", "median", "lowest–highest", "by the server's CPU time", "targe
 
 
 def targets(found: Mapping[str, Figures], nodes: Nodes | None = None) -> str:
-    """What was set out to be reached, and whether it was."""
+    """Return the table of targets, with whether each was met."""
     ours = found["greendot"]
     rows = [_against(ours, found.get(target.peer), target) for target in TARGETS] if ours.rates else []
     if nodes is not None:
@@ -78,7 +78,7 @@ def _against(ours: Figures, peer: Figures | None, target: Target) -> list[str]:
 
 
 def _each(rates: Values, busy: Values) -> Values:
-    """Per second of CPU time of the server: what others on the machine took from it is not in it."""
+    """Return the rates per second of the server's CPU time, which other programs do not affect."""
     return {number: rate / busy[number] for number, rate in rates.items() if busy[number]}
 
 
@@ -111,7 +111,7 @@ def _rate(what: str, values: Values, target: float) -> list[str]:
 
 
 def ranked(found: Mapping[str, Figures]) -> list[Figures]:
-    """Fastest first, by deliveries with sixteen in flight; raw C, which is no server, at the end."""
+    """Sort by deliveries with 16 messages in flight, fastest first. Raw C comes last, because it is not a server."""
     return sorted(found.values(), key=lambda one: (one.name == "raw", -middle(one.rates.get(16, one.rates.get(1, {})))))
 
 
@@ -190,11 +190,11 @@ def _held(most: Most) -> str:
 
 
 def remarks(found: Mapping[str, Figures], missing: Mapping[str, str]) -> list[str]:
-    """What was not measured, and why."""
+    """List the missing measurements with their reasons."""
     words = [f"- {label} was not measured: {why}." for label, why in missing.items()]
     for one in found.values():
         words += [f"- {one.label}, {trouble}" for trouble in one.troubles]
         if never := one.left_out - set(one.rates):
             levels = ", ".join(map(str, sorted(never)))
-            words.append(f"- {one.label} was not asked for {levels} in flight: it would take it too long.")
+            words.append(f"- {one.label} was not measured with {levels} in flight: it would take too long.")
     return words

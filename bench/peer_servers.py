@@ -1,4 +1,4 @@
-"""The contenders: how each is started, what it speaks, which version it is."""
+"""Peers of the benchmark: start command, dialect and version of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from serverd import READY_WITHIN_S, Access, Cores, Server, Trouble, end, free_po
 
 @dataclass(frozen=True)
 class Start:
-    """A command and what is added to its environment."""
+    """Command of a server with its additional environment."""
 
     command: Sequence[object]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -26,14 +26,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Peer:
-    """A server that is measured beside Greendot."""
+    """Server that is compared with Greendot."""
 
     name: str  # on the command line
     label: str  # in tables and plots
     dialect: str  # in load/dialects.c
-    kind: str  # how it is had, in peer_install.py
+    kind: str  # source of its packages, in peer_install.py
     start: Callable[[Home, Path, int, Access], Start]
-    ready: str = "/"  # a path that answers when it is up
+    ready: str = "/"  # path that answers when the server is ready
 
 
 def _node(program: str) -> Callable[[Home, Path, int, Access], Start]:
@@ -80,7 +80,7 @@ PEERS = (
 
 @contextmanager
 def running(peer: Peer, home: Home, folder: Path, access: Access, core: Cores) -> Iterator[Server]:
-    """The peer, ready, in a folder of its own; ended on the way out."""
+    """Start the peer in its own folder, and yield it when it is ready. It is stopped at the end."""
     folder.mkdir()
     port = free_port()
     start = peer.start(home, folder, port, access)
@@ -95,7 +95,7 @@ def running(peer: Peer, home: Home, folder: Path, access: Access, core: Cores) -
         deadline = time.monotonic() + READY_WITHIN_S
         while server.request("GET", peer.ready) == 0:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise Trouble(f"{peer.label} did not start; its last words:\n{server.last_words()}")
+                raise Trouble(f"{peer.label} did not start; its last output:\n{server.last_words()}")
             time.sleep(0.05)
         yield server
     finally:
@@ -103,7 +103,7 @@ def running(peer: Peer, home: Home, folder: Path, access: Access, core: Cores) -
 
 
 def versions(home: Home, peers: Sequence[Peer]) -> dict[str, str]:
-    """By name; what does not say is left out."""
+    """Return the versions of the peers by name."""
     names = {peer.name for peer in peers}
     found = {}
     for name, package in {"bun": "bun", "ws": "ws", "socketio": "socket.io"}.items():

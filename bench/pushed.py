@@ -1,9 +1,9 @@
-"""Push: how fast those who are away are pushed to, and what it costs.
+"""Rate and cost of push notifications to offline users.
 
     python bench/pushed.py [--users N]
 
-A server's worker, with its store and engine, on one core; a played FCM (HTTP/2 in TLS, as the real one) in a process of
-its own on the other. Prints one line of JSON.
+A server's push worker runs with its store and engine on one core. A fake FCM (HTTP/2 over TLS, as the real one) runs in
+a separate process on the other core. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from greendot.store.push import Device  # noqa: E402
 from redis_servers.tls import certificates  # noqa: E402
 
 T = "default"
-TOGETHER = 500  # notifications in one request
+TOGETHER = 500  # notifications per request
 GATE_TIMES = 200_000
 
 
 def provider(folder: str, ready: Any, taken: Any) -> None:
-    """FCM. `taken` is how many it took."""
+    """Run the fake FCM. `taken` is the number of accepted pushes."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
     async def serve() -> None:
@@ -60,7 +60,7 @@ def provider(folder: str, ready: Any, taken: Any) -> None:
 
 
 def gate_us() -> float:
-    """One decision, with everything there is to look at."""
+    """Return the microseconds of one push decision with all inputs set."""
     matter = PushCandidate(1_000, "high", "lobby", 10_000_000)
     seen, policy = RecipientState("online", {"hall"}, busy=True, busy_until=90_000), PushPolicy(per_hour=20)
     recent = [*range(1_000, 11_000, 1_000)]
@@ -76,7 +76,7 @@ def notices(users: Sequence[str], key: str, *, push: bool) -> list[Notice]:
 
 
 async def notified_s(store: Store, users: Sequence[str], key: str, *, push: bool, together: int = TOGETHER) -> float:
-    """In the processor's time: a busy machine changes that less."""
+    """Write notifications and return the CPU seconds, which a busy machine changes less than wall time."""
     begun = time.process_time()
     for at in range(0, len(users), together):
         await store.notify(notices(users[at : at + together], key, push=push))
@@ -84,7 +84,7 @@ async def notified_s(store: Store, users: Sequence[str], key: str, *, push: bool
 
 
 async def ratio(store: Store, users: Sequence[str], together: int) -> float:
-    """What it costs to write notifications that are pushed, to those that are not: the median of pairs in turns."""
+    """Return the cost ratio of notifications with and without push, as the median of alternating pairs."""
     found = []
     for number in range(9):
         plain, pushed = f"plain{together}-{number}", f"pushed{together}-{number}"
@@ -94,7 +94,7 @@ async def ratio(store: Store, users: Sequence[str], together: int) -> float:
 
 
 async def claimed_us(store: Store, count: int) -> float:
-    """Of one push, all that decides about it read with it."""
+    """Return the microseconds to claim one push, including all data for its decision."""
     now, begun, found = SystemClock().now_ms(), time.perf_counter(), 0
     while claimed := await store.claim_pushes("bench", now, 1, TOGETHER, since=now - 3_600_000):
         found += len(claimed)
@@ -122,7 +122,7 @@ async def measure(folder: str, url: str, taken: Any, count: int) -> dict[str, An
     pushing = make_pushing(settings, engine, store, clock)
     claim_us = await claimed_us(store, 5_000)
     await asyncio.sleep(0.01)
-    await pushing.worker.once()  # connections are made, and what was measured with is out of the way
+    await pushing.worker.once()  # opens the connections and sends the pushes of the measurements above
     before = taken.value
     await notified_s(store, users, "last", push=True)
     used, begun = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()

@@ -1,10 +1,10 @@
-/* The floor of a broadcast: what the kernel alone costs when every subscriber gets every message by its own send().
+/* Baseline of a broadcast: the cost of the kernel when every subscriber gets every message by its own send().
  *
- *   rawcast FRAME_BYTES        prints "listening PORT" (loopback, a free port), serves until it is killed
+ *   rawcast FRAME_BYTES        prints "listening PORT" (loopback, a free port) and serves until it is killed
  *
- * No protocol: each connection is greeted once on accept, so that a client knows it is counted, and every FRAME_BYTES
- * bytes a connection sends are relayed unchanged to all the others. For `load broadcast --raw`, which sends WebSocket
- * frames of the size Greendot delivers: the generator's work and the bytes on the wire are the same in both runs.
+ * There is no protocol. Each connection gets a welcome on accept, so that the client knows that it is counted. Every
+ * FRAME_BYTES bytes of a connection are relayed unchanged to all others. `load broadcast --raw` sends WebSocket frames of
+ * the size that Greendot delivers, so the generator's work and the bytes on the wire are the same in both runs.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -23,8 +23,8 @@ enum { MAX_FRAME = 8192, LARGEST_FD = 20000, BATCH = 256, LIFE_S = 900 };
 
 static struct peer {
     int fd, have;        /* bytes of the message being received */
-    unsigned char *held; /* those bytes; allocated for whoever sends */
-} *peers[LARGEST_FD];    /* dense, in order of arrival: the fan-out loop touches nothing else */
+    unsigned char *held; /* those bytes; allocated for senders only */
+} *peers[LARGEST_FD];    /* dense, in order of arrival: the fan-out loop reads nothing else */
 static int peer_count, frame_bytes, epoll_fd;
 
 static void fail(const char *what) {
@@ -44,7 +44,7 @@ static void greet(int listener) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event)) fail("epoll");
-    if (send(fd, welcome, sizeof welcome - 1, MSG_NOSIGNAL) < 0) return; /* gone already: its end is read next */
+    if (send(fd, welcome, sizeof welcome - 1, MSG_NOSIGNAL) < 0) return; /* already closed: its end is read next */
 }
 
 static void forget(struct peer *peer) {
@@ -91,7 +91,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: rawcast FRAME_BYTES (1 to %d)\n", MAX_FRAME);
         return 2;
     }
-    alarm(LIFE_S); /* must not outlive a driver that was killed */
+    alarm(LIFE_S); /* ends the program if its driver was killed */
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;

@@ -1,4 +1,4 @@
-"""The measurements of records: how fast they are written, how soon they are told, what it costs to come back."""
+"""Measurements of records: write rate, delivery latency, and cost of recovery after a reconnect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redis_measure import RedisBench
 from serverd import Cores, Server, Trouble
 
 HERE = Path(__file__).resolve().parent
-POOL = 8  # Greendot's connections to PostgreSQL, by default; pgbench gets as many
+POOL = 8  # default of Greendot's connections to PostgreSQL; pgbench uses the same number
 SENDERS = 50
 INBOXES = 10_000
 RETURNING, BEHIND = 1_000, 50
@@ -27,22 +27,22 @@ TELLING_RATE, LISTENERS = 200, 50
 
 @dataclass
 class Written:
-    """Records written per second, beside the commits of pgbench in the same round."""
+    """Records written per second, with the commits of pgbench in the same round."""
 
     rates: Rounds = field(default_factory=Rounds)
-    p50_ms: list[float] = field(default_factory=list)  # until it was acknowledged
+    p50_ms: list[float] = field(default_factory=list)  # until the acknowledgement
     p99_ms: list[float] = field(default_factory=list)
-    single: list[float] = field(default_factory=list)  # pgbench's; empty with SQLite
+    single: list[float] = field(default_factory=list)  # commits per second of pgbench; empty with SQLite
 
 
 @dataclass
 class Notified(Written):
-    """Notifications through HTTP."""
+    """Notifications created over HTTP."""
 
 
 @dataclass
 class Said:
-    """Messages through WebSockets: all senders in one room, and each in a room of its own; by store."""
+    """Messages sent over WebSockets, by store: all senders in one room, or each in its own room."""
 
     together: dict[str, Written] = field(default_factory=dict)
     apart: dict[str, Written] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Told:
-    """From `room.send` to the others' sockets."""
+    """Latency from `room.send` to the sockets of other members."""
 
     rate: float
     listeners: int
@@ -60,19 +60,19 @@ class Told:
 
 @dataclass
 class Returned:
-    """Clients that come back at once."""
+    """Clients that reconnect at the same time."""
 
     clients: int
     behind: int
     seconds: list[float] = field(default_factory=list)
-    reads: list[dict[str, int]] = field(default_factory=list)  # by verb
+    reads: list[dict[str, int]] = field(default_factory=list)  # calls of the store by verb
 
 
 class RecordsBench(RedisBench):
-    """PostgreSQL runs on both cores, its commits reach the disk."""
+    """Bench of records. PostgreSQL runs on both cores, and its commits reach the disk."""
 
     def notified(self, plan: Plan) -> Notified:
-        """Notifications created through HTTP in lists of 100, in PostgreSQL."""
+        """Measure notifications created over HTTP in lists of 100, in PostgreSQL."""
         found = Notified()
         with self._postgres() as postgres, self.greendot(store=postgres.url) as server:
             for number in range(plan.record_rounds):
@@ -89,7 +89,7 @@ class RecordsBench(RedisBench):
         return found
 
     def said(self, plan: Plan) -> Said:
-        """Messages through 50 WebSocket senders, each acknowledged after its commit."""
+        """Measure messages of 50 WebSocket senders, each acknowledged after its commit."""
         found = Said()
         with self._postgres() as postgres, self.greendot(store=postgres.url) as server:
             self._say_all(found, "PostgreSQL", server, postgres, plan)
@@ -122,7 +122,7 @@ class RecordsBench(RedisBench):
             written.single.append(postgres.single_rows(POOL, plan.record_s, self.load_core))
 
     def told(self, plan: Plan) -> Told:
-        """How old a message is on the sockets of the others, on one node with SQLite."""
+        """Measure the age of a message on the sockets of other members, on one node with SQLite."""
         p50, p99 = [], []
         with self.greendot() as server:
             for number in range(plan.record_rounds):
@@ -139,7 +139,7 @@ class RecordsBench(RedisBench):
         return Told(TELLING_RATE, LISTENERS, p50, p99)
 
     def returned(self, plan: Plan) -> Returned:
-        """A thousand clients come back at once, each fifty messages behind in one room."""
+        """Measure 1,000 clients that reconnect at the same time, each 50 messages behind in one room."""
         found = Returned(RETURNING, BEHIND)
         for number in range(plan.record_rounds):
             counts = self.folder / f"counts{number}"
@@ -152,7 +152,7 @@ class RecordsBench(RedisBench):
                 for message in range(BEHIND):
                     body = {"user": "app", "body": "x" * 100, "key": f"k{message}"}
                     if server.request("POST", "/v1/rooms/bench/messages", body) != 201:
-                        raise Trouble("The messages to miss could not be written.")
+                        raise Trouble("The messages for the returning clients could not be written.")
                 flags = ("--connections", RETURNING, "--behind", BEHIND, "--control")
                 with self.controlled("return", *self.on(server), *flags) as load:
                     line(load)  # "ready"
@@ -175,13 +175,13 @@ class RecordsBench(RedisBench):
 
 
 def asked(server: Server, counts: Path) -> dict[str, int]:
-    """What the store was asked so far, by verb."""
+    """Return the number of store calls so far, by verb."""
     counts.unlink(missing_ok=True)
     os.kill(server.pid, signal.SIGUSR1)
     deadline = time.monotonic() + 5
     while not counts.exists():
         if time.monotonic() > deadline:
-            raise Trouble("The server does not say what its store was asked.")
+            raise Trouble("The server did not write the counts of its store calls within 5 s.")
         time.sleep(0.01)
     found: dict[str, int] = json.loads(counts.read_text())
     return found

@@ -1,4 +1,4 @@
-"""The figures of records beside their targets."""
+"""Report of the record figures with their targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READS_TARGET = 20
 
 @singledispatch
 def rows(figures: object) -> list[Row]:
-    """The rows of one measurement, by its type."""
+    """Return the rows of one measurement, by its type."""
     raise TypeError(figures)
 
 

@@ -1,4 +1,4 @@
-"""The measurements with a Redis server: what is kept there, what it is asked, how fast messages come through it."""
+"""Measurements with a Redis server: memory, commands and message rates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redisd import Redis, running_redis
 from serverd import Cores, Trouble
 
 NODE = Path(__file__).resolve().parent / "engine_node.py"
-BUFFERS_S = 3  # Redis gives back what the buffers of its clients grew by
+BUFFERS_S = 3  # time in which Redis frees the grown buffers of its clients
 ROOMS = 10_000
 READ_USERS = 10_000
 DELIVERY_RATE = 20_000
@@ -31,8 +31,8 @@ SAMPLE_S = 0.1
 @dataclass(frozen=True)
 class Quiet:
     connections: int
-    commands_per_s: float  # taken from clients; a script is one
-    calls_per_s: float  # with the commands inside scripts
+    commands_per_s: float  # commands of clients; a script counts as one
+    calls_per_s: float  # including the commands inside scripts
     redis_cpu: float  # share of a core
 
 
@@ -40,18 +40,18 @@ class Quiet:
 class Cycles:
     cycles: int
     users: int
-    before: int  # bytes, when every user had been there once
+    before: int  # bytes, after every user was online once
     after: int
 
 
 @dataclass
 class Reading:
-    """Milliseconds, and how many times as long as the bare HGETs in the same round."""
+    """Milliseconds, and the ratio to plain HGETs in the same round."""
 
     ours_ms: list[float] = field(default_factory=list)
     bare_ms: list[float] = field(default_factory=list)
     many_ms: list[float] = field(default_factory=list)
-    cpu_us: list[float] = field(default_factory=list)  # the node's, per user
+    cpu_us: list[float] = field(default_factory=list)  # CPU time of the node per user
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class Reaped:
 @dataclass(frozen=True)
 class Restored:
     sessions: int
-    seconds: float  # from the loss until all were back
-    peak: int  # verbs in the busiest tenth of a second, until all were back
-    peak_after: int  # the same in the seconds after
+    seconds: float  # from the loss until all sessions were restored
+    peak: int  # verbs in the busiest 100 ms, until all sessions were restored
+    peak_after: int  # the same, in the following seconds
 
 
 @dataclass
 class Workers:
-    """By number of workers: deliveries per second, and CPU seconds per million deliveries."""
+    """Deliveries per second, and CPU seconds per million deliveries, by number of workers."""
 
     rates: dict[int, Rounds] = field(default_factory=dict)
     cost: dict[int, list[float]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Workers:
 
 @dataclass
 class Nodes:
-    """Sixteen in flight, by engine: `memory` on one node, `redis` from one node to another."""
+    """Deliveries with 16 messages in flight, by engine: `memory` on one node, `redis` from one node to another."""
 
     rates: dict[str, Rounds] = field(default_factory=dict)
 
@@ -96,17 +96,17 @@ class Nodes:
         return [b / a for a, b in zip(memory, redis, strict=True)]
 
     def ratios_by_cpu(self) -> list[float]:
-        """Deliveries per second of CPU time of the node that delivers."""
+        """Return the ratios of deliveries per CPU second of the delivering node."""
         each = [[rate / cpu for rate, cpu in zip(r.values, r.server_cpu, strict=True)] for r in self.rates.values()]
         memory, redis = (dict(zip(self.rates, each, strict=True))[which] for which in ("memory", "redis"))
         return [b / a for a, b in zip(memory, redis, strict=True)]
 
 
 class RedisBench(Bench):
-    """Redis is on the core of the server unless said otherwise, and what asks it on that of the generator."""
+    """Bench with Redis. By default Redis runs on the server's core and its clients on the generator's core."""
 
     def memory(self, plan: Plan) -> dict[int, float]:
-        """Bytes per online user, by number of users."""
+        """Measure the bytes per online user, by number of users."""
         found = {}
         for users in plan.stored_users:
             with self._redis() as redis:
@@ -119,10 +119,10 @@ class RedisBench(Bench):
         return found
 
     def quiet(self, plan: Plan) -> Quiet:
-        """What a node asks of Redis while its users only send heartbeats."""
+        """Measure the Redis commands of a node whose users only send heartbeats."""
         n, seconds, log = plan.quiet_connections, plan.quiet_s, self.folder / "monitor"
         with self._redis(self.load_core) as redis, self.greendot(engine=redis.url) as server:
-            # The sweep is not meant here: somebody else does it.
+            # The sweep is not part of this measurement.
             redis.client.set(keys.claim_key("", "sweep"), "bench")
             options = ("--connections", n, "--heartbeat", plan.heartbeat_s, "--seconds", seconds, "--control")
             say(f"quiet: connecting {n:,}")
@@ -135,7 +135,7 @@ class RedisBench(Bench):
                     got = json.loads(line(load))
                     cpu, took = redis.cpu_s() - cpu, time.monotonic() - start
         if got["lost"] or got["acks"] < got["heartbeats"]:
-            raise Trouble("Idle connections were lost or heartbeats not answered: these figures would mean nothing.")
+            raise Trouble("Idle connections were lost or heartbeats were not answered: the figures would be invalid.")
         commands = [text for text in log.read_text().splitlines() if '"' in text and '"INFO"' not in text]
         sent = sum(" lua]" not in text for text in commands)
         found = Quiet(n, sent / took, len(commands) / took, cpu / took)
@@ -143,10 +143,10 @@ class RedisBench(Bench):
         return found
 
     def cycles(self, plan: Plan) -> Cycles:
-        """Redis' memory before and after so many connects and leaves; nobody is connected to it either time."""
+        """Measure the memory of Redis before and after many connects and disconnects, without connected nodes."""
         with self._redis() as redis:
             before, _ = self._cycled(redis, plan.cycling_users, plan.cycling_users)
-            say(f"cycles: {plan.cycling_users:,} users were there once, {before / 1e6:.2f} MB; {plan.cycles:,} cycles")
+            say(f"cycles: {plan.cycling_users:,} users were online once, {before / 1e6:.2f} MB; {plan.cycles:,} cycles")
             after, took = self._cycled(redis, plan.cycling_users, plan.cycles)
         say(f"cycles: {after / 1e6:.2f} MB after {took:.0f} s")
         return Cycles(plan.cycles, plan.cycling_users, before, after)
@@ -158,7 +158,7 @@ class RedisBench(Bench):
         return redis.memory(), took
 
     def read(self, plan: Plan) -> Reading:
-        """Presence of 200 users, beside 200 bare HGETs of the same records by C; and of 10,000."""
+        """Measure presence reads of 200 users, compared with 200 plain HGETs in C, and of 10,000 users."""
         reading = Reading()
         with self._redis() as redis, self._node("read", redis.url, READ_USERS) as node:
             line(node)
@@ -188,7 +188,7 @@ class RedisBench(Bench):
             return float(json.loads(line(program))["p50_us"])
 
     def dispatcher(self, plan: Plan) -> Rounds:
-        """Messages a node takes in per second of its core, each on a channel of its own."""
+        """Measure the messages that a node receives per second of its core, each on its own channel."""
         rounds = Rounds()
         messages, commands = BusCodec(KEY), self.folder / "publishes"
         with commands.open("wb") as file:
@@ -206,13 +206,13 @@ class RedisBench(Bench):
                 flood = [self.build / "flood", redis.port, commands, ROOMS, plan.flood_messages]
                 with controlled(flood, self.load_core) as program:
                     sent = json.loads(line(program))
-                # The answer waits its turn behind what has arrived.
+                # The answer comes after all messages that have arrived.
                 heard, cpu = 0, 0.0
                 while heard < sent["reached"]:
                     got = self._heard(node)
                     heard, cpu = heard + got["heard"], got["cpu_s"] - before["cpu_s"]
                     if got["invalid"] or not got["heard"]:
-                        raise Trouble(f"Of {sent['reached']:,} messages {heard:,} arrived.")
+                        raise Trouble(f"{heard:,} of {sent['reached']:,} messages arrived.")
                 took = time.monotonic() - start
                 rounds.add(heard / cpu, cpu / took)
                 say(
@@ -227,7 +227,7 @@ class RedisBench(Bench):
         return got
 
     def delivery(self, plan: Plan) -> Delivery:
-        """How old messages of another node are when they arrive."""
+        """Measure the age of messages of another node when they arrive."""
         with (
             self._redis(self.load_core) as redis,
             self._node("hear", redis.url, ROOMS, core=self.server_core) as ear,
@@ -240,7 +240,7 @@ class RedisBench(Bench):
             time.sleep(0.2)
             got = self._heard(ear)
         if got["heard"] != sent["sent"]:
-            raise Trouble(f"Of {sent['sent']:,} messages {got['heard']:,} arrived.")
+            raise Trouble(f"{got['heard']:,} of {sent['sent']:,} messages arrived.")
         rate = sent["sent"] / sent["seconds"]
         say(
             f"delivery: {rate:,.0f}/s, p50 {got['p50_ms']:.2f} ms, p99 {got['p99_ms']:.2f}, p99.9 {got['p99.9_ms']:.2f}"
@@ -248,7 +248,7 @@ class RedisBench(Bench):
         return Delivery(rate, got["p50_ms"], got["p99_ms"])
 
     def reap(self, plan: Plan) -> Reaped:
-        """A node left its sessions behind among many users."""
+        """Measure the removal of a dead node's sessions among many users."""
         sessions, users = plan.reaped
         with self._redis() as redis, self._node("reap", redis.url) as node:
             lives = json.loads(line(node))
@@ -269,7 +269,7 @@ class RedisBench(Bench):
         return Reaped(sessions, users, got["seconds"], slow)
 
     def restore(self, plan: Plan) -> Restored:
-        """FLUSHALL under so many sessions: how many verbs come how fast until all are back."""
+        """Measure the verbs after a FLUSHALL, until all sessions are restored."""
         n = plan.restored_connections
         with self._redis(self.load_core) as redis, self.greendot(engine=redis.url) as server:
             redis.client.set(keys.claim_key("", "sweep"), "bench")
@@ -285,7 +285,7 @@ class RedisBench(Bench):
         return found
 
     def workers(self, plan: Plan) -> Workers:
-        """The same load on one worker and on two, all of them and the generator on the same cores."""
+        """Measure the same load on one and on two workers, with the generator on the same cores."""
         found = Workers()
         both: Cores = None if self.server_core is None else {self.server_core, self.load_core or 0}
         for number in range(plan.worker_rounds):
@@ -305,10 +305,10 @@ class RedisBench(Bench):
         return found
 
     def nodes(self, plan: Plan) -> Nodes:
-        """The sender on one node, the subscribers on another, Redis between them; beside one node without Redis.
+        """Measure a sender and subscribers on two nodes with Redis, compared with one node without Redis.
 
-        The node that delivers has its core to itself, as the single node has. The other node, Redis and the generator
-        share the second core, so the wall clock says less than the CPU time of the node that delivers.
+        The delivering node has its own core, like the single node. The other node, Redis and the generator share the
+        second core, so the CPU time of the delivering node is a better measure than wall time.
         """
         found = Nodes()
         flags = (
@@ -348,13 +348,13 @@ class RedisBench(Bench):
 
 
 def resp(*words: str | bytes) -> bytes:
-    """A command as it goes out."""
+    """Encode a command (RESP)."""
     raw = [word.encode() if isinstance(word, str) else word for word in words]
     return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in raw)
 
 
 def _plant(redis: Redis, one: str, other: str, sessions: int, users: int) -> None:
-    """Records as touch.lua writes them, every so many of them with the other node."""
+    """Write records like touch.lua, a share of them with sessions of the other node."""
     now, every = int(time.time() * 1000), users // sessions
     buckets: dict[str, dict[str, str]] = {}
     for number in range(users):
@@ -371,7 +371,7 @@ def _plant(redis: Redis, one: str, other: str, sessions: int, users: int) -> Non
 
 
 def _watch_restoring(redis: Redis, sessions: int, within_s: float = 60, after_s: float = 12) -> Restored:
-    """Lose everything, then count verbs ten times a second until all sessions are back, and for some time more."""
+    """Delete all data, then count verbs every 100 ms until all sessions are restored, and some seconds longer."""
     claim = keys.claim_key("", "sweep")
     commands, back = _progress(redis)
     redis.client.pipeline().flushall().set(claim, "bench").execute()
@@ -389,11 +389,11 @@ def _watch_restoring(redis: Redis, sessions: int, within_s: float = 60, after_s:
             peak_after = max(peak_after, took)
             back_at = back_at or time.monotonic()
         if time.monotonic() - start > within_s:
-            raise Trouble(f"{wanted - back:,} of {sessions:,} sessions were not back within {within_s:g} s.")
+            raise Trouble(f"{wanted - back:,} of {sessions:,} sessions were not restored within {within_s:g} s.")
     return Restored(sessions, back_at - start, peak, peak_after)
 
 
 def _progress(redis: Redis) -> tuple[int, int]:
-    """Verbs so far, and sessions told anew: each of these is a touch, the only verb that says PEXPIRE."""
+    """Return the numbers of verbs and of restored sessions (touch is the only verb with PEXPIRE)."""
     calls = redis.calls()
     return calls["evalsha"], calls.get("pexpire", 0)

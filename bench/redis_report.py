@@ -1,4 +1,4 @@
-"""The figures with Redis beside their targets."""
+"""Report of the Redis figures with their targets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from measure import Rounds
 from redis_measure import DELIVERY_RATE, READ_USERS, Cycles, Delivery, Nodes, Quiet, Reading, Reaped, Restored, Workers
 from report import Row, rate, verdict
 
-BYTES_TARGET, BYTES_TARGET_USERS = 100, 100_000  # per online user; fewer share the cost of the buckets less well
-COMMANDS_TARGET = 5  # per second, whatever the number of idle users
-MEMORY_NOISE = 0.02  # of the allocator
+BYTES_TARGET, BYTES_TARGET_USERS = 100, 100_000  # per online user; with fewer, the cost of the buckets weighs more
+COMMANDS_TARGET = 5  # per second, for any number of idle users
+MEMORY_NOISE = 0.02  # share that the allocator may vary
 READ_TARGET_MS = 2
-READ_RATIO_TARGET = 2  # of bare HGETs by C
+READ_RATIO_TARGET = 2  # times the duration of plain HGETs in C
 READ_MANY_TARGET_MS = 50
 INTAKE_TARGET = 400_000  # messages per second of a node's core
 DELIVERY_TARGET_MS = 10  # the 99th percentile
@@ -24,7 +24,7 @@ WORKERS_TARGET = 1.6
 
 @singledispatch
 def rows(figures: object) -> list[Row]:
-    """The rows of one measurement, by its type."""
+    """Return the rows of one measurement, by its type."""
     raise TypeError(figures)
 
 

@@ -1,4 +1,4 @@
-"""A Redis server of one's own, as docs/redis-keys.md advises to set it up, and what it says about itself."""
+"""Redis server of the benchmark, configured as docs/redis-keys.md recommends, and its statistics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SETTINGS = {
     "bind": "127.0.0.1",
     "save": "",
     "hash-max-listpack-value": "256",
-    "client-output-buffer-limit": "pubsub 1gb 1gb 60",  # a flood must not be cut off: it is counted until its end
+    "client-output-buffer-limit": "pubsub 1gb 1gb 60",  # a flood is counted until its end and must not be cut off
     "slowlog-log-slower-than": "5000",
 }
 
 
 @dataclass(frozen=True)
 class Redis:
-    """A running server. `client` is for the driver's own questions, each of which is a command too."""
+    """Running Redis server. The driver uses `client`; its commands count too."""
 
     port: int
     pid: int
@@ -40,23 +40,23 @@ class Redis:
         return found
 
     def memory(self) -> int:
-        """Everything Redis counts. What clients' buffers grew by is given back within some seconds."""
-        self.client.slowlog_reset()  # of what a busy machine made slow: up to 128 commands, none of them ours to count
+        """Return the used memory. Redis frees grown client buffers within some seconds."""
+        self.client.slowlog_reset()  # frees up to 128 commands that a busy machine made slow
         self.client.memory_purge()
         return int(self.info("memory")["used_memory"])
 
     def calls(self) -> dict[str, int]:
-        """How often each command was called so far, those inside scripts too: Redis makes no difference."""
+        """Return the number of calls of each command, including calls inside scripts."""
         return {name.removeprefix("cmdstat_"): int(one["calls"]) for name, one in self.info("commandstats").items()}
 
     def interruptions(self) -> int:
-        """How often it had to leave its core to others although it had something to do."""
+        """Return the number of involuntary context switches of Redis."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("nonvoluntary_ctxt_switches:")[2].split()[0])
 
     @contextmanager
     def monitored(self, log: Path) -> Iterator[None]:
-        """Have every command written to `log` meanwhile. Redis spends time on it."""
+        """Write every command to `log` while the context is open. This costs Redis time."""
         with log.open("w") as output:
             program = spawn(["redis-cli", "-p", self.port, "MONITOR"], None, stdin=subprocess.DEVNULL, stdout=output)
         try:
@@ -71,7 +71,7 @@ class Redis:
 
 @contextmanager
 def running_redis(folder: Path, core: int | None) -> Iterator[Redis]:
-    """A fresh, empty server in `folder`, ended on the way out."""
+    """Start an empty server in `folder`. It is stopped at the end."""
     folder.mkdir()
     port = free_port()
     flags = [word for name, value in SETTINGS.items() for word in (f"--{name}", *(value.split() or [""]))]

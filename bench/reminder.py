@@ -1,9 +1,9 @@
-"""The reminder over very many users: how long it takes, how much memory, and what becomes of it when it is killed.
+"""Unread reminder over many users: duration, memory, and recovery after SIGKILL.
 
     python bench/reminder.py [--users 1000000]
 
-Every tenth user has something unread. A run over a hundredth of them says what memory it takes anyway; the run over all
-is killed halfway with SIGKILL, and the next goes on. The engine is played: nobody is there.
+Every tenth user has unread notifications. A run over 1 % of the users measures the base memory. The run over all users
+is killed halfway with SIGKILL, and the next run continues. The engine is a fake in which all users are offline.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS = "tenant, user, seq, id, kind, body, key, created_at, seen_at, ack"
 
 
 class Nobody:
-    """An engine in which nobody is there."""
+    """Fake engine in which all users are offline."""
 
     async def read(self, tenant, users):
         nobody = Snapshot(VisibleState(), VisibleState(), None, [])
@@ -54,7 +54,7 @@ def fill(path: Path, count: int) -> None:
 
 
 async def run(path: str) -> None:
-    """In a process of its own: one run, and what it took."""
+    """Run the job once and print its cost. For a separate process."""
     store = SqliteStore(path)
     await store.start()
     reminding = Reminding(lambda tenant: True)
@@ -64,7 +64,7 @@ async def run(path: str) -> None:
     runner, begin = Runner(store, SystemClock(), LEASE_S), time.monotonic()
     await runner.plan([planned])
     while (ended := await runner.run(planned, early=True)) is None:
-        await asyncio.sleep(0.1)  # the lease of one that was killed has to end
+        await asyncio.sleep(0.1)  # until the lease of the killed run has expired
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"seconds": time.monotonic() - begin, "done": ended.done, "rss": most, "outcome": ended.outcome}))
     await store.close()
@@ -87,7 +87,7 @@ def progress(path: Path) -> int:
 
 
 def told_twice(path: Path) -> tuple[int, int]:
-    """How many were reminded, and how many of them more than once."""
+    """Return the number of reminded users, and of users reminded more than once."""
     db = sqlite3.connect(path)
     each = "SELECT count(*) AS times FROM notifications WHERE kind = 'unread_reminder' GROUP BY user"
     reminded, twice = db.execute(f"SELECT count(*), total(times > 1) FROM ({each})").fetchone()
@@ -116,9 +116,7 @@ def main() -> None:
         whole = ended(begun(many))
         reminded, twice = told_twice(many)
     print(f"{given.users // 100:,} users: {small['seconds']:.1f} s, {small['rss'] / 1e6:.1f} MB")
-    print(
-        f"the second half of {given.users:,} after SIGKILL: {whole['done']:,} looked at in {whole['seconds']:.1f} s, "
-    )
+    print(f"the second half of {given.users:,} after SIGKILL: {whole['done']:,} checked in {whole['seconds']:.1f} s, ")
     print(f"  {whole['done'] / whole['seconds']:,.0f} users/s, {whole['rss'] / 1e6:.1f} MB")
     print(f"reminded: {reminded:,}, more than once: {twice}")
     held = reminded == -(-given.users // 10) and not twice and whole["rss"] < small["rss"] + 8_000_000

@@ -1,4 +1,4 @@
-"""The figures beside their targets, as one table for the terminal and for RESULTS.md."""
+"""Tables of figures and targets, for the terminal and for RESULTS.md."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def grid(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, padded so that it reads as well in a terminal."""
+    """Return a Markdown table, padded to be readable in a terminal."""
     lines = [headings, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     texts = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
@@ -88,9 +88,11 @@ def _version(package: str) -> str:
 
 
 def write(path: Path, figures: str) -> None:
-    """Put `figures` between the markers of the file at `path`; the prose around them stays."""
+    """Replace the text between the markers of the file at `path` by `figures`."""
     text = path.read_text() if path.exists() else ""
     if BEGIN not in text or END not in text:
-        raise Trouble(f"{path.name} has lost its markers, so the figures were not written.")
+        raise Trouble(
+            f"{path.name} has no markers, so the figures were not written. Restore the lines {BEGIN!r} and {END!r}."
+        )
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     path.write_text(f"{before}{BEGIN}\n{figures}\n{END}{after}")

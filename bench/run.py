@@ -1,8 +1,8 @@
-"""Measure Greendot beside its peers on this machine and show the figures beside their targets.
+"""Benchmark of Greendot and its peers on this machine, with targets.
 
-`make bench` (at most a quarter of an hour, writes bench/RESULTS.md and bench/plots) or `make bench-quick` (two minutes,
-only prints). Load generator and floors are C (load/ and wire/, flood.c, rawcast.c, hget.c); RESULTS.md says how
-things are measured.
+Run `make bench` (at most 15 minutes, writes bench/RESULTS.md and bench/plots) or `make bench-quick` (2 minutes, only
+prints). The load generator and the raw baselines are in C (load/ and wire/, flood.c, rawcast.c, hget.c). RESULTS.md
+describes the method.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
 RESULTS = HERE / "RESULTS.md"
 PLOTS = HERE / "plots"
-# In this order, with the seconds each takes in a full and in a quick run on two cores.
+# Parts in order, with their seconds in a full and in a quick run on two cores.
 PEER_PARTS = {"broadcast": (270, 30), "connect": (55, 10), "idle": (160, 20)}
 REDIS_PARTS = {
     "nodes": (40, 7), "memory": (20, 5), "quiet": (35, 9), "cycles": (20, 8), "read": (6, 2), "intake": (11, 2),
@@ -62,7 +62,7 @@ SKIPPED_WHEN_QUICK = {
     "told",
     "guarded",
     "hooked",
-}  # unless asked for
+}  # run only if requested
 GROUPS = {
     "peers": tuple(PEER_PARTS),
     "redis": tuple(REDIS_PARTS),
@@ -70,20 +70,20 @@ GROUPS = {
     "security": tuple(SECURITY_PARTS),
 }
 PROGRAMS = {"load": sources("load")} | {n: [HERE / f"{n}.c"] for n in ("rawcast", "hget", "flood")}
-SPARE_FILES = 100  # descriptors a server needs beside its connections
+SPARE_FILES = 100  # descriptors that a server needs besides its connections
 
 
 @dataclass
 class Found:
-    """Everything a run found out."""
+    """Results of a run."""
 
     peers: PeersBench | None = None
     redis_rows: list[report.Row] = field(default_factory=list)
     record_rows: list[report.Row] = field(default_factory=list)
     security_rows: list[report.Row] = field(default_factory=list)
     nodes: Nodes | None = None
-    missing: dict[str, str] = field(default_factory=dict)  # by label: why a peer could not be had
-    failed: dict[str, str] = field(default_factory=dict)  # by part
+    missing: dict[str, str] = field(default_factory=dict)  # label of a peer → reason why it could not be installed
+    failed: dict[str, str] = field(default_factory=dict)  # part → reason
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -91,7 +91,7 @@ def main() -> int:
     options = _options()
     plan = QUICK if options.quick else FULL
     parts = _chosen(options.only, options.quick)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended from outside: end the children as for Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the child processes, like Ctrl-C
     expected = {"install": 1.0} | {part: float(PARTS[part][options.quick]) for part in parts}
     BUILD.mkdir(exist_ok=True)
     shown = progress.shown = progress.Progress(expected, terminal=sys.stdout.isatty(), log=BUILD / "log")
@@ -106,27 +106,27 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         shown.end()
-        print("\nbench: interrupted; everything it started was ended.", file=sys.stderr)
+        print("\nbench: interrupted; all started processes were ended.", file=sys.stderr)
         return 130
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure Greendot beside its peers on this machine.")
-    parser.add_argument("--quick", action="store_true", help="shorter and rougher; does not write RESULTS.md")
+    parser = argparse.ArgumentParser(description="Measure Greendot and its peers on this machine.")
+    parser.add_argument("--quick", action="store_true", help="shorter and less exact; does not write RESULTS.md")
     parser.add_argument(
         "--only", action="append", choices=[*GROUPS, *PARTS], metavar="PART",
-        help=f"one part or group (may be repeated); does not write: {', '.join([*GROUPS, *PARTS])}",
+        help=f"one part or group (repeatable); does not write RESULTS.md: {', '.join([*GROUPS, *PARTS])}",
     )  # fmt: skip
     parser.add_argument(
         "--peer", action="append", choices=[peer.name for peer in PEERS] + ["none"], metavar="NAME",
-        help=f"only this peer (may be repeated), or none; does not write. {', '.join(peer.name for peer in PEERS)}",
+        help=f"only this peer (repeatable), or none; does not write RESULTS.md: {', '.join(one.name for one in PEERS)}",
     )  # fmt: skip
-    parser.add_argument("--server", help="start this command instead of `greendot serve`, with the same flags")
+    parser.add_argument("--server", help="command to start instead of `greendot serve`, with the same flags")
     return parser.parse_args()
 
 
 def _chosen(only: Sequence[str] | None, quick: bool) -> list[str]:
-    """The parts asked for, in their order."""
+    """Return the requested parts in order."""
     wanted = {part for word in only or GROUPS for part in GROUPS.get(word, (word,))}
     return [part for part in PARTS if part in wanted and (only or not quick or part not in SKIPPED_WHEN_QUICK)]
 
@@ -142,7 +142,7 @@ def _measure(
     peers = _had(options.peer, home, found) if set(parts) & set(PEER_PARTS) else []
     server_core, load_core = cores = _cores()
     if load_core is not None:
-        os.sched_setaffinity(0, {load_core})  # the driver must not disturb the server either
+        os.sched_setaffinity(0, {load_core})  # the driver must not disturb the server
     command = shlex.split(options.server) if options.server else _greendot_command()
     with tempfile.TemporaryDirectory(prefix="greendot-bench-") as folder:
         bench = RecordsBench(command, BUILD, Path(folder), cores)
@@ -154,9 +154,9 @@ def _measure(
                 try:
                     bound.check()
                     _part(part, bench, plan, found)
-                except (Trouble, TimeIsUp) as trouble:  # said, and the other parts left alone
+                except (Trouble, TimeIsUp) as trouble:  # reported; the other parts continue
                     found.failed[part] = str(trouble)
-                    shown.warn(f"{part} gave no figures: {trouble}")
+                    shown.warn(f"{part} failed: {trouble}")
     return found, server_core is not None
 
 
@@ -185,15 +185,15 @@ def _security_rows(part: str, bench: RecordsBench, plan: Plan) -> list[report.Ro
 
 
 class TimeIsUp(Exception):
-    """No Trouble, so that nobody takes it for that of a peer."""
+    """End of the time limit. Not a Trouble, which would count as an error of a peer."""
 
 
 class Bound:
-    """Once a second it keeps the line of progress up to date, and ends the part under way when time is up."""
+    """Time limit of a run. It redraws the progress every second, and ends the current part at the limit."""
 
     def __init__(self, limit_s: float, shown: progress.Progress) -> None:
-        self._deadline = time.monotonic() + limit_s  # what was to be installed, once, is not in it
-        self._word = f"the run had taken its {limit_s / 60:.1f} minutes"
+        self._deadline = time.monotonic() + limit_s  # without the time of installations
+        self._word = f"the time limit of {limit_s / 60:.1f} minutes was reached"
         self._shown = shown
         self._said = False
 
@@ -212,17 +212,17 @@ class Bound:
     def _tick(self, *_: object) -> None:
         self._shown.draw()
         if not self._said and time.monotonic() > self._deadline:
-            self._said = True  # once: what it interrupted must be able to end what it had started
+            self._said = True  # only once, so that the interrupted part can end its processes
             raise TimeIsUp(self._word)
 
 
 def _had(wanted: Sequence[str] | None, home: Home, found: Found) -> list[Peer]:
-    """The peers asked for that can be had here."""
+    """Install the requested peers and return the installed ones."""
     chosen = [peer for peer in PEERS if wanted is None or peer.name in wanted]
     why = install(home, {peer.kind for peer in chosen})
     found.missing = {peer.label: why[peer.kind] for peer in chosen if peer.kind in why}
     for label, reason in found.missing.items():
-        say(f"without {label}: {reason}")
+        say(f"{label} is not measured: {reason}")
     had = [peer for peer in chosen if peer.kind not in why]
     found.versions = versions(home, had)
     return had
@@ -233,16 +233,18 @@ def _within_file_limit(plan: Plan) -> Plan:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # inherited by the server
     room = plan.users if most == resource.RLIM_INFINITY else most - SPARE_FILES
     if room < plan.subscribers + 1:
-        raise Trouble(f"A process may open only {most} files here: too few for {plan.subscribers:,} connections.")
+        raise Trouble(
+            f"The limit of {most} open files is too low for {plan.subscribers:,} connections: raise it (ulimit -n)."
+        )
     wanted = ("idle_connections", "most_connections", "quiet_connections", "restored_connections")
     return replace(plan, **{name: min(room, getattr(plan, name)) for name in wanted})
 
 
 def _cores() -> tuple[int | None, int | None]:
-    """A core for the server and one for the generator."""
+    """Return a core for the server and one for the generator."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
-        say("only one core: server and generator share it, so every figure comes out too low")
+        say("only one core: server and generator share it, so all figures are too low")
         return None, None
     return usable[0], usable[1]
 
@@ -253,7 +255,7 @@ def _compile() -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True)
         except FileNotFoundError:
-            raise Trouble("A C compiler is needed for the load generator, and `cc` was not found.") from None
+            raise Trouble("`cc` was not found: install a C compiler for the load generator.") from None
         if done.returncode:
             raise Trouble(f"bench/{name} does not compile:\n{done.stderr}")
     say(f"compiled {', '.join(PROGRAMS)}")
@@ -262,7 +264,7 @@ def _compile() -> None:
 def _greendot_command() -> list[str]:
     program = Path(sys.executable).parent / "greendot"
     if not program.exists():
-        raise Trouble("There is no `greendot` beside this Python: run `make bench`, which installs it.")
+        raise Trouble("`greendot` was not found beside this Python: run `make bench`, which installs it.")
     return [str(program), "serve"]
 
 
@@ -273,22 +275,22 @@ def _tell(found: Found, pinned: bool, options: argparse.Namespace, took_s: float
     if measured or found.nodes:
         texts += [f"### Targets\n{peer_report.targets(figures, found.nodes)}", *peer_report.tables(measured)]
     remarks = peer_report.remarks(measured, found.missing)
-    remarks += [f"- The part `{part}` gave no figures: {why}" for part, why in found.failed.items()]
+    remarks += [f"- The part `{part}` failed: {why}" for part, why in found.failed.items()]
     texts += ["\n".join(remarks)] if remarks else []
     texts += [f"### With Redis\n{report.table(found.redis_rows)}"] if found.redis_rows else []
     texts += [f"### Records\n{report.table(found.record_rows)}"] if found.record_rows else []
     texts += [f"### Security\n{report.table(found.security_rows)}"] if found.security_rows else []
-    texts += [f"Not Greendot: this was `{options.server}`."] if options.server else []
+    texts += [f"The measured server was `{options.server}`, not Greendot."] if options.server else []
     texts += [f"The run took {took_s / 60:.1f} minutes."]
     print("\n" + "\n\n".join(texts), flush=True)
     whole = not (options.quick or options.only or options.peer or options.server)
     _keep(texts, measured, whole and not found.failed)
     if whole and found.failed:
-        print("Not written to bench/RESULTS.md: parts of it are missing.")
+        print("Not written to bench/RESULTS.md: some parts are missing.")
 
 
 def _keep(texts: list[str], measured: dict, whole: bool) -> None:
-    """Whole runs are written down; pictures of others go where nothing is kept."""
+    """Write the results of a whole run. The plots of other runs go to the build folder."""
     if measured:
         try:
             made = plots.draw(measured, PLOTS if whole else BUILD / "plots")

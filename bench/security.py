@@ -1,4 +1,4 @@
-"""What it costs to know who somebody is: tokens verified by one core, with real keys of every algorithm."""
+"""Cost of token verification: tokens per second on one core, with real keys of every algorithm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from measure import Plan, say
 from report import Row, verdict
 
 HS256_TARGET = 5_000  # per second
-TOKENS = 200  # different ones, read in turn
+TOKENS = 200  # number of different tokens, verified in turn
 NOW_MS = 1_800_000_000_000
 MAKERS: dict[str, Callable] = {
     "RS256": partial(rsa.generate_private_key, 65537, 2048),
@@ -30,7 +30,7 @@ ALGORITHMS = ("HS256", "HS512", *MAKERS)
 
 @dataclass
 class Verified:
-    """Tokens per second of CPU time, by round: those that are good, and those another key signed."""
+    """Tokens per second of CPU time, by round: valid tokens, and tokens signed by another key."""
 
     good: dict[str, list[float]] = field(default_factory=dict)
     forged: dict[str, list[float]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def verified(plan: Plan) -> Verified:
     found = Verified({alg: [] for alg in ALGORITHMS}, {alg: [] for alg in ALGORITHMS})
     readers = {alg: _reader(alg) for alg in ALGORITHMS}
     for number in range(plan.verify_rounds):
-        for alg, (tokens, good, forged) in readers.items():  # in turn: a shared machine is noisy
+        for alg, (tokens, good, forged) in readers.items():  # alternating, because a shared machine is noisy
             found.good[alg].append(_rate(tokens, good, plan.verify_s))
             found.forged[alg].append(_rate(tokens, forged, plan.verify_s))
         say(f"tokens {number + 1}/{plan.verify_rounds}: {found.good['HS256'][-1]:,.0f}/s with HS256")
@@ -48,7 +48,7 @@ def verified(plan: Plan) -> Verified:
 
 
 def _reader(alg: str) -> tuple[Tokens, list[str], list[str]]:
-    """What reads tokens, some that are good, and some that are not."""
+    """Return a verifier, valid tokens, and tokens signed by another key."""
     ours, others = (MAKERS[alg]() if alg in MAKERS else secret * 64 for secret in "ab")
     key = VerificationKey(alg, ours.public_key() if alg in MAKERS else ours.encode(), "k1")
     return Tokens(keys=[key]), _made(alg, ours), _made(alg, others)

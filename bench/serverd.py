@@ -1,4 +1,4 @@
-"""The processes a benchmark starts: pinned to a core, always ended, their trouble told in a sentence."""
+"""Processes of a benchmark: pinned to a core and always ended."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Trouble(Exception):
-    """What makes the figures impossible or worthless, as a sentence for a person."""
+    """Problem that makes the figures impossible or invalid. The message is a sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """The secrets of one run. Every server of the run gets the same, so that tokens are minted once."""
+    """Secrets of one run. All servers share them, so that tokens are signed once."""
 
     auth_secret: str = field(default_factory=lambda: secrets.token_hex(32))
     api_key: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-Cores = int | set[int] | None  # what a process may run on; None: what its parent may
+Cores = int | set[int] | None  # cores of a process; None: those of its parent
 
 
 def spawn(command: Sequence[object], core: Cores, **how: Any) -> subprocess.Popen[str]:
-    """Start `command` on `core`, in a session of its own: Ctrl-C reaches the driver only, which ends its children."""
+    """Start `command` on `core` in its own session. Ctrl-C reaches only the driver, which ends its children."""
 
     def settle() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a driver that was killed cannot end them any more
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed driver cannot end its children
         if core is not None:
             os.sched_setaffinity(0, {core} if isinstance(core, int) else core)
 
@@ -57,7 +57,7 @@ def spawn(command: Sequence[object], core: Cores, **how: Any) -> subprocess.Pope
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End `process` and whatever it started: asked first, then, or when this is interrupted, made to."""
+    """End `process` and its children: with a request first, then, or after an interrupt, by force."""
     try:
         _signal(process, signal.SIGTERM)
         process.wait(END_WITHIN_S)
@@ -77,7 +77,7 @@ def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: Greendot or a peer."""
+    """Running server: Greendot or a peer."""
 
     process: subprocess.Popen[str]
     port: int
@@ -89,7 +89,7 @@ class Server:
         return self.process.pid
 
     def request(self, method: str, path: str, body: object = None) -> int:
-        """The status of an HTTP request; 0 when nobody answered."""
+        """Send an HTTP request and return its status; 0 without an answer."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             method=method,
@@ -109,15 +109,15 @@ class Server:
         return sum(int(count) * _PAGE_BYTES for count in pages)
 
     def waited_s(self) -> float:
-        """Seconds that its first thread had work and no processor: other programs used them."""
+        """Return the seconds in which the first thread waited for a processor that other programs used."""
         file = Path(f"/proc/{self.pid}/schedstat")  # not on every kernel
         return int(file.read_text().split()[1]) / 1e9 if file.exists() else 0.0
 
     def cpu_s(self) -> float:
-        """Seconds of CPU used so far, in user and kernel mode, by all threads."""
+        """Return the CPU seconds of all threads so far, in user and kernel mode."""
         total = 0
         for pid in self._pids():
-            # Counted from behind the process name, which may hold spaces.
+            # Parsed after the process name, which may contain spaces.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += int(fields[11]) + int(fields[12])
         return total / _TICKS_PER_S
@@ -131,7 +131,7 @@ class Server:
 
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
-        return "\n".join(f"    {line}" for line in lines) or "    (it said nothing)"
+        return "\n".join(f"    {line}" for line in lines) or "    (no output)"
 
 
 @contextmanager
@@ -145,18 +145,18 @@ def greendot(
     store: str | None = None,
     **more: str,
 ) -> Iterator[Server]:
-    """A fresh server with an empty database and the open room `bench`, ended on the way out."""
+    """Start a server with an empty database and the open room `bench`. It is stopped at the end."""
     folder.mkdir()
     port = free_port()
     place = store or f"sqlite:///{folder / 'bench.db'}"
     flags = ["--host", "127.0.0.1", "--port", port, "--engine", engine, "--store", place]
     flags += ["--workers", workers] if workers > 1 else []
-    # The settings of whoever runs this must not leak into the figures: neither environment nor a file in the cwd.
+    # Settings from the environment or the current folder must not affect the figures.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
     environment |= {
         "GREENDOT_AUTH_SECRET": access.auth_secret,
         "GREENDOT_API_KEY": access.api_key,
-        "GREENDOT_DOOR_CONNECTIONS_PER_IP": "0",  # all clients come from here
+        "GREENDOT_DOOR_CONNECTIONS_PER_IP": "0",  # all clients have the same address
         "GREENDOT_LIMITS_ENABLED": "false",
         "GREENDOT_LIMITS_USER_CONNECTIONS": "0",
         "GREENDOT_STORE_MIGRATE": "true",
@@ -175,7 +175,7 @@ def greendot(
         if process.poll() is None:
             raise
         ended = f"The server had ended with exit code {process.returncode}"
-        raise Trouble(f"{trouble} {ended}; its last words:\n{server.last_words()}") from None
+        raise Trouble(f"{trouble} {ended}; its last output:\n{server.last_words()}") from None
     finally:
         end(process)
 
@@ -187,16 +187,16 @@ def _await_ready(server: Server) -> None:
             raise Trouble("The server did not start.")
         if time.monotonic() > deadline:
             late = f"The server was not ready within {READY_WITHIN_S} s (GET /readyz)"
-            raise Trouble(f"{late}; its last words:\n{server.last_words()}")
+            raise Trouble(f"{late}; its last output:\n{server.last_words()}")
         time.sleep(0.1)
     status = server.request("PUT", "/v1/rooms/bench", {"open": True})
     if status not in (200, 201, 204):
-        raise Trouble(f"The room could not be made: PUT /v1/rooms/bench answered {status}.")
+        raise Trouble(f"The room could not be created: PUT /v1/rooms/bench returned {status}.")
 
 
 @contextmanager
 def rawcast(program: Path, frame_bytes: int, folder: Path, core: Cores) -> Iterator[Server]:
-    """The raw C broadcaster."""
+    """Start the raw C broadcaster."""
     process = spawn([program, frame_bytes], core, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

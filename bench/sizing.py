@@ -1,9 +1,9 @@
-"""What `greendot plan` counts with beside the bench's own figures: what a watch, a room, a change, a record take.
+"""Constants of `greendot plan`: memory and CPU time of a watch, a room, a change and a record.
 
     python bench/sizing.py
 
-Memory is counted in bytes and work in CPU time of the process that does it: others on the machine matter little.
-The rows are for bench/RESULTS.md, and from there for src/greendot/ops/capacity/constants.py; a test compares the two.
+Memory is in bytes. Work is the CPU time of the process, which other programs of the machine hardly change. Copy the
+rows to bench/RESULTS.md, and the values to src/greendot/ops/capacity/constants.py. A test compares the two.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AT_ONCE = 50
 CROWD, RECORD = 1_000, "o1a1dee9b8f4||User 7027|a||hrgT-fd5W2dllZ"
 IDLE_S = 20
 BODY = b'{"text":"' + b"x" * 117 + b'"}'  # 128 bytes
-BUS_MESSAGE = b"x" * 330  # with a body of 128 bytes, an envelope and a MAC
+BUS_MESSAGE = b"x" * 330  # a body of 128 bytes, an envelope and a MAC
 ROOM = "r{:04}"
 Row = tuple[str, str]
 
@@ -47,7 +47,7 @@ Row = tuple[str, str]
 def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="greendot-sizing-") as folder:
-        os.chmod(folder, 0o755)  # noqa: S103  (PostgreSQL runs as somebody else)
+        os.chmod(folder, 0o755)  # noqa: S103  (PostgreSQL runs as another user)
         rows += asyncio.run(of_a_node(Path(folder)))
         rows += asyncio.run(of_redis(Path(folder)))
         rows += asyncio.run(of_postgres(Path(folder)))
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 async def each(work: Callable[[int], Awaitable[None]], numbers: Iterable[int]) -> None:
-    """Some at a time."""
+    """Run the calls in batches."""
     waiting = iter(numbers)
 
     async def some() -> None:
@@ -69,7 +69,7 @@ async def each(work: Callable[[int], Awaitable[None]], numbers: Iterable[int]) -
     await asyncio.gather(*(some() for _ in range(AT_ONCE)))
 
 
-# --- a node ---
+# --- node ---
 
 
 async def of_a_node(folder: Path) -> list[Row]:
@@ -80,7 +80,7 @@ async def of_a_node(folder: Path) -> list[Row]:
         before = server.rss_bytes()
 
         async def watch(number: int) -> None:
-            users = [f"watched{number * WATCHED + n}" for n in range(WATCHED)]  # each is watched by nobody else
+            users = [f"watched{number * WATCHED + n}" for n in range(WATCHED)]  # each has one watcher
             await clients[number].request(type="watch", users=users)
 
         await each(watch, range(CLIENTS))
@@ -140,14 +140,14 @@ async def of_redis(folder: Path) -> list[Row]:
 
 
 def _spent(server: Redis, seconds: float) -> float:
-    """CPU seconds in a second."""
+    """Return the CPU seconds per second."""
     began, since = server.cpu_s(), time.monotonic()
     time.sleep(seconds)
     return (server.cpu_s() - began) / (time.monotonic() - since)
 
 
 def _crowded(server: Redis) -> Row:
-    """Records in hashes that have grown too long to be packed (hash-max-listpack-entries)."""
+    """Measure records in hashes that are too long for the listpack encoding (hash-max-listpack-entries)."""
     before, count = server.memory(), 200_000
     for bucket in range(count // CROWD):
         users = {f"default/user{bucket * CROWD + n:07}": RECORD for n in range(CROWD)}
@@ -168,7 +168,7 @@ def _subscriptions(server: Redis) -> list[Row]:
             link.subscribe(*names[first : first + 1_000])
             for _ in range(1_000):
                 link.get_message(timeout=5)
-        time.sleep(3)  # its buffers are given back
+        time.sleep(3)  # until Redis has freed its buffers
         found.append(server.memory())
     for link in links:
         link.close()
@@ -190,11 +190,11 @@ def _publishing(server: Redis) -> list[Row]:
         began = server.cpu_s()
         for _ in range(PUBLISHED // 16):
             pipe = server.client.pipeline(transaction=False)
-            for _ in range(16):  # as many as a busy node has at once
+            for _ in range(16):  # the number that a busy node sends at once
                 pipe.publish("room:{5n3}:default/lobby", BUS_MESSAGE)
             pipe.execute()
             for link in links:
-                link.connection._sock.recv(1 << 20)  # type: ignore[union-attr]  # read, and thrown away
+                link.connection._sock.recv(1 << 20)  # type: ignore[union-attr]  # read and discarded
         spent[listeners] = (server.cpu_s() - began) / PUBLISHED * 1e6
         for link in links:
             with suppress(redis.RedisError):
@@ -300,7 +300,7 @@ async def _records(server: Postgres, store: PostgresStore, link: asyncpg.Connect
 
 
 async def _taken(server: Postgres, link: asyncpg.Connection) -> tuple[float, float, float]:
-    """Bytes of the tables, bytes of the log so far, CPU seconds of all its processes so far."""
+    """Return the bytes of the tables, the bytes of the log, and the CPU seconds of all processes so far."""
     size = await link.fetchval(
         "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE relkind = 'r' AND relname LIKE 'greendot_%'"
     )

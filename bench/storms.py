@@ -1,9 +1,9 @@
-"""The storms: everybody cut off at once and returning, and far more signals than a node can send.
+"""Overload tests: all clients reconnect at once, and more signals than a node can send.
 
-    python bench/storms.py [return] [flood] [--quick]      both unless told, with a verdict for each promise
+    python bench/storms.py [return] [flood] [--quick]      both by default, with a verdict for each promise
 
-`storm/` makes the weather and times what clients see; this starts the server, looks at its memory and its metrics
-meanwhile, and says what held.
+`storm/` generates the load and measures the latency of clients. This program starts the server, samples its memory and
+metrics, and prints which promises held.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from records_measure import asked
 from serverd import Server, Trouble
 
 HERE = Path(__file__).resolve().parent
-MESSAGES = 3  # that everybody who returns has missed
-LOOK_S = 0.05  # between two looks at the server's memory
+MESSAGES = 3  # messages that each returning client has missed
+LOOK_S = 0.05  # interval of memory samples
 RETURNING, RETURNING_QUICK = (10_000, 500), (2_000, 100)  # connections, rooms
 FLOODED, FLOODED_QUICK = (500, 30), (200, 5)  # subscribers, seconds
 TOKENS = 10_020
-PATIENCE_S = 40.0  # with those who return
-RECOVERY_S = 20.0  # with a node that was flooded, before it counts as not recovered
+PATIENCE_S = 40.0  # time limit of returning clients
+RECOVERY_S = 20.0  # time limit for the recovery of a flooded node
 
 
 @dataclass
 class Storm:
-    """What one showed: figures by name, and which promises held."""
+    """Result of one test: figures by name, and whether each promise held."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     promises: dict[str, bool] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Storm:
 
 
 class Memory(threading.Thread):
-    """The most that was resident, looked at now and then."""
+    """Sampler of the maximum resident memory."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(daemon=True)
@@ -67,10 +67,10 @@ class Memory(threading.Thread):
 
 
 class StormBench(Bench):
-    """Both storms, against a server with its default limits and the memory engine."""
+    """Both tests, against a server with default limits and the memory engine."""
 
     def returning(self, connections: int, rooms: int, *flags: object, **settings: str) -> Storm:
-        """Everybody is cut off and comes back. `flags` are more of the generator's."""
+        """Disconnect all clients and measure their return. `flags` are further flags of the generator."""
         counts = self.folder / "counts"
         self.command, command = [sys.executable, str(HERE / "counted.py"), "serve"], self.command
         try:
@@ -83,7 +83,7 @@ class StormBench(Bench):
                 for number in range(MESSAGES):
                     body = {"user": "app", "body": "x" * 100, "key": f"k{number}"}
                     if server.request("POST", f"/v1/rooms/bench{room}/messages", body) != 201:
-                        raise Trouble("The messages to miss could not be written.")
+                        raise Trouble("The messages for the returning clients could not be written.")
             more = ("--connections", connections, "--rooms", rooms, "--patience", PATIENCE_S, *flags)
             with self._storm("return", server, *more) as storm:
                 line(storm)  # "ready"
@@ -110,14 +110,14 @@ class StormBench(Bench):
         )
 
     def flood(self, subscribers: int, seconds: float, *flags: object) -> Storm:
-        """Five times the signals that made the loop late. `flags` are more of the generator's."""
+        """Send five times the signals that made the loop late. `flags` are further flags of the generator."""
         with self.greendot() as server:
             server.request("PUT", "/v1/rooms/bench0", {"open": True})
             with self._storm("flood", server, "--connections", subscribers, "--seconds", seconds, *flags) as storm:
                 line(storm)  # "ready"
                 tell(storm)
                 passed = json.loads(line(storm))["passed_at"]
-                say(f"flood: a probe took over 100 ms at {passed:,.0f} signals/s to {subscribers:,}; now five times")
+                say(f"flood: a probe took over 100 ms at {passed:,.0f} signals/s to {subscribers:,}; now × 5")
                 line(storm)  # "over"
                 over = time.monotonic()
                 while metrics(server).get("realtime_overload_level") and time.monotonic() < over + RECOVERY_S:

@@ -1,7 +1,7 @@
-"""What traces cost where there is none: commands decoded and carried out, without sockets, in µs each.
+"""Cost of tracing for commands with and without a trace: decoded and executed without sockets, in µs each.
 
-`python bench/traced.py`; with PYTHONPATH at the sources of another version, the same for that. A signal is decoded, let
-through, encoded and published; an activity is nearly nothing but the way in.
+Run `python bench/traced.py`. To measure another version, set PYTHONPATH to its sources. A signal is decoded,
+authorised, encoded and published. An activity command does little more than the dispatch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDS, TIMES = 30, 10_000
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         server = {"port": 0, "host": "127.0.0.1", "data_dir": folder}
-        # What is measured holds up the loop, and must not be shed for it.
+        # The measurement blocks the loop, which must not cause overload shedding.
         quiet = {"limits": {"enabled": False}, "overload": {"lag_s": 60.0, "bus_lag_s": 60.0}}
         greendot = Greendot(load(None, {}, {"auth": {"secret": SECRET}, "server": server} | quiet))
         await greendot.start()

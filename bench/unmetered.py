@@ -1,7 +1,6 @@
-"""Greendot with all counting taken out: what `metered.py` measures it against.
+"""Import hook that removes all metrics from Greendot, for the comparison in `metered.py`.
 
-Statements that count are removed from the sources while they are loaded: additions to counters, and what is put into
-histograms. Nothing else is changed.
+The hook removes statements that add to counters or histograms while the sources are loaded. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-COUNTERS = {"metrics", "_metrics", "counts"}  # what `self.counts.published += 1` is done to
-MEASURES = {"observe", "_on_timed", "timed"}  # what is called to put something into a histogram
+COUNTERS = {"metrics", "_metrics", "counts"}  # objects of statements like `self.counts.published += 1`
+MEASURES = {"observe", "_on_timed", "timed"}  # calls that add to a histogram
 taken_out: list[str] = []
 
 
 class Uncounted(ast.NodeTransformer):
-    """A module without what it counts."""
+    """Transformer that removes the metrics of a module."""
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         target = node.target
         if isinstance(target, ast.Attribute) and _name(target.value) in COUNTERS:
-            return self._without(node, node.value)  # what is added may have to be done
+            return self._without(node, node.value)  # the added value may have side effects
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
@@ -48,11 +47,13 @@ class _Loader(SourceFileLoader):
         return compile(ast.fix_missing_locations(Uncounted().visit(ast.parse(data))), path, "exec")
 
     def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)  # never from a cache, which is of the whole
+        return self.source_to_code(
+            self.get_data(self.path), self.path
+        )  # never from a cache, which contains the metrics
 
 
 class Finder(MetaPathFinder):
-    """For Greendot's own modules."""
+    """Finder for the modules of Greendot."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -66,5 +67,5 @@ class Finder(MetaPathFinder):
 
 
 def unstamped(bus: ModuleType) -> None:
-    """Which messages say when they were published is decided by a count that is not there: none does."""
+    """Disable publish times in messages. A counter selects the messages that carry one, and it is removed."""
     bus.RedisBus._write = lambda self, channel, message, topic=None: self._messages.write(channel, message, topic)

@@ -1,4 +1,4 @@
-/* One sends, all others must receive: how many deliveries per second, and how old they are at half of that. */
+/* Mode `broadcast`: one connection sends, all others receive. Measures deliveries per second, and their age at half load. */
 #include "load.h"
 #include <stdio.h>
 #include <string.h>
@@ -8,10 +8,10 @@ enum { RING = 65536 };
 static unsigned char message[16384];
 static size_t message_size;
 static int in_flight;
-static uint64_t sent, deliveries, complete; /* complete: messages every subscriber has */
-static unsigned arrived[RING];              /* by message number: how many subscribers have it */
+static uint64_t sent, deliveries, complete; /* complete: messages that every subscriber has */
+static unsigned arrived[RING];              /* number of subscribers that have a message, by message number */
 static double due_at[RING];                 /* by message number, while timed */
-static unsigned delivery_bytes; /* a whole frame with one delivery */
+static unsigned delivery_bytes; /* size of a frame with one delivery */
 
 static void on_delivery(struct conn *c) {
     if (!c->subscriber) die("the sending connection got its own message back");
@@ -25,7 +25,7 @@ static void on_delivery(struct conn *c) {
     }
 }
 
-/* The raw broadcaster relays what it gets, so there the message is made as a server's frame. */
+/* The raw broadcaster relays bytes unchanged, so its message is built as a server frame. */
 static void build_message(void) {
     char text[8192];
     if (opt.dialect->message) {
@@ -38,7 +38,7 @@ static void build_message(void) {
     memcpy(message, (unsigned char[]){0x81, 126, size >> 8, size & 0xff, MARKER}, 5);
 }
 
-/* Each a send() of its own, as a real sender's would be. */
+/* One send() per message, as a real sender does. */
 static void send_message(void) {
     send_all(&conns[opt.connections], message, message_size);
     sent++;
@@ -63,8 +63,8 @@ static void broadcast_until(double end) {
     }
 }
 
-/* Waits for what is under way. Were a single delivery missing, a run with several in flight would go on, with fewer of
- * them than it claims: here it shows. */
+/* Waits for all messages in flight. With several in flight, a missing delivery would only lower their number; here it is
+ * an error. */
 static void await_stragglers(void) {
     uint64_t before = deliveries;
     for (double heard = now(); complete < sent; turn(100, NULL)) {
@@ -73,7 +73,7 @@ static void await_stragglers(void) {
     }
 }
 
-/* With so many in flight; the messages per second. */
+/* Measures with this number of messages in flight. Returns the messages per second. */
 static double run_level(int level) {
     in_flight = level;
     top_up();
@@ -94,7 +94,7 @@ static double run_level(int level) {
     return rate / opt.connections;
 }
 
-/* Messages evenly spread over time, timed from when each was due: had the generator to wait, that counts too. */
+/* Sends messages at even intervals and times each from when it was due, so delays of the generator count too. */
 static void run_latency(double rate) {
     double begin = now(), server_cpu = server_cpu_used(), cpu = cpu_used();
     uint64_t first = sent, total = opt.latency * rate + 1;
@@ -126,7 +126,7 @@ static void run_broadcast(void) {
     for (int i = 0; i < opt.level_count; i++) {
         double rate = run_level(opt.levels[i]);
         if (opt.levels[i] <= 16) half = rate / 2;
-        /* So many messages must pass before the last has arrived: a slow server would take all day. */
+        /* All messages in flight must arrive before the next level. A server that is too slow skips this level. */
         if (i + 1 < opt.level_count && opt.levels[i + 1] > rate * opt.patience) {
             printf("{\"mode\":\"too slow\",\"in_flight\":%d}\n", opt.levels[i + 1]);
             fflush(stdout);

@@ -1,4 +1,4 @@
-/* How much of a core we use, and how much the server does. */
+/* CPU time of the generator and of the server. */
 #include "load.h"
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +20,12 @@ static double process_cpu_used(int pid) {
     size_t n = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[n] = 0;
-    char *name_end = strrchr(text, ')'); /* a process name may hold spaces: count fields from behind it */
+    char *name_end = strrchr(text, ')'); /* a process name may contain spaces: parse after it */
     if (name_end) sscanf(name_end, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
     return (double)(user + system) / sysconf(_SC_CLK_TCK);
 }
 
-/* Seconds of CPU the watched server has used, all its threads and workers together. */
+/* CPU seconds of the measured server, including all its threads and workers. */
 double server_cpu_used(void) {
     char path[64];
     if (!opt.pid) return 0;

@@ -1,5 +1,5 @@
-/* What is said on each server's wire. A server of our own (bench/peers) says `welcome` when it has subscribed us; the
- * rest is what the peer's protocol asks for. */
+/* Wire protocols of the servers. The servers in bench/peers send `welcome` after the subscription. The others use their own
+ * protocol. */
 #include "load.h"
 #include <string.h>
 
@@ -17,16 +17,16 @@ static const struct dialect dialects[] = {
     {.name = "greendot", GREENDOT, .opening = {{HELLO(""), WELCOME}}, .joining = JOIN("bench")},
     {.name = "apart", GREENDOT, .opening = {{HELLO(""), WELCOME}}, .joining = JOIN("bench$N")},
     {.name = "returning", GREENDOT, .opening = {{HELLO(",\"resume\":{\"rooms\":{\"bench\":0}}"), WELCOME}}},
-    /* No upgrade and no protocol: bench/rawcast.c relays what it gets, so a message is made as a server's frame. */
+    /* No upgrade and no protocol: bench/rawcast.c relays bytes unchanged, so a message is built as a server frame. */
     {.name = "raw", .opening = {{NULL, WELCOME}}},
-    /* Our small servers for Bun, ws and Django Channels. */
+    /* The servers for Bun, ws and Django Channels in bench/peers. */
     {.name = "app", .subscriber = "/sub", .plain = "/", .sender = "/send", .opening = {{NULL, "welcome"}},
      .message = "$B"},
     /* Engine.IO 4 over the WebSocket transport: 0 open, 2 ping, 3 pong, 40 connect, 42 event, 44 refused. */
     {.name = "socketio", .subscriber = SOCKET_IO "&sub=1", .plain = SOCKET_IO, .sender = SOCKET_IO,
      .opening = {{NULL, "0{"}, {"40", "40{"}}, .message = "42[\"b\",\"$B\"]", .ping = "2", .pong = "3",
      .refusal = "44"},
-    /* Several replies come in one frame, a line each; so deliveries are counted by their markers. */
+    /* A frame may hold several replies, one per line, so deliveries are counted by their markers. */
     {.name = "centrifugo", UPGRADED_ALIKE("/connection/websocket"),
      .opening = {{"{\"id\":1,\"connect\":{\"token\":\"$T\"}}", "{\"id\":1,\"connect\""}},
      .joining = {"{\"id\":2,\"subscribe\":{\"channel\":\"bench\"}}", "{\"id\":2,\"subscribe\""},
@@ -38,5 +38,5 @@ static const struct dialect dialects[] = {
 const struct dialect *dialect_named(const char *name) {
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
         if (!strcmp(dialects[i].name, name)) return &dialects[i];
-    die("no dialect is called %s (load/dialects.c)", name);
+    die("unknown dialect %s (see load/dialects.c)", name);
 }

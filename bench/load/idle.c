@@ -1,4 +1,4 @@
-/* Connections that are only there, and connections that come and go. */
+/* Modes `idle` (idle connections) and `connect` (connects per second). */
 #include "load.h"
 #include <stdio.h>
 
@@ -7,7 +7,7 @@
 static uint64_t beats;
 static double beating_since;
 
-/* Says the heartbeats that are due, evenly spread over all; a server that asks by itself is answered elsewhere. */
+/* Sends the heartbeats that are due, at even intervals. Pings of a server are answered elsewhere. */
 static void beat(double t) {
     double spacing = opt.heartbeat / opt.connections;
     for (; opt.dialect->heartbeat && beating_since + beats * spacing <= t; beats++) {
@@ -42,7 +42,7 @@ static void window(double connecting) {
     fflush(stdout);
 }
 
-/* As many more as are to be had. */
+/* Opens as many further connections as possible. */
 static void open_more(void) {
     tolerant = true;
     if (!refused) open_all(opt.most);
@@ -55,7 +55,7 @@ static void run_idle(void) {
     double start = now();
     tolerant = opt.within > 0;
     open_all(opt.connections);
-    if (!ready) die("no connection was to be had within %.0f s: %s", opt.within, refused);
+    if (!ready) die("no connection was opened within %.0f s: %s", opt.within, refused);
     opt.connections = ready;
     double connecting = now() - start;
     beating_since = now();

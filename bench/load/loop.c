@@ -1,4 +1,4 @@
-/* The loop: epoll, the driver's pipe, and opening and leaving with many. */
+/* Event loop: epoll, the pipe of the driver, opening and closing many connections. */
 #define _GNU_SOURCE
 #include "load.h"
 #include <errno.h>
@@ -32,11 +32,11 @@ void watch(struct conn *c) {
 static void on_driver(void) {
     char line[64];
     ssize_t n = read(STDIN_FILENO, line, sizeof line);
-    if (n <= 0) exit(0); /* the driver is done with us, or dead */
+    if (n <= 0) exit(0); /* the driver has closed the pipe or has died */
     told = true;
 }
 
-/* One turn of the loop; `after` runs behind each connection's input. */
+/* Runs one turn of the loop. `after` is called after the input of each connection. */
 void turn(int timeout_ms, void (*after)(void)) {
     static struct epoll_event events[BATCH];
     int n = epoll_wait(epoll_fd, events, BATCH, timeout_ms);
@@ -59,8 +59,8 @@ void await_driver(void) {
     for (told = false; opt.control && !told;) turn(1000, NULL);
 }
 
-/* Opens connections until there are n, not more than PENDING unanswered at a time: a listening queue must not overflow.
- * While `tolerant` it ends when no further one is to be had, or after --within seconds. */
+/* Opens connections until there are n, with at most PENDING unanswered ones, so that the listen queue does not overflow.
+ * If `tolerant`, it ends at the first refused connection or after --within seconds. */
 void open_all(int n) {
     double heard = now(), end = heard + (tolerant && opt.within > 0 ? opt.within : 1e9);
     for (uint64_t before = ready; ready < (uint64_t)n && !refused;) {
@@ -70,7 +70,7 @@ void open_all(int n) {
         if (now() > end) refused = "time was up";
         if (now() - heard <= (tolerant ? STALL_S : STALL_S * 2)) continue;
         if (!tolerant)
-            die("only %llu of %d connections got ready, then nothing for %d s", (unsigned long long)ready, n,
+            die("only %llu of %d connections became ready, then none for %d s", (unsigned long long)ready, n,
                 STALL_S * 2);
         refused = "no answer";
     }

@@ -1,4 +1,4 @@
-/* A load generator for Greendot and its peers, made not to be what limits the figures: one thread, epoll, broadcast
+/* Load generator for Greendot and its peers. It is fast enough not to limit the figures: one thread, epoll, broadcast
  * frames built once, one recv() per wake-up. It only counts and times; bench/run.py is the driver.
  *
  *   load broadcast --port P [--dialect D] [--connections 1000] [--in-flight 1,16,256] [--latency S [--rate R]]
@@ -10,23 +10,24 @@
  *   load told      --port P [--connections 50] [--rate 200] [--warmup 1] [--seconds 5]
  *   load return    --port P [--connections 1000] [--behind 50] [--control]
  *
- * All take --tokens FILE, where the server asks for tokens, and --pid PID: then they also say how much of a core that
- * process used meanwhile (a server below 1.0 was waiting for us). Each prints a line of JSON for each thing measured.
- * `idle` prints "ready" first and how many connections it has (with --within it makes do with what it gets in so many
- * seconds); with --control it then waits for a line on stdin, and after its JSON keeps the connections until stdin ends,
- * so that a driver can look at the server in between. Another line makes it open as many more as it gets, up to --most.
+ * All modes take --tokens FILE, if the server needs tokens, and --pid PID. With --pid they also print the share of a core
+ * that this process used (below 1.0 the server was waiting for the generator). Each prints a line of JSON per measurement.
  *
- * broadcast: a message counts as received when every subscriber has it; only then is the next one sent, so that exactly
- *            --in-flight messages are under way, one number after the other. With --latency they are then sent evenly
- *            spread over time, at --rate or else half the rate reached with at most 16 in flight. A number of messages
- *            that this server would need more than --patience seconds for is left out.
- * connect:   a cycle is TCP connect, upgrade, the dialect's opening, its goodbye, the server's close frame, TCP close.
- *            Not a bare TCP close, because a lost socket leaves a session lingering and later rounds would pay for it.
- * send:      every connection joins the room (with --apart, one of its own) and sends one message after the other, the
- *            next when the one before was acknowledged. In one room each gets everybody's messages meanwhile.
- * told:      one connection sends messages evenly spread over time, and each is timed until it is on the others' sockets.
- * return:    all connections are opened at once and say which message they have; a connection is back when it has the
- *            --behind messages after that, in order. `ready` and --control are as for `idle`, before and after.
+ * `idle` first prints "ready" and its number of connections. With --within it accepts the number reached in that time.
+ * With --control it then waits for a line on stdin. After its JSON it keeps the connections until stdin ends, so that the
+ * driver can inspect the server. Another line makes it open as many further connections as possible, up to --most.
+ *
+ * broadcast: a message counts as received when every subscriber has it. Only then the next one is sent, so that exactly
+ *            --in-flight messages are in flight. The levels run one after the other. With --latency, messages are then
+ *            sent at even intervals, at --rate or at half the rate reached with at most 16 in flight. A level that would
+ *            take this server more than --patience seconds is skipped.
+ * connect:   a cycle is TCP connect, upgrade, the opening of the dialect, its goodbye, the server's close frame, TCP close.
+ *            A TCP close alone would leave a lingering session, which would slow down later rounds.
+ * send:      every connection joins the room (with --apart, its own room) and sends one message after the other, each
+ *            after the acknowledgement of the previous one. In one room each also receives the messages of all others.
+ * told:      one connection sends messages at even intervals. Each is timed until it arrives on the other sockets.
+ * return:    all connections are opened at once and send their last message number. A connection is back when it has the
+ *            next --behind messages in order. `ready` and --control work as for `idle`.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -41,8 +42,8 @@ static const struct mode *const modes[] = {&broadcast_mode, &idle_mode, &connect
 
 static void read_levels(char *text) {
     for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
-        if (opt.level_count == sizeof opt.levels / sizeof *opt.levels) die("--in-flight takes at most 8 numbers");
-        if (atoi(word) < 1 || atoi(word) > 1023) die("--in-flight is 1 to 1023");
+        if (opt.level_count == sizeof opt.levels / sizeof *opt.levels) die("--in-flight accepts at most 8 numbers");
+        if (atoi(word) < 1 || atoi(word) > 1023) die("--in-flight must be 1 to 1023");
         opt.levels[opt.level_count++] = atoi(word);
     }
 }
@@ -90,19 +91,19 @@ static void complete_options(void) {
     if (opt.connections < 1) opt.connections = mode->connections;
     if (opt.seconds <= 0) opt.seconds = mode->seconds;
     if (opt.most < opt.connections) opt.most = opt.connections;
-    if (opt.port < 1 || opt.port > 65535) die("--port is needed");
-    if (opt.concurrency < 1 || opt.heartbeat <= 0) die("--concurrency and --heartbeat are positive");
-    if (opt.body_bytes < 2 || opt.body_bytes > 4096) die("--body-bytes is 2 to 4096");
+    if (opt.port < 1 || opt.port > 65535) die("--port is required");
+    if (opt.concurrency < 1 || opt.heartbeat <= 0) die("--concurrency and --heartbeat must be positive");
+    if (opt.body_bytes < 2 || opt.body_bytes > 4096) die("--body-bytes must be 2 to 4096");
     if (!opt.dialect->plain && (mode != &broadcast_mode || opt.frame_bytes < 130 || opt.frame_bytes > 8192))
-        die("dialect raw is for broadcast and needs --frame-bytes of 130 to 8192");
+        die("dialect raw works with broadcast only and needs --frame-bytes of 130 to 8192");
     if (strstr(opt.dialect->opening[0].say ? opt.dialect->opening[0].say : "", "$T") && !opt.tokens)
-        die("--tokens FILE is needed, one token per line");
+        die("--tokens FILE is required, with one token per line");
 }
 
 int main(int argc, char **argv) {
     size_t count = sizeof modes / sizeof *modes, chosen = 0;
     while (chosen < count && (argc < 2 || strcmp(argv[1], modes[chosen]->name))) chosen++;
-    if (chosen == count) die("say what to run: broadcast, idle, connect, send, told or return");
+    if (chosen == count) die("unknown mode: use broadcast, idle, connect, send, told or return");
     mode = modes[chosen];
     read_options(argc - 1, argv + 1);
     complete_options();

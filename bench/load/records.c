@@ -1,8 +1,8 @@
-/* Records, in Greendot's dialects: sent, told to others, recovered by who comes back. */
+/* Modes for records in Greendot's dialects: `send`, `told` (delivery latency) and `return` (recovery). */
 #include "load.h"
 #include <stdio.h>
 
-static uint64_t messages, back; /* messages heard; connections that have all they missed */
+static uint64_t messages, back; /* messages received; connections that have all missed messages */
 static double sent_at[65536];   /* by message number, in mode `told` */
 static bool sampling;
 

@@ -1,4 +1,4 @@
-/* Connections and their frames: what is sent, and how what is heard is taken apart. */
+/* Connections and their frames: sending and parsing. */
 #define _GNU_SOURCE
 #include "load.h"
 #include <errno.h>
@@ -23,23 +23,23 @@ double timed_ms(double share) {
     return percentile(&timings, share) * 1000;
 }
 
-/* ---- what is sent --------------------------------------------------------------------------------------------- */
+/* ---- sending -------------------------------------------------------------------------------------------------- */
 
-/* Everything a client says here is far smaller than an empty socket buffer: a short write means a server that does not
- * read, and no figure would mean anything then. */
+/* All frames are far smaller than an empty socket buffer. A short write means that the server does not read, and the
+ * figures would be invalid. */
 void send_all(struct conn *c, const void *data, size_t size) {
     ssize_t n = send(c->link.fd, data, size, MSG_NOSIGNAL);
-    if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) return; /* the read side will see it and judge */
+    if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) return; /* the read side handles it */
     if (n != (ssize_t)size) die("could not send to the server: %s", n < 0 ? strerror(errno) : "it does not read");
 }
 
 static void say(struct conn *c, unsigned char opcode, const void *payload, size_t size) {
     unsigned char out[8192];
-    if (size > sizeof out - 8) die("a frame of %zu bytes is more than this program sends", size);
+    if (size > sizeof out - 8) die("a frame of %zu bytes is too large for the generator", size);
     send_all(c, out, frame(out, opcode, payload, size));
 }
 
-/* `text` with its $T, $N and $B put in. */
+/* Copies `text` with $T, $N and $B replaced. */
 size_t expand(char *out, size_t room, const char *text, const struct conn *c) {
     size_t at = 0;
     for (; *text && at < room - 1; text++) {
@@ -53,7 +53,7 @@ size_t expand(char *out, size_t room, const char *text, const struct conn *c) {
         case 'B': at += snprintf(out + at, room - at, "%c%0*d", MARKER, opt.body_bytes - 1, 0); break;
         }
     }
-    if (at >= room - 1) die("a text of more than %zu bytes is more than this program sends", room);
+    if (at >= room - 1) die("a text of more than %zu bytes is too large for the generator", room);
     out[at] = 0;
     return at;
 }
@@ -75,7 +75,7 @@ void leave(struct conn *c) {
 
 /* ---- connections ---------------------------------------------------------------------------------------------- */
 
-/* While tolerant, a connection that is not to be had is an answer; otherwise it is the end. */
+/* If `tolerant`, a refused connection is a result; otherwise it is an error. */
 static void unobtainable(struct conn *c, const char *why) {
     if (!tolerant) die("connection %llu to port %d: %s", (unsigned long long)c->number, opt.port, why);
     refused = why;
@@ -107,7 +107,7 @@ void open_conn(struct conn *c) {
         return;
     }
     setsockopt(c->link.fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    /* Blocking: on loopback the kernel completes the handshake within the call, as long as the backlog has room. */
+    /* Blocking: on loopback the kernel completes the handshake within the call, unless the backlog is full. */
     if (connect_to(c->link.fd, sender && opt.sender_port ? opt.sender_port : opt.port)) {
         unobtainable(c, strerror(errno));
         return;
@@ -138,7 +138,7 @@ static void close_conn(struct conn *c, const char *why) {
     closed++;
 }
 
-/* ---- what is heard -------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------------------------ */
 
 bool begins(const struct conn *c, const char *text) {
     size_t size = text ? strlen(text) : 0;
@@ -147,7 +147,7 @@ bool begins(const struct conn *c, const char *text) {
 
 static bool is(const struct conn *c, const char *text) { return text && c->link.size == strlen(text) && begins(c, text); }
 
-/* What comes after the exchanges before this one, joining being the last. */
+/* Starts the next exchange of the opening. Joining is the last one. */
 static const struct exchange *next_exchange(const struct conn *c) {
     const struct dialect *d = opt.dialect;
     unsigned openings = sizeof d->opening / sizeof *d->opening, own = 0;
@@ -184,7 +184,7 @@ static void on_text(struct conn *c) {
         acks++;
     } else if (c->stage == READY && mode->on_text) {
         mode->on_text(c);
-    } /* whatever else a room tells its members is not what is measured */
+    } /* other events of a room are not measured */
 }
 
 void on_frame(struct link *l) {
@@ -197,7 +197,7 @@ void on_frame(struct link *l) {
     case 0x88:
         snprintf(why, sizeof why, "close code %d %.*s", l->have < 2 ? 1005 : l->head[0] << 8 | l->head[1],
                  l->have < 2 ? 0 : (int)l->have - 2, l->head + 2);
-        say(c, 8, l->head, l->have < 2 ? 0 : 2); /* the echo RFC 6455 asks for */
+        say(c, 8, l->head, l->have < 2 ? 0 : 2); /* the close frame that RFC 6455 requires */
         close_conn(c, why);
         break;
     case 0x89:
@@ -206,7 +206,7 @@ void on_frame(struct link *l) {
     case 0x8a:
         break;
     default:
-        die("a frame that begins with 0x%02x is nothing this server should send", l->hdr[0]);
+        die("unexpected frame that begins with 0x%02x", l->hdr[0]);
     }
 }
 
@@ -215,7 +215,7 @@ void on_http(struct link *l) {
     open_further((struct conn *)l);
 }
 
-/* Counts markers, not frames: some servers put several messages into one. */
+/* Counts markers, not frames, because some servers put several messages into one frame. */
 void on_payload(struct link *l, const unsigned char *p, size_t size) {
     struct conn *c = (struct conn *)l;
     if (c->stage != READY || !mode->on_delivery) return;

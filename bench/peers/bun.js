@@ -1,4 +1,4 @@
-// Bun's own publish (uWebSockets inside): `bun bun.js PORT`. Subscribers come to /sub; the sender is left out by it.
+// Bun's publish (based on uWebSockets): `bun bun.js PORT`. Subscribers connect to /sub. Bun does not deliver to the sender.
 Bun.serve({
   hostname: "127.0.0.1",
   port: Number(process.argv[2]),
@@ -8,7 +8,7 @@ Bun.serve({
   },
   websocket: {
     perMessageDeflate: false,
-    idleTimeout: 30, // it asks silent clients by itself before
+    idleTimeout: 30, // Bun pings silent clients before this time
     open(ws) {
       if (ws.data.subscribes) ws.subscribe("bench");
       ws.send("welcome");

@@ -6,7 +6,10 @@ import django
 import uvicorn
 from django.conf import settings
 
-LAYER = {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 100_000}}  # 100: it would drop
+LAYER = {
+    "BACKEND": "channels.layers.InMemoryChannelLayer",
+    "CONFIG": {"capacity": 100_000},
+}  # the default of 100 would drop messages
 settings.configure(ALLOWED_HOSTS=["*"], CHANNEL_LAYERS={"default": LAYER}, SECRET_KEY="none", LOGGING_CONFIG=None)
 django.setup()
 

@@ -1,5 +1,5 @@
 // Socket.IO on Node: `node socketio.js PORT`. WebSocket transport only, no compression, bufferutil installed, and the
-// upgrade request let go, as its page on performance advises.
+// upgrade request discarded, as its performance guide recommends.
 const http = require("http");
 const { Server } = require("socket.io");
 

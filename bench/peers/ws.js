@@ -1,5 +1,5 @@
-// `ws` on Node: `node ws.js PORT`. A message is framed once and the frame written to everybody, as Socket.IO does it too;
-// ws.send() for each would frame it a thousand times. Pings every 30 s, as its README advises.
+// `ws` on Node: `node ws.js PORT`. A message is framed once, and the frame is written to all clients, like in Socket.IO.
+// ws.send() for each client would build the frame 1,000 times. Pings every 30 s, as its README recommends.
 const http = require("http");
 const { Sender, WebSocketServer } = require("ws");
 

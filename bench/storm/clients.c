@@ -1,4 +1,4 @@
-/* Clients: how they come, go away and come back, and what they hear. */
+/* Clients: connect, disconnect, return, and process received frames. */
 #define _GNU_SOURCE
 #include "storm.h"
 #include <errno.h>
@@ -17,11 +17,11 @@ static uint64_t opened;
 
 double chance(void) { return random() / ((double)RAND_MAX + 1); }
 
-/* ---- coming and going ----------------------------------------------------------------------------------------- */
+/* ---- connections ---------------------------------------------------------------------------------------------- */
 
-/* Gone, and to return: after what the server asked for and some jitter, or else after a back-off. */
+/* Plans the return of a closed connection: after the server's delay plus jitter, or after a back-off. */
 static void away(struct conn *c) {
-    if (c->role != CROWD || flooding) die("the server ended connection %d, which is one that must stay", c->number);
+    if (c->role != CROWD || flooding) die("the server closed connection %d, which must stay open", c->number);
     if (c->stage == READY) lost++, ready--;
     close(c->link.fd);
     c->link.fd = -1;
@@ -47,12 +47,12 @@ void open_conn(struct conn *c) {
     want(c, EPOLLOUT, EPOLL_CTL_ADD);
 }
 
-/* ---- what is said --------------------------------------------------------------------------------------------- */
+/* ---- sending -------------------------------------------------------------------------------------------------- */
 
-/* A short write means a server that does not read. False then. */
+/* Returns false after a short write, which means that the server does not read. */
 static bool send_all(struct conn *c, const void *data, size_t size) {
     ssize_t n = send(c->link.fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) return true; /* the read side will see it */
+    if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) return true; /* the read side handles it */
     if (n < 0 && errno == EAGAIN) return false;
     if (n != (ssize_t)size) die("connection %d: the server does not read", c->number);
     return true;
@@ -61,7 +61,7 @@ static bool send_all(struct conn *c, const void *data, size_t size) {
 bool say(struct conn *c, const char *text) {
     unsigned char out[32768];
     size_t size = strlen(text);
-    if (size > sizeof out - 8) die("a frame of %zu bytes is more than this program sends", size);
+    if (size > sizeof out - 8) die("a frame of %zu bytes is too large for the generator", size);
     return send_all(c, out, frame(out, 1, text, size));
 }
 
@@ -76,7 +76,7 @@ static void say_hello(struct conn *c) {
     say(c, text);
 }
 
-/* ---- what is heard -------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------------------------ */
 
 static bool is(const struct conn *c, const char *type) {
     size_t size = strlen(type);
@@ -84,7 +84,7 @@ static bool is(const struct conn *c, const char *type) {
            c->link.head[9 + size] == '"';
 }
 
-/* What follows `"name":` in the head, or NULL. */
+/* Returns the text after `"name":` in the head, or NULL. */
 const char *field(struct conn *c, const char *name) {
     char wanted[32];
     snprintf(wanted, sizeof wanted, "\"%s\":", name);

@@ -1,4 +1,4 @@
-/* Far more signals than the server can send, and messages that must arrive all the same. */
+/* Mode `flood`: more signals than the server can send, and messages that must still arrive. */
 #define _GNU_SOURCE
 #include "storm.h"
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 static const double STEP_S = 1;
 
-static double write_due[MOST_WRITES]; /* by number: when to send it (again) */
+static double write_due[MOST_WRITES]; /* time to send a message (again), by number */
 static bool accepted[MOST_WRITES];
 static uint64_t written, writes_accepted, writes_refused;
 
@@ -18,7 +18,7 @@ void on_answer(struct conn *c, bool is_error) {
     long number = id ? atol(id) : -1;
     if (c->role != WRITER || number < 0 || number >= MOST_WRITES) return;
     if (is_error) {
-        if (!wait) die("a message was refused for good: %s", (char *)c->link.head);
+        if (!wait) die("a message was refused without a retry time: %s", (char *)c->link.head);
         writes_refused++;
         write_due[number] = now() + atol(wait) / 1e3;
     } else if (!accepted[number]) {
@@ -34,14 +34,14 @@ static void write_messages(struct conn *c, double rate, double start, double t) 
         if (accepted[i] || write_due[i] > t) continue;
         snprintf(text, sizeof text, "{\"type\":\"room.send\",\"room\":\"bench0\",\"key\":\"w%llu\",\"body\":\"%064d\",\"id\":%llu}",
                  (unsigned long long)i, 0, (unsigned long long)i);
-        write_due[i] = t + 10; /* if nothing is heard of it */
+        write_due[i] = t + 10; /* retry if there is no answer */
         if (!say(c, text)) return;
     }
 }
 
 static uint64_t offered, held_back;
 
-/* A signal by one of the senders, or what is left of its last one: the server may stop reading anywhere. False then. */
+/* Sends a signal of one sender, or the rest of its last one. Returns false if the server has stopped reading. */
 static bool send_signal(int number, const unsigned char *signal, size_t whole) {
     static size_t sent[SENDERS];
     size_t at = sent[number];
@@ -51,7 +51,7 @@ static bool send_signal(int number, const unsigned char *signal, size_t whole) {
     return n > 0 && !sent[number];
 }
 
-/* A signal by the next sender of which the server reads. False if it reads of none. */
+/* Sends a signal with the next sender from which the server reads. Returns false if there is none. */
 static bool send_next(const unsigned char *signal, size_t whole) {
     static int next;
     for (int tried = 0; tried < SENDERS; tried++) {
@@ -61,8 +61,8 @@ static bool send_next(const unsigned char *signal, size_t whole) {
     return false;
 }
 
-/* So many signals per second until `end`. Whether a tenth of the probes took too long meanwhile: one may, on a machine
- * that does other things too. */
+/* Sends signals at this rate until `end`. Returns whether 10 % of the probes were slow: a single one may be slow on a busy
+ * machine. */
 static bool flood(double rate, double end, double start) {
     static unsigned char signal[512];
     char text[256];
@@ -76,7 +76,7 @@ static bool flood(double rate, double end, double start) {
         uint64_t due = (t - from) * rate;
         for (; done < due; done++, offered++) {
             if (!send_next(signal, whole)) {
-                held_back += due - done; /* the server does not read it: they are not kept for later */
+                held_back += due - done; /* the server does not read: these signals are dropped */
                 done = due;
                 break;
             }
@@ -95,7 +95,7 @@ void run_flood(void) {
     worst = 0;
     double start = now(), rate = opt.first;
     while (!flood(rate, now() + STEP_S, start)) rate *= 1.25;
-    pass(2); /* what this left behind is not part of what follows */
+    pass(2); /* queued signals must not affect the next phase */
     uint64_t ramped = offered, signals_before = signals;
     probing = true;
     printf("{\"passed_at\":%.0f}\n", rate);
@@ -105,7 +105,7 @@ void run_flood(void) {
     uint64_t during = offered - ramped, heard = signals - signals_before;
     puts("over");
     fflush(stdout);
-    /* Calm again: from when on no probe of a whole second was slow. */
+    /* Recovered: the start of the first second without a slow probe. */
     double over = now(), calm = 0, since = over;
     while (now() < over + 20 && !calm) {
         worst = 0;

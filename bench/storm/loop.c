@@ -1,4 +1,4 @@
-/* The loop: epoll, the driver's pipe, and opening many. */
+/* Event loop: epoll, the pipe of the driver, opening many connections. */
 #define _GNU_SOURCE
 #include "storm.h"
 #include <errno.h>
@@ -39,7 +39,7 @@ void turn(int timeout_ms) {
     probe();
 }
 
-/* Opens connections first..last-1, not more than PENDING unanswered at a time. */
+/* Opens connections first..last-1, with at most PENDING unanswered ones. */
 void open_some(int first, int last) {
     double heard = now();
     uint64_t target = ready + last - first, before = ready;
@@ -50,7 +50,7 @@ void open_some(int first, int last) {
             if (conns[i].stage == AWAY && conns[i].due <= now()) open_conn(&conns[i]);
         turn(5);
         if (ready != before) before = ready, heard = now();
-        if (now() - heard > 20) die("only %llu connections got ready", (unsigned long long)ready);
+        if (now() - heard > 20) die("only %llu connections became ready", (unsigned long long)ready);
     }
 }
 

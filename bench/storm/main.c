@@ -1,21 +1,21 @@
-/* Two storms, each with a probe that says how responsive the server is meanwhile. One thread, epoll; it only does, counts
- * and times: bench/storms.py is the driver.
+/* Generator of two overload tests, each with a probe that measures the latency of the server. One thread, epoll. It only
+ * sends, counts and times; bench/storms.py is the driver.
  *
  *   storm return --port P --tokens FILE [--connections 10000] [--rooms 500] [--watchers 2] [--spread 0] [--patience 60]
  *                [--after 60] [--calm 3]
  *   storm flood  --port P --tokens FILE [--connections 500] [--first 1000] [--times 5] [--seconds 30] [--writes 20]
  *
- * Each prints "ready", waits for a line on stdin, does it, prints one line of JSON, and ends when stdin does.
+ * Each prints "ready", waits for a line on stdin, runs, prints one line of JSON, and ends when stdin ends.
  *
- * probe:   a connection that sends a heartbeat every 10 ms, whether the last one was answered or not. How old the answers
- *          are is how long anything has to wait for the server's loop.
- * return:  all connections are reset at once and come back as clients do: within --spread seconds, after what the server
- *          tells them (`overloaded`, Retry-After) and some jitter, or else after a back-off that doubles. Each resumes its
- *          session and is behind in one room and in its inbox. Watchers watch all of them and count what they are told.
- *          It is over after --patience seconds, or --after seconds after the last one is back. --calm: seconds before.
- * flood:   signals to one room, at a rate that grows by a quarter every second until a tenth of the probes took over 100 ms; then
- *          --times that rate for --seconds; then nothing. Meanwhile --writes messages per second are sent to the room,
- *          each until it is accepted, and every subscriber must have them all, in order.
+ * probe:   a connection that sends a heartbeat every 10 ms, even if the last one was not answered. The age of the answers
+ *          is the time that a command waits for the server's loop.
+ * return:  all connections are reset at once and return like clients: within --spread seconds, after the delay that the
+ *          server gives (`overloaded`, Retry-After) plus jitter, or after a back-off that doubles. Each resumes its session
+ *          and is behind in one room and in its inbox. Watchers watch all users and count the events they receive.
+ *          The test ends after --patience seconds, or --after seconds after the last return. --calm: seconds before it.
+ * flood:   signals to one room, at a rate that grows by 25 % every second until 10 % of the probes take over 100 ms. Then
+ *          --times that rate for --seconds, then none. Meanwhile --writes messages per second are sent to the room, each
+ *          until it is accepted. Every subscriber must receive all of them in order.
  */
 #define _GNU_SOURCE
 #include "storm.h"
@@ -54,11 +54,11 @@ static void read_options(int count, char **words) {
         case 'x': opt.times = atof(optarg); break;
         case 'S': opt.seconds = atof(optarg); break;
         case 'W': opt.writes = atof(optarg); break;
-        case 'i': break; /* given to all generators */
+        case 'i': break; /* --pid, given to all generators */
         default: exit(2);
         }
     }
-    if (!opt.port || !opt.tokens || opt.connections < 1) die("--port and --tokens are needed");
+    if (!opt.port || !opt.tokens || opt.connections < 1) die("--port and --tokens are required");
 }
 
 static void make_connections(void) {
@@ -80,7 +80,7 @@ int main(int count, char **words) {
     if (token_count() < (size_t)conn_count)
         die("%s has %zu tokens for %d connections", opt.tokens, token_count(), conn_count);
     long files = raise_file_limit();
-    if (files < conn_count + 20) die("a process may open only %ld files here", files);
+    if (files < conn_count + 20) die("the limit of %ld open files is too low: raise it (ulimit -n)", files);
     srandom(1);
     start_loop();
     make_connections();
@@ -90,5 +90,5 @@ int main(int count, char **words) {
         run_return();
     }
     fflush(stdout);
-    for (told = false;;) turn(100); /* the driver looks at the server now; stdin's end is ours */
+    for (told = false;;) turn(100); /* the driver inspects the server; the program ends with stdin */
 }

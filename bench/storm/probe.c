@@ -1,4 +1,4 @@
-/* The probe: a connection whose heartbeats say how long anything has to wait for the server's loop. */
+/* Probe: a connection whose heartbeats measure the time that a command waits for the server's loop. */
 #include "storm.h"
 
 enum { UNDER_WAY = 4096 };
@@ -9,7 +9,7 @@ uint64_t probes_sent, probes_heard;
 double worst;
 unsigned slow, quick;
 bool probing;
-static double probed_at[UNDER_WAY]; /* by number: when a heartbeat was due */
+static double probed_at[UNDER_WAY]; /* time at which a heartbeat was due, by number */
 
 void on_probe(void) {
     double took = now() - probed_at[probes_heard++ % UNDER_WAY];
@@ -27,7 +27,7 @@ void probe(void) {
     if (c->stage != READY) return;
     if (next < t - 1) next = t;
     for (; next <= t; next += PROBE_S) {
-        /* Timed from when it was due: what the generator is late counts against the server, never for it. */
+        /* Timed from when it was due: a delay of the generator counts against the server. */
         probed_at[probes_sent % UNDER_WAY] = next;
         if (!say(c, "{\"type\":\"heartbeat\"}")) return;
         probes_sent++;

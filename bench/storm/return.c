@@ -1,4 +1,4 @@
-/* Everybody is cut off at once, and comes back. */
+/* Mode `return`: all clients are disconnected at once and return. */
 #define _GNU_SOURCE
 #include "storm.h"
 #include <stdio.h>
@@ -36,27 +36,27 @@ void run_return(void) {
         conns[i].stage = AWAY;
         conns[i].due = start + chance() * opt.spread;
         ready--;
-        if (i % 100 == 0) turn(0); /* what this takes must not count as the server's */
+        if (i % 100 == 0) turn(0); /* the time of the resets must not count as the server's */
     }
     double cut = now() - start, looked = 0, all_back = 0;
-    int first = 0; /* all before it are not away */
+    int first = 0; /* all connections before it are open */
     while (now() < start + opt.patience && (!all_back || now() < all_back + opt.after)) {
         double t = now();
         if (t - looked >= 0.001) {
             looked = t;
-            /* Not too many connects in a row: what the server answers meanwhile must be read and timed. */
+            /* Limits connects in a row, because the server's answers must be read and timed meanwhile. */
             for (int i = 0, tried = 0; i < n && tried < 100; i++, first = (first + 1) % n)
                 if (conns[first].stage == AWAY && conns[first].due <= t) open_conn(&conns[first]), tried++;
         }
         turn(1);
         if (!all_back && ready == (uint64_t)conn_count) {
             all_back = now();
-            probing = false; /* what comes after the storm must not make the figures better */
+            probing = false; /* the time after the test must not improve the figures */
         }
     }
     for (int i = 0; i < n; i++)
         if (conns[i].stage == READY) sample(&backs, conns[i].back_at - start);
-    double half = percentile(&backs, 0.5); /* from here on they are sorted */
+    double half = percentile(&backs, 0.5); /* sorts the samples */
     printf("{\"mode\":\"return\",\"connections\":%d,\"back\":%zu,\"resumed\":%llu,\"p50_s\":%.2f,\"p99_s\":%.2f,"
            "\"max_s\":%.2f,\"cut_s\":%.2f,\"refused\":%llu,\"refused_http\":%llu,\"failed\":%llu,\"lost\":%llu,"
            "\"watchers_told\":%llu,\"probes\":%zu,\"probe_p50_ms\":%.1f,\"probe_p99_ms\":%.1f,\"probe_max_ms\":%.1f}\n",

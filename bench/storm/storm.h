@@ -1,4 +1,4 @@
-/* What the files of the storms share. main.c says what they do. */
+/* Declarations of the storm generator. main.c describes its modes. */
 #ifndef STORM_H
 #define STORM_H
 #include "../wire/wire.h"
@@ -6,17 +6,17 @@
 enum { WATCHED = 1000, MOST_WRITES = 1 << 16 };
 enum stage { AWAY, CONNECTING, UPGRADING, GREETING, READY };
 enum role { CROWD, WATCHER, PROBE, WRITER, SENDER };
-#define SENDERS 32 /* of a flood: the server reads no more of one than it can work on */
+#define SENDERS 32 /* senders of a flood; the server limits how much it reads from one */
 #define SLOW_S 0.1
 
 struct conn {
-    struct link link; /* the first: a link is its connection */
+    struct link link; /* the first member, so that a link can be cast to its connection */
     int number;
     enum stage stage;
     enum role role;
-    double due;        /* when to come back, while it is away */
-    double back_at;    /* when it was welcomed */
-    double hint;       /* seconds the server asked it to stay away; negative: it did not say */
+    double due;        /* time of the next connect, while the connection is closed */
+    double back_at;    /* time of the welcome */
+    double hint;       /* delay in seconds that the server gave; negative: none */
     unsigned failures; /* in a row */
     char session[64];
     uint64_t seq; /* the last message of the room */
@@ -37,19 +37,19 @@ extern uint64_t ready, resumed, refused, refused_http, failed, lost, heard_by_wa
 /* clients.c */
 double chance(void);
 bool say(struct conn *c, const char *text);
-const char *field(struct conn *c, const char *name); /* its value in what is heard, or NULL */
+const char *field(struct conn *c, const char *name); /* value of a field in the received frame, or NULL */
 void open_conn(struct conn *c);
 void on_event(struct conn *c, uint32_t events);
 
 /* probe.c */
 extern struct samples probes;
 extern uint64_t probes_sent, probes_heard;
-extern double worst;         /* probe since it was last asked */
-extern unsigned slow, quick; /* probes, likewise */
-extern bool probing;         /* they count */
+extern double worst;         /* slowest probe since the last reset */
+extern unsigned slow, quick; /* numbers of slow and fast probes since the last reset */
+extern bool probing;         /* whether probes are recorded */
 void on_probe(void);
 void probe(void);
-bool probe_is_late(void); /* one that was not answered yet */
+bool probe_is_late(void); /* whether an unanswered probe is late */
 
 /* loop.c */
 extern bool told; /* the driver wrote a line */
@@ -63,5 +63,5 @@ void until_told(void);
 /* the storms */
 void run_return(void);
 void run_flood(void);
-void on_answer(struct conn *c, bool is_error); /* to what the writer said */
+void on_answer(struct conn *c, bool is_error); /* answer to a message of the writer */
 #endif

@@ -1,4 +1,4 @@
-/* Frames: how one is made, and how those that are heard are taken apart. And the sockets they come by. */
+/* Building and parsing of frames, and sockets. */
 #define _GNU_SOURCE
 #include "wire.h"
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 
 enum { SOURCES = 64 };
 
-/* A masked client frame in `out`. The mask may be any number but zero: unmasking must cost the server its price. */
+/* Writes a masked client frame to `out`. The mask must not be zero, so that the server pays for unmasking. */
 size_t frame(unsigned char *out, unsigned char opcode, const void *payload, size_t size) {
     static const unsigned char mask[4] = {0x37, 0xfa, 0x21, 0x3d};
     size_t at = 0;
@@ -46,7 +46,7 @@ static const unsigned char *feed_http(struct link *l, const unsigned char *p, co
     return p;
 }
 
-/* Takes frames out of the stream. They come joined in one segment or cut anywhere, so each byte may be the last. */
+/* Parses frames from the stream. A segment may hold several frames or end anywhere in a frame. */
 void feed(struct link *l, const unsigned char *p, const unsigned char *end) {
     while (p < end && l->fd >= 0) {
         if (!l->upgraded) {
@@ -75,8 +75,8 @@ void feed(struct link *l, const unsigned char *p, const unsigned char *end) {
     }
 }
 
-/* Several source addresses: one has some 28,000 ports, and closed connections keep theirs for a minute. Negative if there
- * is none to be had. */
+/* Uses several source addresses: one has about 28,000 ports, and a closed connection keeps its port for a minute. Returns
+ * a negative number if no socket is available. */
 int new_socket(uint64_t number, int flags) {
     struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002 + number % SOURCES)};
     int on = 1, fd = socket(AF_INET, SOCK_STREAM | flags, 0);

@@ -1,4 +1,4 @@
-/* Last words, the clock, percentiles, tokens, files. */
+/* Fatal errors, the clock, percentiles, tokens, files. */
 #define _GNU_SOURCE
 #include "wire.h"
 #include <errno.h>
@@ -28,7 +28,7 @@ void sample(struct samples *s, double seconds) {
     if (s->count == s->room) {
         s->room = s->room ? s->room * 2 : 65536;
         s->of = realloc(s->of, s->room * sizeof *s->of);
-        if (!s->of) die("no memory for so many samples");
+        if (!s->of) die("no memory for more samples");
     }
     s->of[s->count++] = seconds;
     s->sorted = false;
@@ -66,7 +66,7 @@ void read_tokens(const char *path) {
     }
     free(line);
     fclose(file);
-    if (!known) die("%s holds no token", path);
+    if (!known) die("%s contains no token", path);
 }
 
 long raise_file_limit(void) {

@@ -1,4 +1,4 @@
-/* What the generators share: frames out of a stream of bytes, sockets to one's own machine, clocks, samples, tokens. */
+/* Shared code of the generators: frames, local sockets, clocks, samples, tokens. */
 #ifndef WIRE_H
 #define WIRE_H
 #include <stdbool.h>
@@ -7,28 +7,28 @@
 
 enum { HEAD = 320 };
 
-/* One connection as a stream. It is the first member of a program's own `struct conn`. */
+/* One connection as a stream. It is the first member of a program's `struct conn`. */
 struct link {
     int fd;                       /* negative: closed */
-    bool upgraded;                /* frames come now, and no longer HTTP */
+    bool upgraded;                /* the stream carries frames, no longer HTTP */
     unsigned char hdr[10];        /* header of the frame being read */
     unsigned hdr_have;            /* bytes in hdr */
-    uint64_t size, left;          /* payload bytes of that frame, and those still to come */
+    uint64_t size, left;          /* payload bytes of that frame, in total and remaining */
     unsigned have;                /* bytes in head */
-    unsigned blank;               /* how much of "\r\n\r\n", the end of the HTTP response, was seen */
-    unsigned char head[HEAD + 1]; /* beginning of that payload, or of the HTTP response; a zero follows */
+    unsigned blank;               /* received characters of "\r\n\r\n", the end of the HTTP response */
+    unsigned char head[HEAD + 1]; /* start of that payload, or of the HTTP response; zero-terminated */
 };
 
 #define UPGRADE                                                                                                       \
     "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"                            \
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 
-/* ---- what each program says of itself ---- */
-extern const char *const program;                                         /* its name, in front of its last words */
-extern const unsigned head_kept;                                          /* of each payload, HEAD at most */
+/* ---- defined by each program ---- */
+extern const char *const program;                                         /* its name, printed before errors */
+extern const unsigned head_kept;                                          /* bytes kept of each payload, at most HEAD */
 void on_http(struct link *l);                                             /* the answer to the upgrade is in head */
-void on_payload(struct link *l, const unsigned char *part, size_t size);  /* some of it, before it is whole */
-void on_frame(struct link *l);                                            /* it is whole, its beginning in head */
+void on_payload(struct link *l, const unsigned char *part, size_t size);  /* part of a payload, before it is complete */
+void on_frame(struct link *l);                                            /* a frame is complete, with its start in head */
 
 /* ---- frames.c ---- */
 size_t frame(unsigned char *out, unsigned char opcode, const void *payload, size_t size);
@@ -51,5 +51,5 @@ double percentile(struct samples *s, double share); /* in seconds; 0 if there ar
 void read_tokens(const char *path);
 size_t token_count(void);
 const char *token_of(uint64_t number); /* in turn */
-long raise_file_limit(void);           /* as many as the system allows */
+long raise_file_limit(void);           /* raises the limit of open files to the maximum */
 #endif

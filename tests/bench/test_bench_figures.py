@@ -85,9 +85,9 @@ def test_a_peer_whose_tools_are_missing_is_left_out_with_a_word(
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = install(Home(tmp_path / "peers"), {"npm", "go", "debian"})
     assert missing == {
-        "npm": "there is no `node` here",
-        "debian": "there is no `nginx` here",
-        "go": "there is no `go` here",
+        "npm": "`node` was not found",
+        "debian": "`nginx` was not found",
+        "go": "`go` was not found",
     }
 
 
@@ -97,7 +97,7 @@ def test_an_install_that_fails_is_left_out_with_its_last_words(tmp_path: Path, m
     go.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     missing = install(Home(tmp_path / "peers"), {"go"})
-    assert missing == {"go": "`go` could not install it: go: no route to host"}
+    assert missing == {"go": "`go` failed: go: no route to host"}
 
 
 def test_what_was_installed_is_not_installed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

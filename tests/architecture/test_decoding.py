@@ -1,4 +1,4 @@
-"""JSON from outside is decoded in one place, where every failure becomes one error."""
+"""JSON from outside is decoded in one place, which turns each failure into one error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 from .sources import Module, modules, offences
 
 PLACE = "protocol.decoding"
-# Modules that may call the decoder themselves, and why.
+# Modules that may call the decoder directly, with the reason.
 OWN = {
     "protocol.codec": "the hot path of commands: it catches every error by itself",
     "protocol.versions": "frames that a node of ours has made",

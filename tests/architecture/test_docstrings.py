@@ -1,4 +1,4 @@
-"""Every module and every public class says what it is."""
+"""Each module and each public class has a docstring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIRE = {"Command", "Event", "InboxMark"}
 
 
 def is_documented_elsewhere(module: Module, kind: ast.ClassDef) -> bool:
-    # The sections of the settings are tables in docs/settings.md, compared with the code likewise.
+    # The sections of the settings are tables in docs/settings.md, which tests/docs compares with the code, too.
     return module.name == "config.settings" or bool(WIRE & {ast.unparse(base) for base in kind.bases})
 
 

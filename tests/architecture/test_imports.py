@@ -1,4 +1,4 @@
-"""Imports go down one list, and each driver is known in one place."""
+"""Imports follow one ordered list, and each driver is imported in one place."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from .sources import Module, modules, offences
 
-# Every part of the package, lowest first. A module imports its own part and parts before it. A new part takes its
-# place here.
+# All parts of the package, lowest first. A module imports its own part and parts before it. Add a new part in its place
+# here.
 FLOOR = ("errors", "ids", "clock", "protocol")
-MODELS = "pure models"  # model.py and *_model.py, whatever the part: they import the floor and other models
+MODELS = "pure models"  # model.py and *_model.py of any part: they import the floor and other models
 ORDER = [
     *FLOOR,
     MODELS,
@@ -37,9 +37,9 @@ ORDER = [
     "ops",
     "app",
 ]
-# Parts outside the list, and what each imports.
+# Parts outside the list, with their imports.
 BESIDE: dict[str, set[str]] = {
-    "": {"sdk"},  # greendot.Server, loaded when it is read
+    "": {"sdk"},  # greendot.Server, loaded on first access
     "__main__": {"cli"},
     "cli": {*ORDER},
     "client": {*FLOOR},
@@ -49,7 +49,7 @@ BESIDE: dict[str, set[str]] = {
     "web": set(),
 }
 
-# Modules only these may import: (module, parts and modules that may).
+# Modules with restricted importers: (module, allowed parts and modules).
 RESERVED = [
     ("config", {"app", "cli", "ops", "telemetry.spans", "telemetry.log_output", "testing"}),
     ("app.node", {"app", "testing"}),
@@ -58,10 +58,10 @@ RESERVED = [
     ("store.postgres", {"app", "ops", "testing"}),
 ]
 
-# The HTTP routes of each capability, and where they are merged.
+# HTTP routes of each capability, and the module that merges them.
 ROUTES = {f"{part}.http" for part in ("admin", "app", "auth", "inbox", "presence", "push", "rooms", "visibility")}
 
-# Everybody else's packages, and the one place each is known in.
+# Third-party packages, with the one place that imports each.
 DRIVERS = [
     ("picows", {"transport.websocket", "transport.connection", "admin.socket", "client", "cli._admin_socket"}),
     ("hiredis", {"engine.redis"}),
@@ -82,13 +82,13 @@ DRIVERS = [
     ("uvloop", {"cli"}),
 ]
 
-# Modules that make a decision depend on something other than its arguments.
+# Modules that make a decision depend on more than its arguments.
 IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "threading", "time"}
 PURE_PARTS = {"protocol", "ops.capacity", "ops.doctor"}
 
 
 def within(name: str, places: set[str]) -> bool:
-    """Whether a module is one of `places` or in one of them."""
+    """Return whether a module is one of `places` or inside one of them."""
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
@@ -98,7 +98,7 @@ def is_model(name: str) -> bool:
 
 
 def place(name: str) -> str:
-    """The entry of the list that a module belongs to."""
+    """Return the entry of the list that a module belongs to."""
     return MODELS if is_model(name) else name.partition(".")[0]
 
 
@@ -112,7 +112,7 @@ def may_import(name: str, other: str) -> bool:
 
 
 def test_imports_go_down_the_list() -> None:
-    # `from greendot.presence import model` names the package too, which holds a docstring only.
+    # `from greendot.presence import model` also names the package, which has only a docstring.
     packages = {module.name for module in modules() if module.path.name == "__init__.py" and len(module.tree.body) < 2}
 
     def upward(module: Module) -> set[str]:
@@ -122,7 +122,7 @@ def test_imports_go_down_the_list() -> None:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    # Packages hold a docstring, or export their modules.
+    # Packages have a docstring, or export their modules.
     names = {module.name for module in modules() if module.path.name != "__init__.py"}
     graph = {module.name: module.own_imports() & names for module in modules() if module.name in names}
     while True:
@@ -137,14 +137,14 @@ def test_no_module_imports_itself_through_others() -> None:
 @pytest.mark.parametrize(("reserved", "places"), RESERVED, ids=[name for name, _ in RESERVED])
 def test_what_is_reserved_is_imported_where_it_belongs(reserved: str, places: set[str]) -> None:
     users = {module.name for module in modules() if any(within(name, {reserved}) for name in module.own_imports())}
-    assert users, f"nobody imports {reserved}: is it still called so?"
+    assert users, f"no module imports {reserved}; correct or remove its entry"
     assert {user for user in users if not within(user, places | {reserved})} == set()
 
 
 @pytest.mark.parametrize(("driver", "places"), DRIVERS, ids=[name for name, _ in DRIVERS])
 def test_a_driver_is_known_in_one_place(driver: str, places: set[str]) -> None:
     users = {module.name for module in modules() if driver in module.foreign_imports()}
-    assert users, f"nobody imports {driver}: is it still needed?"
+    assert users, f"no module imports {driver}; remove its entry"
     assert {user for user in users if not within(user, places)} == set()
 
 
@@ -159,7 +159,7 @@ def test_a_driver_is_known_in_one_place(driver: str, places: set[str]) -> None:
 )
 def test_adapters_do_not_know_each_other(adapter: str, others: set[str]) -> None:
     own = [module for module in modules() if within(module.name, {adapter})]
-    assert own, f"there is no {adapter}"
+    assert own, f"{adapter} does not exist"
     assert {module.name for module in own if any(within(name, others) for name in module.own_imports())} == set()
 
 
@@ -178,7 +178,7 @@ def test_models_depend_on_nothing_but_their_arguments() -> None:
 
 
 def test_packages_of_capabilities_hold_a_docstring_only() -> None:
-    """Engine and store import models out of them, and must not load services by that."""
+    """Engine and store import models from these packages, which must not load services."""
     keep = {"cli", "client", "config", "sdk", "testing", "store.postgres", "store.sqlite", "store.schema", ""}
     for module in modules():
         if module.path.name == "__init__.py" and module.name not in keep:
@@ -186,7 +186,7 @@ def test_packages_of_capabilities_hold_a_docstring_only() -> None:
 
 
 def test_the_walk_sees_the_imports_there_are() -> None:
-    """A checker that sees nothing finds nothing."""
+    """Guard against a checker that sees no imports and so finds nothing."""
     found = {module.name: module for module in modules()}
     assert {"engine.port", "presence.model", "clock"} <= found["engine.memory"].own_imports()
     assert "protocol.commands" in found["connect.commands"].own_imports()  # from greendot.protocol import commands
@@ -195,7 +195,7 @@ def test_the_walk_sees_the_imports_there_are() -> None:
 
 
 def test_scripts_of_the_bench_are_not_called_as_folders_of_tests_are() -> None:
-    """Both are found by their bare names, in one run of the tests."""
+    """Both are imported by their bare names in one test run."""
     root = Path(__file__).parents[2]
     scripts = {path.stem for path in (root / "bench").glob("*.py")}
     assert (

@@ -1,4 +1,4 @@
-"""tests/unit mirrors the source: the test of a module is where one looks for it."""
+"""tests/unit mirrors the source: the path of a module gives the path of its test."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ FILES = sorted(UNIT.rglob("test_*.py"))
 
 
 def module_of(path: Path) -> str:
-    """The module that a file of unit tests is about."""
+    """Return the module that a file of unit tests covers."""
     parts = [*path.relative_to(UNIT).parent.parts, path.stem.removeprefix("test_")]
     if len(parts) > 1 and parts[-1] == parts[-2]:
-        parts.pop()  # tests/unit/cli/test_cli.py is about the package itself
+        parts.pop()  # tests/unit/cli/test_cli.py covers the package itself
     return ".".join(parts)
 
 
@@ -22,7 +22,7 @@ def test_a_unit_test_names_a_module_that_exists() -> None:
     names = {module.name for module in modules()}
 
     def is_there(name: str) -> bool:
-        # test_model_grants.py is about one aspect of the module `model`.
+        # test_model_grants.py covers one aspect of the module `model`.
         part, _, leaf = name.rpartition(".")
         words = leaf.split("_")
         return any(f"{part}.{'_'.join(words[:count])}".lstrip(".") in names for count in range(1, len(words) + 1))

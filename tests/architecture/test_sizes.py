@@ -1,4 +1,4 @@
-"""Files and functions stay small enough to be read at once."""
+"""Size limits of files and functions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ast
 
 from .sources import Module, offences
 
-MOST_LINES = 600  # usual are 150 to 350; more only where a module is one thing
+MOST_LINES = 600  # 150 to 350 are usual; more only if a module is one thing
 MOST_FUNCTION_LINES = 50
 MOST_PARAMETERS = 6
 MOST_DEPENDENCIES = 13  # of a constructor: each has a name, and none is hidden in a tuple
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """All of them but the object itself."""
+    """Return all parameters except `self`."""
     given = function.args
     names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     names += [argument.arg for argument in (given.vararg, given.kwarg) if argument is not None]
@@ -21,12 +21,12 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def called(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """The name with the line: two classes of a module may have a function of the same name."""
+    """Return the name with its line: classes of a module may have functions of the same name."""
     return f"{function.name}:{function.lineno}"
 
 
 def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it is a command of the CLI: its parameters are the command's options."""
+    """Return whether the function is a CLI command: its parameters are the command's options."""
     called = (ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list)
     return any(name.endswith(".command") for name in called)  # of click, or of a group of commands
 

@@ -1,4 +1,4 @@
-"""Words that the field does not use are not used as names. docs/glossary.md has the words that are."""
+"""Retired words are not used as names. docs/glossary.md has the current words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 from .sources import ROOT, Module, modules, offences
 
-# Retired word: the word in its place.
+# Retired word: its replacement.
 RETIRED = {
     "barring": "hidden watchers",
     "curtain": "room view",
@@ -39,7 +39,7 @@ RETIRED = {
     "veil": "visibility exceptions",
     "witness": "event recorder",
 }
-# Names that are part of a contract, or have the word in another meaning.
+# Names that are part of a contract, or use the word in another meaning.
 KEPT = {
     ("config.checks", "ascii_letters"),  # of the alphabet
     ("engine.redis.presence", "letter"),
@@ -65,12 +65,12 @@ def _names(module: Module) -> Iterator[str]:
             yield node.arg
 
 
-# Most names have none of the words anywhere in them, and need not be taken apart.
+# Most names contain none of the words and need not be split.
 SUSPECT = re.compile("|".join(RETIRED), re.IGNORECASE)
 
 
 def words(name: str) -> set[str]:
-    """`_ReadLetters` and `read_letters` are read and letter."""
+    """Split a name: `_ReadLetters` and `read_letters` contain read and letter."""
     found = re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower())
     return {*found, *(word.removesuffix("s") for word in found)}
 
@@ -84,7 +84,7 @@ def test_no_name_has_a_retired_word() -> None:
     assert offences(retired) == {}
 
 
-# Folders of prose and tests, and files there that may have the words: this one, and recordings of old versions.
+# Folders and files to check, and exceptions: this file, and recordings of old versions.
 ELSEWHERE = (
     "tests",
     "docs",
@@ -96,7 +96,7 @@ ELSEWHERE = (
     "README.md",
 )
 EXCEPT = ("tests/architecture/test_words.py", "tests/fixtures/", "docs/adr/", "bench/RESULTS.md")
-# Words that mean something else in plain English, or in the field.
+# Words that have another meaning in plain English or in the field.
 PLAIN = {"face", "gateway", "letter", "speaking", "regarding", "survey", "witness", "granting", "reception", "intake"}
 
 

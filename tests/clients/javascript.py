@@ -1,4 +1,4 @@
-"""Node and what the JavaScript clients are built and tested with, installed when a test first needs it."""
+"""Node.js and the tools of the JavaScript clients, installed when a test first needs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLDEST_NODE = 20
 
 @cache
 def installed() -> None:
-    """Have node_modules as package-lock.json says. Skips the test where that cannot be; in CI it fails."""
+    """Install node_modules by package-lock.json. Skip the test if that is not possible; fail in CI."""
     found = shutil.which("node") and _said("node", "--version")
     version = re.match(r"v(\d+)", found or "")
     if version is None or int(version[1]) < OLDEST_NODE or not shutil.which("npm"):
@@ -40,7 +40,7 @@ def installed() -> None:
 
 
 def npm(workspace: str, *arguments: str, timeout_s: float = 400) -> str:
-    """Run a script of a workspace with the Python of this test; what it said. Fails the test if it fails."""
+    """Run a workspace's script with this test's Python and return its output. Fail the test if the script fails."""
     installed()
     command = ["npm", "run", "--silent", "--workspace", workspace, *arguments]
     environment = os.environ | {"GREENDOT_PYTHON": sys.executable, "GREENDOT_FORKS": forks(), "NO_COLOR": "1"}
@@ -59,7 +59,7 @@ def npm(workspace: str, *arguments: str, timeout_s: float = 400) -> str:
 
 @cache
 def wrong_types(*projects: str | Path) -> dict[str, list[str]]:
-    """What clients/check.mjs finds in each package or tsconfig.json, line by line, in one process for all."""
+    """Return the type errors that clients/check.mjs finds in each package or tsconfig.json, in one process for all."""
     installed()
     command = ["node", "check.mjs", "--json", *map(str, projects)]
     result = subprocess.run(command, cwd=CLIENTS, capture_output=True, text=True, timeout=150)

@@ -1,4 +1,4 @@
-"""The JavaScript clients: their own tests, run here so that `make test` runs everything."""
+"""Tests of the JavaScript clients, run here so that `make test` covers them."""
 
 from __future__ import annotations
 

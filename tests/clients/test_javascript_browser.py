@@ -1,4 +1,4 @@
-"""The JavaScript client in a real browser, as the pages load it: what a page tells, and what only a browser does."""
+"""JavaScript client in a real browser, as pages load it: its events, and behaviour that only a browser has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytest_plugins = ("e2e.browser",)
 pytestmark = pytest.mark.browser
 
-# A client of a user, and everything it is told.
+# Create a client of a user and record all its events.
 BEGIN = """
 async ([user, options]) => {
   const { Greendot, localStore } = await import("/greendot.js");
@@ -36,11 +36,11 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def opened(chromium: Browser, site: ServerProcess) -> Iterator[Open]:
-    """Opens a page of the server that does nothing by itself, with a client of the user on it."""
+    """Yield a function that opens an empty page of the server with a client of the user."""
     contexts = []
 
     def open_one(user: str, **options: Any) -> Page:
-        # The policy of the page would keep the test from asking it things.
+        # The page's content security policy would block the test's evaluations.
         contexts.append(chromium.new_context(bypass_csp=True))
         page: Page = contexts[-1].new_page()
         page.goto(site.url + "favicon.svg")
@@ -54,7 +54,7 @@ def opened(chromium: Browser, site: ServerProcess) -> Iterator[Open]:
 
 
 def frames(page: Page) -> list[str]:
-    """The types of the commands the page's next connections send."""
+    """Return a list that records the types of commands on the page's next connections."""
     sent: list[str] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(json.loads(frame)["type"])))
     return sent

@@ -1,4 +1,4 @@
-"""What `make audit` says of what pip-audit found."""
+"""Report of `make audit` on findings of pip-audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `greendot plan` counts with is what was measured, and the page shows what it says now."""
+"""Constants of `greendot plan` equal the measurements, and the page shows its current output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "capacity.md").read_text()
 
 
 def measured(constant: Constant) -> float:
-    """The number in the constant's cell."""
+    """Return the number in the constant's table cell."""
     section = re.split(r"\n#{2,3} ", RESULTS)
     (text,) = [part for part in section if part.startswith(f"{constant.section}\n") and "|--" in part]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
@@ -31,7 +31,7 @@ def measured(constant: Constant) -> float:
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_a_constant_is_what_was_measured(name: str) -> None:
-    """After a new run of the bench: change src/greendot/ops/capacity/constants.py, then run scripts/capacity-page."""
+    """After a new benchmark run, change src/greendot/ops/capacity/constants.py, then run scripts/capacity-page."""
     assert CONSTANTS[name].value == measured(CONSTANTS[name]), CONSTANTS[name].source
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/client.md do what the page says, against the real server."""
+"""Examples of docs/client.md with a real server."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ async def notify(served: Served, user: str, first: int, last: int) -> None:
 
 
 class Program:
-    """The page's program, run as often as the test wants, and killed."""
+    """The page's program, which the test runs several times and kills."""
 
     def __init__(self, served: Served, directory: Path) -> None:
-        self.lines: list[list[str]] = []  # what each run has printed
+        self.lines: list[list[str]] = []  # output of each run
         self._directory = directory
         self._environment = {**os.environ, "GREENDOT_URL": url(served), "GREENDOT_TOKEN": served.token("bob")}
 
@@ -62,13 +62,13 @@ class Program:
     async def _read(self, output: asyncio.StreamReader | None) -> None:
         assert output is not None
         async for line in output:
-            if line.endswith(b"\n"):  # else it was killed before it had printed all of it
+            if line.endswith(b"\n"):  # an incomplete line was cut off by the kill
                 self.lines[-1].append(line.decode().strip())
 
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  (what another process has printed)
+        while not condition():  # noqa: ASYNC110  (output of another process)
             await asyncio.sleep(0.005)
 
 
@@ -85,7 +85,7 @@ async def test_a_program_killed_at_any_time_is_told_everything_in_order(tmp_path
                     await alice.send("lobby", number)
                 async with program.run():
                     sending = asyncio.create_task(say(alice, sent + 21, sent + 40))
-                    # Anywhere in the middle of what was missed and what is said meanwhile.
+                    # In the middle of missed and live messages.
                     await until(lambda sent=sent, run=run: f"lobby {sent + 7 * (run + 1)} " in str(program.lines[-1]))
                 await sending
                 await notify(served, "bob", 4 + run, 4 + run)
@@ -97,7 +97,7 @@ async def test_a_program_killed_at_any_time_is_told_everything_in_order(tmp_path
             told = [[int(line.split()[1]) for line in run if line.startswith(stream)] for run in program.lines]
             assert all(run == sorted(set(run)) for run in told)
             assert list(dict.fromkeys(number for run in told for number in run)) == [*range(1, last + 1)]
-            # At most the one record that was printed and not saved is told again after a kill.
+            # After a kill at most one record is delivered again: printed but not saved.
             assert sum(map(len, told)) <= last + len(told) - 1
 
 

@@ -13,7 +13,9 @@ PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/flows.md")
 
 
 def named(page: str) -> set[str]:
-    """Paths in backquotes: `app/node.py`, `node/hub`, `tests/e2e`. Those with placeholders are left out."""
+    """Return the paths in backquotes, such as `app/node.py`, `node/hub` and `tests/e2e`, without those with
+    placeholders.
+    """
     text = (ROOT / page).read_text()
     found = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", text)
     return {path.rstrip("/") for path in found}

@@ -1,4 +1,4 @@
-"""The documents say what the code does."""
+"""Documents match the code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def table(document: str, heading: str) -> dict[str, list[str]]:
-    """The rows of the first table behind a heading: first cell → the others."""
+    """Return the rows of the first table after a heading: first cell → other cells."""
     text = f"\n{(DOCS / document).read_text()}".split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][2:]
     return {cells[0].strip().strip("`"): [cell.strip() for cell in cells[1:]] for cells in rows}
@@ -71,7 +71,7 @@ def test_every_route_is_documented() -> None:
     app = uncalled_app()
     routes = {f"{method} {route.path}" for route in app.routes for method in route.methods - {"HEAD"}}
     dev = {"GET /", "GET /dev/token", "GET /dev/periods", "POST /dev/notify", "POST /dev/cut"}
-    files = {route for route in routes if route.startswith("GET /docs/")}  # of the page
+    files = {route for route in routes if route.startswith("GET /docs/")}  # files of the page
     assert routes - files == documented - dev - {"GET /admin"}
 
 
@@ -83,7 +83,7 @@ def test_every_scope_is_documented_where_it_is_needed() -> None:
 
 
 def defaults(kind: type) -> Iterator[tuple[str, object]]:
-    """Of a section: those of a section within it by both names."""
+    """Yield the defaults of a section. Settings of a nested section have both names."""
     for field in msgspec.structs.fields(kind):
         if isinstance(field.default, msgspec.Struct):
             yield from ((f"{field.name}.{name}", default) for name, default in defaults(field.type))
@@ -96,14 +96,14 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for section in msgspec.structs.fields(Settings):
         rows = table("settings.md", f"## {section.name}")
         kind = Kind if section.name == "kinds" else section.type
-        if section.name == "tenants":  # they have the settings of another section
+        if section.name == "tenants":  # tenants have the settings of another section
             assert rows.keys() == fields(Tenant)
             continue
         known = dict(defaults(kind))
         assert rows.keys() == known.keys(), section.name
         for key, default in known.items():
             assert rows[key][0].strip("`") == msgspec.json.encode(default).decode(), f"{section.name}.{key}"
-    text = re.sub(r"\nMisspelt variables.*?\n\n", "", text, flags=re.DOTALL)  # it shows what is none
+    text = re.sub(r"\nMisspelt variables.*?\n\n", "", text, flags=re.DOTALL)  # it shows invalid names
     for name in re.findall(r"GREENDOT_[A-Z_]+", text):
         _, section, key = name.lower().split("_", 2)
         assert key in {one.replace(".", "_") for one, _ in defaults(type(getattr(Settings(), section)))}, name
@@ -120,7 +120,7 @@ def test_every_command_of_the_command_line_is_documented() -> None:
     for name, command in cli.all().items():
         known += [[name, part] for part in command.commands] if isinstance(command, click.Group) else [[name]]
     documented = [name.split()[1:] for name in table("cli.md", "## Commands")]
-    # Behind the name of a command come its arguments, in capitals.
+    # Arguments after the name of a command are in capitals.
     assert sorted([word for word in words if word.islower()] for words in documented) == sorted(known)
 
 

@@ -1,6 +1,6 @@
-"""Every program of the guides is run, against a real server; TypeScript is checked against the types.
+"""Programs of the guides run against a real server, and TypeScript is checked against the types.
 
-What is typed there is in test_typed_commands.py.
+test_typed_commands.py has the shell commands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 TYPED = [*GUIDES, ROOT / "clients" / "react" / "README.md"]
 SECRETS = {"GREENDOT_AUTH_SECRET": "a" * 32, "GREENDOT_API_KEY": "b" * 32}
-# Shown, not tried: other products' code, what belongs to other programs.
+# Not run: code of other products and files of other programs.
 SHOWN = {"js", "css", "nginx"}
 RUN = {"sh", "console", "python", "ts", "tsx", "toml"}
 
@@ -36,7 +36,7 @@ def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
 
 
 class DevServer:
-    """As the guides tell to start one, in a folder of its own."""
+    """Dev server in its own folder, started as the guides describe."""
 
     def __init__(self, folder: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -88,7 +88,7 @@ def test_every_block_says_what_it_is(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page, "python")], ids=lambda page: page.stem)
 def test_programs_run(page: Path, server: DevServer) -> None:
-    program = "\n".join(text for _, text in blocks(page, "python"))  # those of a page go on from each other
+    program = "\n".join(text for _, text in blocks(page, "python"))  # programs of a page continue each other
     keys = {"GREENDOT_API_KEY": server.kept("api-key"), "GREENDOT_AUTH_SECRET": server.kept("secret")}
     server.run([sys.executable, "-W", "error", "-c"], program, **keys)
 
@@ -97,7 +97,7 @@ def test_programs_run(page: Path, server: DevServer) -> None:
 def test_settings_are_taken(page: Path, tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     text = "\n".join(text for _, text in blocks(page, "toml"))
-    # The authorities are looked at, so there have to be some.
+    # The settings check reads the authorities, so the files must exist.
     file.write_text(re.sub(r"/etc/greendot/[\w-]+\.pem", certifi.where(), text))
     process = Blocking(tmp_path, os.environ | SECRETS, "check-config", "--config", str(file))
     said, _ = process.communicate(timeout=30)
@@ -121,7 +121,7 @@ def test_typescript_is_right(tmp_path: Path) -> None:
         "react": [str(react)],
         "react/*": [str(react / "*")],
     }
-    # What a page is not asked to use is not a mistake in an example; everything else is.
+    # Unused names are allowed in an example; all other errors count.
     options |= {"types": [], "moduleDetection": "force", "noUnusedLocals": False}
     project = {
         "extends": str(CLIENTS / "react" / "tsconfig.json"),
@@ -132,8 +132,9 @@ def test_typescript_is_right(tmp_path: Path) -> None:
     assert [*wrong_types(tmp_path / "tsconfig.json").values()] == [[]]
 
 
-# The page's surroundings: its backend's token, what it draws, and a socket that holds `room.history` back until another
-# user's message has come live. That message is then on the page twice, once before everything older.
+# Surroundings of the page: its backend's token, its drawing functions, and a socket. The socket holds `room.history`
+# back until another user's message has arrived live. The page then receives that message twice, once before all older
+# ones.
 AROUND_A_PAGE = """
 const [base, key, token] = process.argv.slice(2);
 const said = (user, text) =>

@@ -1,4 +1,4 @@
-"""docs/http.md and the OpenAPI document say the same: fields, numbers, statuses."""
+"""docs/http.md and the OpenAPI document agree on fields, numbers and statuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greendot.app.http import document
 DOCUMENT = document()
 ROWS = {name.split("?")[0]: cells for name, cells in table("http.md", "# The HTTP API").items() if " /" in name}
 every_row = pytest.mark.parametrize(("name", "cells"), ROWS.items(), ids=ROWS.keys())
-# What the page says of another row's answer, not once more of this one's.
+# Routes whose response the page describes in another row.
 AS_ELSEWHERE = {"GET /v1/users/{user}/presence", "GET /v1/rooms/{room}"}
 
 
@@ -30,7 +30,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields(schema: dict[str, Any]) -> set[str]:
-    """The fields of an object, or of all it may be."""
+    """Return the fields of an object, or of all its variants."""
     schema = resolved(schema)
     if "anyOf" in schema and "properties" not in schema:
         return set().union(*(fields(part) for part in schema["anyOf"]))
@@ -38,7 +38,7 @@ def fields(schema: dict[str, Any]) -> set[str]:
 
 
 def choices(schema: Any) -> set[str]:
-    """The words a field may be one of, anywhere in it."""
+    """Return the allowed words of a field, at any depth."""
     if isinstance(schema, list):
         return set().union(*map(choices, schema))
     if not isinstance(schema, dict):
@@ -53,7 +53,7 @@ def content(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def names(cell: str) -> set[str]:
-    """What stands in backticks; of a query the names of its parts."""
+    """Return the texts in backticks; of a query, the names of its parameters."""
     found = re.findall(r"`([^`]+)`", cell)
     return {name for text in found for name in (re.findall(r"[?&](\w+)=", text) or [text])}
 

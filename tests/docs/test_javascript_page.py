@@ -1,4 +1,4 @@
-"""docs/javascript.md says what the JavaScript client does."""
+"""docs/javascript.md matches the JavaScript client."""
 
 from __future__ import annotations
 

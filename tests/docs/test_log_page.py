@@ -1,4 +1,4 @@
-"""docs/logs.md names every event there is, with its level and fields; every line of the log is one of them."""
+"""docs/logs.md has each log event with its level and fields, and all log lines are such events."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "greendot"
 PAGE = (ROOT / "docs" / "logs.md").read_text()
 KNOWN = {name: event for name, event in vars(log_events).items() if isinstance(event, LogEvent)}
-OF_A_SESSION = {"session", "user", "tenant"}  # what `node.session.named` makes
-# Where `logging` itself is used: what tells, what renders it, and the client, which runs in an app and logs with it.
+OF_A_SESSION = {"session", "user", "tenant"}  # fields of `node.session.named`
+# Users of `logging` itself: the emitter and renderer of events, and the client, which logs within an app.
 WITH_LOGGING = {
     "telemetry",
     "client",
@@ -28,7 +28,7 @@ WITH_LOGGING = {
 
 @functools.cache
 def told() -> dict[str, set[str]]:
-    """The events that are told somewhere, with all the fields they are told with."""
+    """Return the events that the code logs, with all their fields."""
     found: dict[str, set[str]] = {}
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -48,7 +48,7 @@ def _events(node: ast.AST) -> list[str]:
 
 
 def rows() -> dict[str, tuple[str, set[str]]]:
-    """By event: its level and fields, as the page has them."""
+    """Return the level and fields of each event on the page."""
     found = re.findall(r"^\| `([a-z_.]+)` \| (\w+) \| [^|]+ \| ([^|]*) \|$", PAGE, re.MULTILINE)
     return {name: (level, set(re.findall(r"`(\w+)`", fields))) for name, level, fields in found}
 
@@ -66,7 +66,7 @@ def test_one_event_has_one_name_and_every_one_is_told() -> None:
     assert KNOWN.keys() - told().keys() == {"LIBRARY_SAID"} | WITHOUT_TELL
 
 
-WITHOUT_TELL = {"JOB_ENDED", "JOB_FAILED"}  # one of both is chosen first
+WITHOUT_TELL = {"JOB_ENDED", "JOB_FAILED"}  # logged through a variable that holds one of the two
 
 
 def test_the_page_has_the_fields_events_are_told_with() -> None:
@@ -90,4 +90,4 @@ def test_nobody_logs_past_the_list() -> None:
     strangers = {
         user for user in users if not any(user == place or user.startswith(f"{place}/") for place in WITH_LOGGING)
     }
-    assert strangers == set(), "tell an event of greendot.telemetry.log_events instead"
+    assert strangers == set(), "log an event of greendot.telemetry.log_events instead"

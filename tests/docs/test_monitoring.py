@@ -1,4 +1,4 @@
-"""The dashboard, the alerts, the runbook and the reference of metrics speak of what there is."""
+"""Dashboard, alerts, runbook and metrics reference refer to existing metrics and sections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from promtool import promtool
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
-# What an operator wants to see first.
+# Panels that an operator needs first.
 FIRST = {
     "Connections by node",
     "Publish rate and socket send rate",
@@ -31,7 +31,7 @@ FIRST = {
     "Redis command latency",
     "Redis Pub/Sub message rate",
 }
-# By Prometheus itself, not by a node.
+# Metrics of Prometheus itself, not of a node.
 OF_PROMETHEUS = {"up"}
 
 
@@ -58,7 +58,7 @@ def test_the_dashboard_has_what_is_looked_at_first_and_every_panel_says_what_it_
 
 
 def unknown_in(expression: str) -> set[str]:
-    """The metrics and labels it names that there are not."""
+    """Return the metrics and labels of the expression that do not exist."""
     named = metrics_in(expression)
     own = {label for name in named & CATALOGUE.keys() for label in CATALOGUE[name].labels}
     metrics = named - OF_PROMETHEUS - records() - CATALOGUE.keys()
@@ -95,7 +95,7 @@ def test_the_alerts_fire_and_resolve_as_they_should() -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """Of the headings, as they are made of them."""
+    """Return the anchors that are generated from the headings."""
     headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""The reference of the JavaScript packages is what their types say now."""
+"""Reference of the JavaScript packages matches their current types."""
 
 from __future__ import annotations
 

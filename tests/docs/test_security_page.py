@@ -1,4 +1,4 @@
-"""docs/security.md claims nothing that is not there: each threat has a test; tests, settings and commands exist."""
+"""docs/security.md: each threat has a test, and its tests, settings and commands exist."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_threat_has_a_test_that_shows_how_it_is_met() -> None:
 
 
 def test_a_suite_that_is_named_is_run_on_the_engines_or_stores() -> None:
-    """Tests that are shipped run only through the classes of tests/conformance."""
+    """Shipped tests run only through the classes of tests/conformance."""
     suites = {path for path, _ in TEST.findall(PAGE) if path.startswith("src/")}
     assert suites
     run = "".join(path.read_text() for path in (ROOT / "tests" / "conformance").glob("test_*.py"))

@@ -1,4 +1,4 @@
-"""The examples of docs/server-sdk.md do what the page says, against the real server."""
+"""Examples of docs/server-sdk.md with a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation as a site: it is built without a warning, and what its pages claim is there."""
+"""Documentation site: it builds without a warning, and the claims of its pages are true."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SITE = ROOT / "build" / "site"
 @pytest.fixture(scope="module")
 def site() -> Path:
     if find_spec("mkdocs") is None:
-        reason = "the site is built with mkdocs-material: make docs installs it"
+        reason = "mkdocs-material is not installed; run: make docs"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
     result = subprocess.run(
         [sys.executable, ROOT / "scripts" / "site"], capture_output=True, text=True, timeout=110, cwd=ROOT
     )
-    # A link or an anchor that leads nowhere, a page that is in no menu of mkdocs.yml.
+    # Broken links and anchors, and pages missing in the menus of mkdocs.yml, fail the build.
     assert result.returncode == 0, f"{result.stdout}{result.stderr}\n(menus are in mkdocs.yml, under nav)"
     return SITE
 
@@ -104,7 +104,7 @@ def test_the_checklist_answers_every_question_with_settings_and_tests_there_are(
 
 
 def most(kind: object) -> int:
-    """The bound of a type, as JSON Schema has it."""
+    """Return the bound of a type from its JSON Schema."""
     schema = msgspec.json.schema(kind)
     found = next(schema[name] for name in ("maxItems", "maxLength", "maximum") if name in schema)
     assert isinstance(found, int)

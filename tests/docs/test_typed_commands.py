@@ -1,6 +1,6 @@
-"""Every command that the pages tell people to type is typed, in the order they stand there, and works.
+"""Commands of the pages: each is run in the order of its page and must succeed.
 
-What cannot be run here is in ELSEWHERE, with the reason. That list should only become shorter.
+ELSEWHERE has the commands that cannot run here, with the reason. The list should only become shorter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from postgres_server import execute, programs
 from redis_servers import KINDS, RedisProcess
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-# Program → why it is not run here.
+# Program → reason why it is not run here.
 ELSEWHERE = {
     "docker": "needs Docker",
     "helm": "needs a Kubernetes cluster: tests/deployed has it rendered",
@@ -55,13 +55,14 @@ def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 def prepare(place: Place) -> None:
-    """What the pages speak of as if it were there."""
+    """Create the data that the pages assume."""
     call(place, "PUT", "/v1/rooms/club", {"open": False})
     call(place, "PUT", "/v1/rooms/club/members/alice", {"role": "admin"})
     call(place, "PUT", "/v1/users/alice/devices/phone", {"provider": "webhook", "token": "a-token-of-a-phone"})
     made = call(place, "POST", "/v1/notifications", {"user": "alice", "kind": "order.shipped", "body": {"order": 17}})
     place.stands_for("01J9…-17", made["id"])
-    place.stands_for("disconnect --user ann", "disconnect --user ann --yes")  # who has no terminal is not asked
+    # Without a terminal there is no confirmation prompt.
+    place.stands_for("disconnect --user ann", "disconnect --user ann --yes")
 
 
 def call(place: Place, method: str, path: str, body: object) -> dict[str, str]:
@@ -77,7 +78,7 @@ def test_what_is_to_be_typed_works(block: Block, place: Place) -> None:
     here = [command for command in block.commands if program(command) not in ELSEWHERE]
     for name in ("curl", "openssl"):
         if any(re.search(rf"\b{name}\b", command) for command in here):
-            installed(name)  # else it is skipped, with a word
+            installed(name)  # skips the test if it is missing
     prepare(place)
     if re.search(r"\bann\b|vKBX", " ".join(here)):
         with place.company() as ann:
@@ -99,17 +100,17 @@ def test_what_cannot_be_typed_here_can_be_read_by_a_shell() -> None:
 
 def test_nothing_is_excused_that_is_not_there() -> None:
     used = {program(command) for block in BLOCKS for command in block.commands}
-    assert ELSEWHERE.keys() <= used, "the list of what cannot be run here has become shorter: take these out"
+    assert ELSEWHERE.keys() <= used, "these entries of ELSEWHERE are not on any page; remove them"
 
 
 def test_there_is_something_to_type() -> None:
-    """A test that finds nothing would never fail."""
+    """Guard against a parser that finds no commands, which would never fail."""
     pages = {block.page for block in BLOCKS}
     assert {"README.md", "CONTRIBUTING.md", "docs/cli.md", "docs/guides/going-to-production.md"} <= pages
     assert sum(len(block.commands) for block in BLOCKS) > 60
 
 
-# --- the README's programs ---
+# --- programs of the README ---
 
 
 def of_the_readme(language: str = "python") -> list[str]:
@@ -160,24 +161,26 @@ def test_what_is_spoken_of_is_there(page: str) -> None:
     for text in SPOKEN[page]:
         name, *words = shlex.split(re.sub(r"[\[\]]", " ", text.replace("'", "")))
         if name == "make":
-            assert words[0] in targets, f"{page}: `{text}`: there is no such target"
+            assert words[0] in targets, f"{page}: `{text}`: make has no such target"
             continue
         for chosen in words[0].split("|") if words else []:
             known(page, text, [chosen, *words[1:]])
 
 
 def known(page: str, text: str, words: list[str]) -> None:
-    """The command exists, and has these options."""
+    """Check that the command exists and has these options."""
     found: click.Command = cli
     while words and isinstance(found, click.Group) and not words[0].startswith("-"):
         name = words.pop(0)
         if name.isupper():
-            return  # any of them
+            return  # placeholder for any command
         for each in reversed(name.split("|")):
             named = found.get_command(click.Context(found), each)
-            assert named is not None, f"{page}: `{text}`: there is no such command"
+            assert named is not None, f"{page}: `{text}`: greendot has no such command"
         found = named
     options = {option for parameter in found.params for option in parameter.opts + parameter.secondary_opts}
     for word in words:
         if word.startswith("-"):
-            assert word.split("=")[0] in options | {"--help", "-h", "--version"}, f"{page}: `{text}`: no {word}"
+            assert word.split("=")[0] in options | {"--help", "-h", "--version"}, (
+                f"{page}: `{text}`: unknown option {word}"
+            )

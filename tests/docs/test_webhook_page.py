@@ -1,4 +1,4 @@
-"""What docs/webhooks.md says is what is sent, and its example tells what Greendot sent from what it did not."""
+"""docs/webhooks.md matches the sent webhooks, and its example accepts only signed requests of Greendot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_type_is_documented_with_its_data_and_promise() -> None:
 
 
 def node() -> str | None:
-    """Any Node will do; Playwright brings one."""
+    """Return the path of any Node.js; Playwright has one."""
     try:
         import playwright
     except ImportError:
@@ -54,7 +54,7 @@ def node() -> str | None:
 def test_the_example_in_javascript_works(tmp_path: Path, header: str | None, good: bool) -> None:
     program = node()
     if program is None or not Path(program).exists():
-        pytest.skip("there is no Node")
+        pytest.skip("Node.js is not installed")
     (example,) = re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL)
     asked = f"fromGreendot(Buffer.from({json.dumps(BODY)}), {json.dumps(header)}, {json.dumps(SECRET)}, {NOW})"
     file = tmp_path / "example.mjs"

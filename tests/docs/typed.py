@@ -1,8 +1,7 @@
-"""What the pages tell people to type, found, and a place where it can be typed: a dev server on a Redis, a PostgreSQL,
-and a shell in the server's folder.
+"""Commands on the pages, and a place to run them: a dev server with Redis and PostgreSQL, and a shell in its folder.
 
-Addresses that the pages make up are those of the servers here. What goes on until it is stopped is stopped once it is
-ready; `make` is asked what it would do, except for `make serve`, which is done.
+Example addresses of the pages are replaced by those of the real servers. Programs that do not end by themselves are
+stopped once they are ready. `make` is a dry run, except for `make serve`.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ _ASSIGNED = re.compile(r"^(?:\w+=\S*\s+)+")
 
 
 class Block(NamedTuple):
-    """One fenced block with commands in it."""
+    """Fenced block with commands."""
 
     page: str
     line: int
-    commands: tuple[str, ...]  # each whole, with the lines it goes on in
+    commands: tuple[str, ...]  # complete commands, with their continuation lines
 
 
 def blocks(page: Path) -> list[Block]:
-    """Those in which something is typed: as a script, or behind a `$` with what it says below."""
+    """Return the blocks with commands: shell scripts, or lines after `$` with their output."""
     text, found = page.read_text(), []
     for match in _BLOCK.finditer(text):
         language, content = match[2], re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
@@ -69,11 +68,11 @@ def _typed(lines: list[str], *, at_prompt: bool) -> list[str]:
 
 
 def program(command: str) -> str:
-    """The program a command calls, behind what is set for it."""
+    """Return the program of a command, after its variable assignments."""
     return _ASSIGNED.sub("", command.lstrip()).split(maxsplit=1)[0]
 
 
-# --- where it is typed ---
+# --- place to run commands ---
 
 SHIM = """\
 #!/bin/sh
@@ -132,7 +131,7 @@ asyncio.run(main())
 
 
 class Place:
-    """A folder with a dev server in it, and the addresses that the pages' own stand for."""
+    """Folder with a dev server, and real values for the example values of the pages."""
 
     def __init__(self, folder: Path, redis: str, postgres: str, programs: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -166,7 +165,7 @@ class Place:
     def _write(self) -> None:
         for name in ("bin", "var", "backups", "home/.config/fish/completions"):
             (self.folder / name).mkdir(parents=True)
-        (self.folder / ".venv").symlink_to(sys.prefix)  # which the README tells to use
+        (self.folder / ".venv").symlink_to(sys.prefix)  # the README uses it
         words = {
             "forked": Path(__file__).parents[1] / "forked.py",
             "socket": forks(),
@@ -182,7 +181,7 @@ class Place:
             shim.chmod(0o755)
 
     def start(self) -> None:
-        """The dev server, as the README has it started."""
+        """Start the dev server as the README does."""
         environment = {key: value for key, value in self._environment.items() if key != "GREENDOT_OUTBOX_URL"}
         self._server = Blocking(self.folder, environment, "serve", "--dev")
         said = ""
@@ -198,11 +197,11 @@ class Place:
             self._server = None
 
     def leave(self) -> None:
-        """All that was started here is ended."""
+        """End all processes started here."""
         self.stop()
 
     def stands_for(self, made_up: str, real: str) -> None:
-        """Something else on the pages that is only an example."""
+        """Replace another example value of the pages by a real one."""
         self._made_up[re.escape(made_up)] = real
 
     def real(self, text: str) -> str:
@@ -211,13 +210,14 @@ class Place:
         return text
 
     def type(self, commands: list[str]) -> subprocess.CompletedProcess[str]:
-        """One after the other, in one shell, until one fails."""
+        """Run the commands in one shell, until one fails."""
         settings = self.folder / "greendot.toml"
         if any(command.startswith("greendot genconfig") for command in commands):
-            settings.unlink(missing_ok=True)  # which it makes
+            settings.unlink(missing_ok=True)  # the command creates it
         else:
             settings.write_text(self._settings)
-        is_apart = any(command.startswith("greendot restore") for command in commands)  # no server may run meanwhile
+        # No server may run during a restore.
+        is_apart = any(command.startswith("greendot restore") for command in commands)
         if is_apart:
             self.stop()
         try:
@@ -240,7 +240,7 @@ class Place:
 
     @contextmanager
     def company(self) -> Iterator[dict[str, str]]:
-        """People who are connected; one of their sessions, and its node."""
+        """Connect some users; yield one of their sessions and its node."""
         process = self.start_program(COMPANY.format(port=self.port))
         try:
             assert process.stdout is not None
@@ -252,7 +252,7 @@ class Place:
             process.communicate()
 
     def start_program(self, program: str) -> subprocess.Popen[str]:
-        """A Python program of a page, which may go on."""
+        """Start a Python program of a page, which may keep running."""
         command = [sys.executable, "-u", "-c", self.real(program)]
         return subprocess.Popen(
             command,
@@ -264,5 +264,5 @@ class Place:
         )
 
     def kept(self, name: str) -> str:
-        """What the dev server has made for itself."""
+        """Return a secret that the dev server has created."""
         return (self.folder / ".greendot" / name).read_text().strip()

@@ -1,6 +1,6 @@
-"""Runs what goes on until it is stopped until it says that it is ready, then presses Ctrl-C; it has to end well.
+"""Run of a program until it is ready, then Ctrl-C; it must end without an error.
 
-A server gets a port of its own, and a folder and secrets where none are given: it is started beside one that runs.
+A server gets its own port, and a folder and secrets if none are given: another server is already running.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import threading
 
 READY = re.compile(r"is ready|Stop with Ctrl-C|Ctrl-C ends it|^greendot [\d.]+ +\d")
 FORKED = re.compile(r"pid (\d+)$")
-ENDED = {"make": {2, 130, -2}, "top": {130}, "tail": {130}}  # as programs end that were interrupted
+ENDED = {"make": {2, 130, -2}, "top": {130}, "tail": {130}}  # exit codes of interrupted programs
 PATIENCE_S = 30.0
 
 
 def main(command: list[str]) -> int:
-    # Else: python -I -S forked.py --pid SOCKET WHAT
+    # Otherwise: python -I -S forked.py --pid SOCKET WHAT
     what = "make" if os.path.basename(command[0]) == "make" else command[6]
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ)
         if what not in ("top", "tail"):
             aside(what, command, environment, folder)
-        # A group of its own: Ctrl-C reaches all that a terminal's would.
+        # A new process group: Ctrl-C reaches the same processes as in a terminal.
         process = subprocess.Popen(
             command,
             env=environment,
@@ -48,7 +48,7 @@ def main(command: list[str]) -> int:
 
 
 def aside(what: str, command: list[str], environment: dict[str, str], folder: str) -> None:
-    """Out of the way of the server that runs."""
+    """Give the command its own port, folder and secrets, apart from the running server."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     if "--port" in command:
@@ -63,7 +63,7 @@ def aside(what: str, command: list[str], environment: dict[str, str], folder: st
 
 def watched(process: subprocess.Popen[str], interrupted: set[int], *, is_forked: bool) -> int:
     assert process.stdout is not None
-    is_ready, pid = False, 0  # the process id of what was forked, which is not in the group
+    is_ready, pid = False, 0  # id of the forked process, which is not in the group
     is_asked = False
     for line in process.stdout:
         if is_forked and (found := FORKED.match(line)):

@@ -1,4 +1,4 @@
-"""The examples for app backends do what they show, each started by its one command, with a real server."""
+"""Examples of app backends, each started by its one command, with a real server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(90)
 
 
 def needs(*packages: str) -> None:
-    """Skips where a framework is not installed; in CI that is a failure."""
+    """Skip the test if a framework is not installed; fail in CI."""
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         reason = f"install the examples' frameworks (pip install '.[examples]'): {', '.join(missing)}"
@@ -39,7 +39,7 @@ def needs(*packages: str) -> None:
 
 
 class Example:
-    """A running example and its Greendot server, as the example's command announced them."""
+    """Running example and its Greendot server, as its command announced them."""
 
     def __init__(self, port: int, greendot: int, said: str) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -49,7 +49,7 @@ class Example:
         self.server = Server(f"http://127.0.0.1:{greendot}", found[1])
 
     def browser(self) -> httpx2.AsyncClient:
-        """Somebody's browser: it keeps cookies."""
+        """Return an HTTP client with cookies, as a browser has them."""
         return httpx2.AsyncClient(base_url=self.url, trust_env=False, timeout=PATIENCE_S)
 
 
@@ -69,7 +69,7 @@ async def started(name: str) -> AsyncIterator[Example]:
                 line = await process.stdout.readline()
                 assert line, said.decode()
                 said += line
-        reading = asyncio.create_task(process.stdout.read())  # else it would stand still with a full pipe
+        reading = asyncio.create_task(process.stdout.read())  # a full pipe would block the process
         example = Example(port, greendot, said.decode())
         try:
             yield example
@@ -87,7 +87,7 @@ async def started(name: str) -> AsyncIterator[Example]:
 
 async def until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not await condition():  # noqa: ASYNC110  (what another process knows)
+        while not await condition():  # noqa: ASYNC110  (state of another process)
             await asyncio.sleep(0.02)
 
 
@@ -138,7 +138,7 @@ async def test_an_order_and_its_notification_are_committed_together_or_not_at_al
                 await browser.post("/orders", json={"item": item}) for item in ("unicorn", "book", "unicorn", "pen")
             ]
             assert [answer.status_code for answer in placed] == [409, 201, 409, 201]
-            # An inbox is filled in the order of the rows: once the pen is there, what was to come before has come.
+            # The inbox is filled in the order of the rows: when the pen has arrived, all earlier ones have.
             async with asyncio.timeout(PATIENCE_S):
                 assert [body_of(await told.get())["item"] for _ in range(2)] == ["book", "pen"]
         inbox = await asyncio.to_thread(example.server.inbox, "alice")

@@ -1,4 +1,4 @@
-"""The examples that are pages, each started by its one command, tried by two people in a real browser."""
+"""Examples with pages, each started by its one command, used by two people in a real browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Open = Callable[..., Page]
 
 @contextmanager
 def started(name: str) -> Iterator[str]:
-    """The address of its page."""
+    """Start the example and yield the address of its page."""
     port, greendot = free_port(), free_port()
     command = [sys.executable, str(ROOT / "examples" / "start.py"), name]
     process = subprocess.Popen(
@@ -52,13 +52,13 @@ def started(name: str) -> Iterator[str]:
         assert process.returncode == 0
     finally:
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)  # it ends what it has started
+            process.send_signal(signal.SIGINT)  # the example also ends the processes it started
             process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.fixture
 def pages(chromium: Browser) -> Iterator[Open]:
-    """Opens pages, each in a context of its own, and finds fault with them at the end."""
+    """Yield a function that opens pages, each in its own context. Fail at the end if a page logged problems."""
     contexts: list[Any] = []
     problems: list[str] = []
 
@@ -83,14 +83,14 @@ def overflows(page: Page) -> bool:
 @pytest.fixture(scope="module")
 def chat() -> Iterator[str]:
     if shutil.which("npm") is None:
-        reason = "the React example is built with Node 20 or newer and npm"
+        reason = "Node.js 20 or newer and npm are required to build the React example"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     with started("react") as url:
         yield url
 
 
 class Line:
-    """The way of a page to Greendot, that can be cut."""
+    """Connection of a page to Greendot, which tests can cut."""
 
     def __init__(self) -> None:
         self._is_cut = False
@@ -153,7 +153,7 @@ def test_what_is_said_offline_is_shown_and_arrives_once(chat: str, pages: Open) 
     field.press("Enter")
     expect(dora.locator(".draft p")).to_have_text("from afar")
     line.mend()
-    # The page tries by itself, too: where it was sooner, the button is gone.
+    # The page also reconnects by itself; then the button is gone.
     dora.get_by_role("button", name="Try now").evaluate_all("buttons => buttons.forEach((button) => button.click())")
     expect(carl.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
     expect(dora.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
@@ -202,10 +202,10 @@ def test_two_people_see_each_others_cursor(pages: Open) -> None:
         alice.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2, steps=5)
         cursor = bob.locator('.cursor[data-user="alice"]')
         expect(cursor).to_have_text("Alice")
-        # The same part of a board of another size.
+        # The relative position is the same on a board of another size.
         expect(cursor).to_have_css("--x", "0.25")
         expect(cursor).to_have_css("--y", "0.5")
-        # Whoever comes later is told where it is.
+        # A page opened later receives the position.
         carl = pages(url)
         expect(carl.locator('.cursor[data-user="alice"]')).to_be_visible()
         bob.locator("#board").tap(position={"x": 100, "y": 100})

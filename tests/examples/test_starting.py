@@ -1,4 +1,4 @@
-"""What the command of the examples says when it cannot start one."""
+"""Errors of the examples' start command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START = Path(__file__).parents[2] / "examples" / "start.py"
 
 
 def said(*arguments: str) -> str:
-    """With which it ends at once, and exit code 2."""
+    """Run the command, check exit code 2 and return the error."""
     result = subprocess.run([sys.executable, str(START), *arguments], capture_output=True, text=True, timeout=30)
     assert (result.returncode, result.stdout) == (2, "")
     return result.stderr

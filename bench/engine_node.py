@@ -4,8 +4,8 @@
     engine_node.py cycle URL USERS CYCLES    connect and disconnect CYCLES times, one user after the other
     engine_node.py read URL USERS            restore users; for each line `FIRST STEP COUNT ROUNDS`, time reads
     engine_node.py reap URL                  start a second node; after a line it leaves, and the first reaps it
-    engine_node.py hear URL TOPICS           subscribe to TOPICS rooms; for each line, count messages
-    engine_node.py speak URL TOPICS RATE S   publish RATE messages per second to these rooms for S seconds
+    engine_node.py subscribe URL TOPICS      subscribe to TOPICS rooms; for each line, count messages
+    engine_node.py publish URL TOPICS RATE S publish RATE messages per second to these rooms for S seconds
 
 Each prints a line of JSON when it is ready, and one for each line on stdin. It ends when its stdin ends.
 """
@@ -172,7 +172,7 @@ async def reap(url: str) -> None:
         await told()
 
 
-async def hear(url: str, topics: int) -> None:
+async def subscribe(url: str, topics: int) -> None:
     host = Host(stamped=False)
     async with engine(url, host) as (e, _):
         await e.subscribe([room(number) for number in range(topics)])
@@ -186,7 +186,7 @@ async def hear(url: str, topics: int) -> None:
             answer(heard=count, cpu_s=time.process_time(), invalid=e.bus.counts.invalid, **share)
 
 
-async def speak(url: str, topics: int, rate: float, seconds: float) -> None:
+async def publish(url: str, topics: int, rate: float, seconds: float) -> None:
     rooms = [room(number) for number in range(topics)]
     async with engine(url, Host()) as (e, _):
         answer(topics=topics)
@@ -215,7 +215,7 @@ async def told() -> str:
     return line.strip() or ("go" if line else "")
 
 
-PARTS = {"fill": fill, "cycle": cycle, "read": read, "reap": reap, "hear": hear, "speak": speak}
+PARTS = {"fill": fill, "cycle": cycle, "read": read, "reap": reap, "subscribe": subscribe, "publish": publish}
 
 if __name__ == "__main__":
     signal.alarm(LIFE_S)  # must not outlive a driver that was killed

@@ -197,7 +197,7 @@ class RedisBench(Bench):
                 file.write(resp("PUBLISH", channel, messages.write(channel, Deliver(frame(0)))))
         with (
             self._redis(self.load_core) as redis,
-            self._node("hear", redis.url, ROOMS, core=self.server_core) as node,
+            self._node("subscribe", redis.url, ROOMS, core=self.server_core) as node,
         ):
             line(node)
             for number in range(plan.rounds):
@@ -230,8 +230,8 @@ class RedisBench(Bench):
         """Measure the age of messages of another node when they arrive."""
         with (
             self._redis(self.load_core) as redis,
-            self._node("hear", redis.url, ROOMS, core=self.server_core) as ear,
-            self._node("speak", redis.url, ROOMS, DELIVERY_RATE, round(plan.delivery_s)) as mouth,
+            self._node("subscribe", redis.url, ROOMS, core=self.server_core) as ear,
+            self._node("publish", redis.url, ROOMS, DELIVERY_RATE, round(plan.delivery_s)) as mouth,
         ):
             line(ear), line(mouth)
             self._heard(ear, "ages")

@@ -52,12 +52,12 @@ class Module(NamedTuple):
 
     @cache  # noqa: B019  (modules live as long as the tests)
     def own_imports(self) -> set[str]:
-        """The modules of ours it imports, without the `greendot.`; the root package (its version) is left out."""
+        """Return the imported modules of the package, without `greendot.`; the root package is left out."""
         return {name.removeprefix("greendot.") for name in self.imports() if name.startswith("greendot.")}
 
     @cache  # noqa: B019
     def foreign_imports(self) -> set[str]:
-        """The top-level names of everybody else's."""
+        """Return the top-level names of third-party imports."""
         return {top for name in self.imports() if (top := name.partition(".")[0]) != "greendot"}
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -11,7 +11,7 @@ from inspect import cleandoc
 
 import pytest
 
-from .sources import ROOT, SOURCE, Module, modules, modules_of_tests, offences
+from .sources import SOURCE, Module, modules, modules_of_tests, offences
 
 # A docstring begins with a verb (functions) or a noun (classes, modules).
 RIDDLES = {"what", "who", "whose", "whom", "whether", "how", "when", "where", "which", "those", "it", "of", "as"}
@@ -24,43 +24,15 @@ DRAWN = re.compile("├|^\\| ", re.MULTILINE)  # trees and tables
 SENTENCES = re.compile(r"(?<=[.:;!?])\s+|\n\n|\n- ")
 # Docstrings of these structs and functions are texts of generated documents and of `--help`.
 DATA = re.compile(r"^(protocol\.(commands|events|replies|cluster)|sdk\.responses|http\.problem|(\w+\.)?http)$")
-
 # At the beginning of a file, or behind the colon of a class or function.
 DOCSTRING = re.compile(r'(?:\A|:(?: *#[^\n]*)?\n)\s*r?"""(.*?)"""', re.DOTALL)
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
-# Folders of tests whose texts are not rewritten yet; "tests" has the files that are in no folder.
-PENDING = {
-    "bench",
-    "tests",
-    "tests.architecture",
-    "tests.bench",
-    "tests.clients",
-    "tests.cluster",
-    "tests.compat",
-    "tests.deployed",
-    "tests.docs",
-    "tests.e2e",
-    "tests.examples",
-    "tests.fuzz",
-    "tests.hostile",
-    "tests.model",
-    "tests.redis_servers",
-}
-
-
-def folder(module: Module) -> str:
-    """Return `bench`, `tests` or a folder of tests, such as `tests.unit`."""
-    parts = module.path.relative_to(ROOT).parts[:-1]
-    return ".".join(parts[:2] if parts[0] == "tests" else parts[:1])
-
 
 @pytest.fixture(params=["src", "tests"])
 def checked(request: pytest.FixtureRequest) -> Sequence[Module]:
-    if request.param == "src":
-        return modules()
-    return [module for module in modules_of_tests() if folder(module) not in PENDING]
+    return modules() if request.param == "src" else modules_of_tests()
 
 
 def docstrings(module: Module) -> Iterator[tuple[str, str]]:

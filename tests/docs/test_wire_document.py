@@ -1,4 +1,4 @@
-"""The AsyncAPI document is one, and says the same as docs/protocol.md."""
+"""Validity of the AsyncAPI document, and its agreement with docs/protocol.md."""
 
 from __future__ import annotations
 

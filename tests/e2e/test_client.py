@@ -109,7 +109,7 @@ def cut(served: Served, user: str) -> None:
 
 
 async def write(served: Served, first: int, last: int, *, heard: bool = True) -> None:
-    """Write messages of another user. Without `heard` the node is not notified of them."""
+    """Write messages of another user. The node is notified of them only with the flag."""
     append = served.node.room_messages.append if heard else served.node.store.append
     for number in range(first, last + 1):
         await append("default", "lobby", Draft("carol", "Carol", b"%d" % number, f"w{number}", 0))

@@ -363,7 +363,7 @@ class Link:
         self._cut = False
         self._going: deque[bytes] = deque()
         self._coming: deque[dict[str, Any] | None] = deque()
-        self._ready_at = self._heard_at = 0.0  # arrival of the previous frame: the network keeps the order
+        self._ready_at = self._came_at = 0.0  # arrival of the previous frame: the network keeps the order
         self.stalled = False
         world.loop.add_reader(end, self._read)
 
@@ -437,9 +437,9 @@ class Link:
     def _later(self, payload: bytes | None) -> None:
         frame = None if payload is None else msgspec.json.decode(payload)
         self._came(frame)
-        self._heard_at = max(self._heard_at, self._world.loop.time() + self._world.lag())
+        self._came_at = max(self._came_at, self._world.loop.time() + self._world.lag())
         self._coming.append(frame)
-        self._world.loop.call_at(self._heard_at, self._arrive)
+        self._world.loop.call_at(self._came_at, self._arrive)
 
     def _arrive(self) -> None:
         frame = self._coming.popleft()

@@ -349,14 +349,14 @@ class SimulatedNode:
 class Link:
     """Client's end of a socket behind a network that delays data and can be cut at any point.
 
-    `came` is called for each frame when the server has written it, `heard` when it has arrived. The end is None.
+    `written` is called for each frame that the server has written, `arrived` when the frame arrives. The end is None.
     """
 
-    def __init__(self, world: World, end: socket.socket, came: Heard, heard: Heard) -> None:
+    def __init__(self, world: World, end: socket.socket, written: Heard, arrived: Heard) -> None:
         self._world = world
         self._end = end
-        self._came = came
-        self._heard = heard
+        self._written = written
+        self._arrived = arrived
         self._buffer = bytearray()
         self._upgraded = False
         self._early = bytearray()
@@ -436,7 +436,7 @@ class Link:
 
     def _later(self, payload: bytes | None) -> None:
         frame = None if payload is None else msgspec.json.decode(payload)
-        self._came(frame)
+        self._written(frame)
         self._came_at = max(self._came_at, self._world.loop.time() + self._world.lag())
         self._coming.append(frame)
         self._world.loop.call_at(self._came_at, self._arrive)
@@ -446,7 +446,7 @@ class Link:
         if not self._cut:
             if frame is None:
                 self.close()
-            self._heard(frame)
+            self._arrived(frame)
 
 
 def take_frame(buffer: bytearray) -> tuple[int, bytes] | None:

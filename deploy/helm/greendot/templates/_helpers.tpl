@@ -1,4 +1,4 @@
-{{/* The names of things. */}}
+{{/* Names of the objects. */}}
 {{- define "greendot.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 53 | trimSuffix "-" -}}
@@ -40,7 +40,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* One setting as the environment has it. Helm reads every number as a float: 1000000 must not become 1e+06. */}}
+{{/* A setting as the value of an environment variable. Helm reads every number as a float: 1000000 must not become 1e+06. */}}
 {{- define "greendot.value" -}}
 {{- if kindIs "slice" . -}}
 {{- join "," . -}}
@@ -51,7 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* The environment of every container. */}}
+{{/* Environment of every container. */}}
 {{- define "greendot.env" -}}
 {{- range $section, $of := .Values.settings }}
 {{- range $key, $value := $of }}
@@ -71,12 +71,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- dig "server" "port" 8000 .Values.settings -}}
 {{- end -}}
 
-{{/* Of its own, or 0: on the other one. */}}
+{{/* Port of the metrics; 0: the server's port. */}}
 {{- define "greendot.metricsPort" -}}
 {{- dig "metrics" "port" 0 .Values.settings | int -}}
 {{- end -}}
 
-{{/* How long a pod may take to go. */}}
+{{/* Termination grace period of a pod, in seconds. */}}
 {{- define "greendot.graceSeconds" -}}
 {{- $drain := dig "server" "drain_s" 20 .Values.settings | ceil | int -}}
 {{- $notice := dig "server" "drain_notice_s" 0 .Values.settings | ceil | int -}}
@@ -100,34 +100,34 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* What would start and not work is refused here, with what to do. */}}
+{{/* Checks of the values. Each failure names the remedy. */}}
 {{- define "greendot.check" -}}
 {{- if not (or .Values.secret.existing .Values.secret.values) -}}
 {{- fail "secret.existing must name a Secret with GREENDOT_AUTH_SECRET (and GREENDOT_ENGINE_URL, GREENDOT_STORE_URL), or secret.values must have them." -}}
 {{- end -}}
 {{- if and .Values.secret.existing .Values.secret.values -}}
-{{- fail "secret.existing and secret.values exclude each other: the chart writes into no Secret that it has not made." -}}
+{{- fail "secret.existing and secret.values exclude each other: the chart does not change a Secret that it did not create. Set one of them." -}}
 {{- end -}}
 {{- if .Values.persistence.enabled -}}
 {{- if or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
-{{- fail "persistence is for one node with SQLite: set replicas to 1 and autoscaling.enabled to false, or give the nodes a PostgreSQL (GREENDOT_STORE_URL) and no persistence." -}}
+{{- fail "persistence is for one node with SQLite. Set replicas to 1 and autoscaling.enabled to false, or use PostgreSQL (GREENDOT_STORE_URL) without persistence." -}}
 {{- end -}}
 {{- if .Values.migrate.enabled -}}
-{{- fail "migrate is for PostgreSQL: set migrate.enabled to false with persistence; SQLite is brought up to date at the start." -}}
+{{- fail "migrate is for PostgreSQL; SQLite is migrated when the server starts. With persistence set migrate.enabled to false." -}}
 {{- end -}}
 {{- else if .Values.secret.values -}}
 {{- range list "GREENDOT_ENGINE_URL" "GREENDOT_STORE_URL" -}}
 {{- if not (hasKey $.Values.secret.values .) -}}
-{{- fail (printf "secret.values lacks %s: nodes without persistence share a Redis and a PostgreSQL." .) -}}
+{{- fail (printf "secret.values lacks %s. Nodes without persistence need Redis and PostgreSQL. Add it." .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.secret.values (not (hasKey .Values.secret.values "GREENDOT_AUTH_SECRET")) -}}
-{{- fail "secret.values lacks GREENDOT_AUTH_SECRET: openssl rand -hex 32" -}}
+{{- fail "secret.values lacks GREENDOT_AUTH_SECRET. Create one with: openssl rand -hex 32" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* What a container reads beside its environment: the file of settings, and what users add. */}}
+{{/* Mounts of a container: the settings file and extraVolumeMounts. */}}
 {{- define "greendot.mounts" -}}
 {{- if .Values.config }}
 - name: config
@@ -139,7 +139,7 @@ capabilities:
 {{- end }}
 {{- end -}}
 
-{{/* Called with the context and the name of the Secret that holds the file. */}}
+{{/* Volumes of a pod. Arguments: the context, and the name of the Secret with the settings file. */}}
 {{- define "greendot.volumes" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Values.config }}

@@ -766,7 +766,7 @@ async def test_a_test_notification_is_a_notification() -> None:
     async with serving(admin=ON) as served:
         ann = await served.client("ann")
         client = await look(served)
-        assert await done(client, do="notify", user="ann", text="Is this on?") == "notified: number 1 in the inbox"
+        assert await done(client, do="notify", user="ann", text="Is this on?") == "notification 1 added to the inbox"
         created = await ann.receive("notification.created")
         assert (created["data"]["kind"], created["data"]["body"]) == ("test", {"text": "Is this on?"})
 

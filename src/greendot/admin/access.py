@@ -47,10 +47,10 @@ class NodeView(Protocol):
 class RetentionPeriods(Struct, frozen=True):
     """Retention periods that look-ups show, from the settings."""
 
-    lease_s: float  # a node that has not renewed its lease for so long is dead
-    last_seen_days: float  # the time when a user was last seen is kept so long
-    inbox_days: float  # notifications are kept so long
-    unused_days: float  # unused devices are kept so long
+    lease_s: float  # a node without a renewal of its lease for this time is dead
+    last_seen_days: float  # retention of the time when a user was last seen
+    inbox_days: float  # retention of notifications
+    unused_days: float  # retention of unused devices
 
 
 class DashboardServices(Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""Actions of the dashboard: each is described in a sentence, done after a confirmation, and logged.
+"""Actions of the dashboard: each is described, done after a confirmation, and logged.
 
-The sentence is made here, not in the page, from the current state. The confirmation names it by a number. So no action
-is done by a single frame, and the confirmed action is the one that happens.
+The server, not the page, describes an action from the current state. The confirmation names the action by a number. So
+no single frame runs an action, and the confirmed action is the one that runs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from greendot.store.inbox import Notice
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-WITHIN_S = 2.0  # for a node to answer
-HOLDS_S = 60.0  # an offer that is not confirmed by then expires
+WITHIN_S = 2.0  # time for a node to answer
+HOLDS_S = 60.0  # lifetime of an offer that is not confirmed
 KIND = "test"  # kind of a test notification
 TEXT = "A test notification from the dashboard."
 
@@ -35,7 +35,7 @@ class Offer(NamedTuple):
     act: Act
     tenant: str
     sessions: tuple[str, ...]  # the user's sessions at the time of the offer
-    all_of: str | None  # tenant whose sessions on the node are meant; None: all tenants
+    all_of: str | None  # tenant whose sessions on the node are closed; None: all tenants
     ends_at: float  # monotonic seconds
 
 
@@ -74,7 +74,7 @@ class Actions:
         if not viewer.nodes:
             raise Refused(Err.FORBIDDEN, "this key is for a tenant; use the server's own key to act on nodes")
         if not any(it.node == node and it.state == "live" for it in nodes):
-            raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
+            raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}; list the nodes with `greendot nodes`")
         answer = await self._services.cluster.ask_one(node, NodeQuery(tenant), WITHIN_S)
         if answer is None:
             raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; retry later")
@@ -142,7 +142,7 @@ class Actions:
         body = msgspec.json.encode({"text": act.text or TEXT})
         notice = Notice(tenant, act.user or "", KIND, body, "", self._services.clock.now_ms())
         (made,) = await self._services.inbox_service.notify([notice])
-        return "notified" if made is None else f"notified: number {made.notification.seq} in the inbox"
+        return "notification sent" if made is None else f"notification {made.notification.seq} added to the inbox"
 
     async def _sessions(self, tenant: str, user: str) -> tuple[str, ...]:
         return tuple(entry.session for entry in await self._services.engine.sessions(tenant, user))
@@ -154,40 +154,43 @@ def _sentence(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[str, s
         return _disconnecting(act, all_of, tenant, sessions)
     who = f"{act.user or act.session} ({tenant})"
     if act.do == "notify":
-        return f"Notify {who}?", (
-            f"A notification of the kind “{KIND}” is written to the inbox of {act.user} and shown on "
-            "their devices. It counts as unread until they read it."
+        return f"Send a test notification to {who}?", (
+            f"The inbox of {act.user} gets a notification of the kind “{KIND}”, shown on all devices of the user. "
+            "It is unread until the user reads it."
         )
     if act.user:
-        return f"Revoke everything of {who}?", (
-            f"All tokens of {act.user} issued until now count no longer. {_many(sessions, 'session')} will be closed "
-            "with 4501 on every node. They need a new token from your app to return. This cannot be taken back."
+        return f"Revoke all tokens of {who}?", (
+            f"All tokens of {act.user} issued until now become invalid. {_many(sessions, 'session')} will be closed "
+            "with 4501 on every node. To return, the user needs a new token from your app. You cannot undo this."
         )
     return f"Revoke session {who}?", (
-        "This session will be closed with 4501 and cannot be resumed; its token is revoked with it if it has an id. "
-        "This cannot be taken back."
+        "This session will be closed with 4501 and cannot be resumed. Its token is revoked too, if it has an id. "
+        "You cannot undo this."
     )
+
+
+_STAY_AWAY = "Their clients do not reconnect automatically."
 
 
 def _disconnecting(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[str, str]:
     back = invites_return(act.code)
     if act.node:
-        after = "Their clients come back, elsewhere if they can." if back else "Their clients do not come back."
-        return f"Disconnect all of node {act.node}{all_of}?", (
+        after = "Their clients reconnect, to other nodes if possible." if back else _STAY_AWAY
+        return f"Disconnect all sessions on node {act.node}{all_of}?", (
             f"{_many(sessions, 'session')} on node {act.node}{all_of} will be closed with {act.code}. {after} "
             "Their tokens stay valid."
         )
     if act.user:
-        ends = "Their clients come back by themselves" if back else "Their clients do not come back by themselves"
+        after = "Their clients reconnect automatically." if back else _STAY_AWAY
         return f"Disconnect {act.user} ({tenant})?", (
             f"{_many(sessions, 'session')} of {act.user} will be closed with {act.code} on every node"
-            f"{'' if back else ' and end at once' if sessions > 1 else ' and ends at once'}. {ends}; "
-            "the tokens stay valid."
+            f"{'' if back else ' and end at once' if sessions > 1 else ' and ends at once'}. {after} "
+            "The tokens stay valid."
         )
-    ends = "Its client comes back by itself" if back else "Its client does not come back by itself"
+    after = "Its client reconnects automatically." if back else "Its client does not reconnect automatically."
     return f"Disconnect session {act.session} ({tenant})?", (
-        f"This session will be closed with {act.code}{'' if back else ' and ends at once'}. {ends}; "
-        "its token stays valid."
+        f"This session will be closed with {act.code}{'' if back else ' and ends at once'}. {after} "
+        "Its token stays valid."
     )
 
 

@@ -29,8 +29,8 @@ from greendot.protocol.commands import CommandId
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-EVERY_S = 1.0  # between two samples
-WITHIN_S = 0.6  # for other nodes to answer
+EVERY_S = 1.0  # time between two samples
+WITHIN_S = 0.6  # time for other nodes to answer
 NODES_EVERY = 5  # samples between two reads of the list of nodes
 KEY_EVERY = 10  # samples between two checks of a key
 HELLO_S = 10.0

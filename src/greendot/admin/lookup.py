@@ -28,7 +28,7 @@ from greendot.protocol.cluster import (
 from greendot.protocol.codes import Err
 from greendot.store.push import Device
 
-WITHIN_S = 1.0  # for the nodes to answer
+WITHIN_S = 1.0  # time for the nodes to answer
 MOST = 200  # members, occupants, typers and rooms that are listed; all are counted
 MOST_ROOMS = 50  # rooms of a user that are checked for typing
 MOST_PUSHES = 20  # newest unread notifications that are looked up in the push queue
@@ -61,7 +61,7 @@ class Lookup:
         ends = self._ends(nodes)
         sessions += [_session_entry(entry, ends.get(entry.node)) for entry in entries if entry.session not in there]
         joined = {room for session in sessions for room in session["rooms"]}
-        # Every user is in the open rooms. Those that the user has no session, role or marker in are left out.
+        # The store lists all open rooms. Those without a session, role or marker of the user are left out.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
         manual, revocation = statuses.get((tenant, user)), services.revocation_service.of_user(tenant, user)
         return {

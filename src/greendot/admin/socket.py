@@ -71,7 +71,7 @@ class DashboardSocket(Framing):
 
     @property
     def is_behind(self) -> bool:
-        """Return whether so much output waits that more would only be late."""
+        """Return whether too much output waits for the peer to send more."""
         return self.socket.get_write_buffer_size() > MOST_WAITING
 
     def send(self, payload: bytes) -> None:

@@ -118,7 +118,7 @@ class Relay:
                 self._lost(str(error))
             except Exception as error:
                 pause = LONGEST_PAUSE_S
-                log(log_events.WORK_FAILED, error, work="the relay of the outbox")
+                log(log_events.WORK_FAILED, error, work="app outbox relay")
             self.counts.up, self.counts.shards = False, 0
             if not self._ending:
                 await asyncio.sleep(pause * random.uniform(0.7, 1.0))

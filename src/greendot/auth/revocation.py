@@ -114,7 +114,7 @@ class RevocationService:
         try:
             found = await asyncio.gather(*(self._kept.get(name) for name in names_of(grants)))
         except StoreUnavailable as error:
-            log(log_events.WORK_LATER, work="what was revoked", reason=error)
+            log(log_events.WORK_LATER, work="reading revocations", reason=error)
             return
         if any(found):
             raise TokenRevoked(
@@ -279,7 +279,7 @@ class RevocationService:
             self._failed = False
         except StoreUnavailable as error:
             self._failed = True
-            log(log_events.WORK_LATER, work="what was revoked", reason=error)
+            log(log_events.WORK_LATER, work="reading revocations", reason=error)
 
     async def _read(self) -> None:
         now = self._context.clock.now_ms()

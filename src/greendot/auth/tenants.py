@@ -61,7 +61,7 @@ class Tenants:
                 if not await self._is_known(tenant):
                     self._close(tenant)
         except StoreUnavailable as error:
-            log(log_events.WORK_LATER, work="looking up tenants", reason=error)
+            log(log_events.WORK_LATER, work="reading tenants", reason=error)
 
     def _close(self, tenant: str) -> None:
         for connection in [*self._context.registry.connections.values()]:

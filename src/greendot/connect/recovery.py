@@ -216,7 +216,7 @@ class Recovery:
             try:
                 await self._parts.rooms.check_occupancy(Part())
             except EngineUnavailable as error:
-                log(log_events.WORK_LATER, work="looking through rooms", reason=error)
+                log(log_events.WORK_LATER, work="comparing the occupancy of rooms", reason=error)
                 await self._context.timers.sleep(AGAIN_S)
                 continue
             self._deaths -= deaths

@@ -60,7 +60,7 @@ class Badges:
                 self._read(inboxes)
                 del changed[:AT_ONCE]
         except StoreUnavailable as error:
-            log(log_events.WORK_LATER, work="badges", reason=error)
+            log(log_events.WORK_LATER, work="sending badges", reason=error)
             self._changed.update(dict.fromkeys(changed))
             wait_s = AGAIN_S
         finally:

@@ -248,7 +248,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return self._local.values()
 
     def _log_gap(self, local: LocalInbox, error: StoreUnavailable) -> None:
-        log(log_events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
+        log(log_events.WORK_LATER, work="reading missed notifications of an inbox", reason=error, user=local.key[1])
 
     async def _compare_heads(self, some: Sequence[LocalInbox]) -> None:
         inboxes = await self._store.inboxes([local.key for local in some])

@@ -50,7 +50,7 @@ class Receipts:
             try:
                 await self._store.delivered(seqs, "live", at)
             except StoreUnavailable as error:
-                log(log_events.WORK_LATER, work="what was delivered", reason=error)
+                log(log_events.WORK_LATER, work="storing receipts", reason=error)
                 self._waiting = waiting + self._waiting
                 self._later()
                 return

@@ -93,7 +93,7 @@ class Redelivery:
         try:
             pending = await self.pending(local.key)
         except StoreUnavailable as error:
-            log(log_events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
+            log(log_events.WORK_LATER, work="redelivery of notifications", reason=error)
             if local.pending_acks is not None:
                 local.redelivery_timer = self._context.timers.set(AGAIN_S, self._on_timer, local)
             return

@@ -92,7 +92,7 @@ class Runner:
         try:
             return "ok", await planned.job.work(run)
         except Stopped:
-            return "stopped", f"stopped after {run.done}"
+            return "stopped", f"stopped after {run.done} items"
         except Lost:
             return "lost", ""
         except GreendotError as error:

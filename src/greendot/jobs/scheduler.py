@@ -108,9 +108,9 @@ class Scheduler:
             try:
                 pause = await self.turn()
             except StoreUnavailable as error:
-                log(log_events.WORK_LATER, work="jobs", reason=error)
+                log(log_events.WORK_LATER, work="scheduling jobs", reason=error)
             except Exception as error:
-                log(log_events.WORK_FAILED, error, work="the scheduler of jobs")
+                log(log_events.WORK_FAILED, error, work="scheduling jobs")
             if self._running:
                 await asyncio.wait([*self._running.values()], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             else:

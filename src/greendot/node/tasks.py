@@ -46,7 +46,7 @@ class Tasks:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log(log_events.WORK_FAILED, error, work="a task")
+            log(log_events.WORK_FAILED, error, work="background task")
 
 
 LOG_S = 1.0  # for writing the log line
@@ -56,7 +56,7 @@ async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
     """Run all coroutines concurrently. An exception is logged, and does not stop the others."""
     for failure in await asyncio.gather(*endings, return_exceptions=True):
         if isinstance(failure, Exception):
-            log(log_events.WORK_FAILED, failure, work="ending something")
+            log(log_events.WORK_FAILED, failure, work="shutdown step")
         elif failure is not None:
             raise failure
 

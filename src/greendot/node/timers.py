@@ -88,7 +88,7 @@ class Timers:
             try:
                 self._due.popleft().fire()
             except Exception as error:  # one failing timer must not stop the others
-                log(log_events.WORK_FAILED, error, work="a timer")
+                log(log_events.WORK_FAILED, error, work="timer callback")
             if perf_counter() > ends:
                 break
         if self._due and self._driven:

@@ -103,7 +103,7 @@ class Celebrities:
         watched.shows += 1
         (self.polled.add if polled else self.polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
-        what = "are told of no change but ask" if polled else "are told of changes again"
+        what = "now poll: changes are no longer delivered" if polled else "receive changes again"
         log(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
         self._spread(watched, celebrity)
 

@@ -210,7 +210,7 @@ class PushWorker:
         except StoreUnavailable:
             raise
         except Exception as error:  # an unknown state delays no push
-            log(log_events.WORK_FAILED, error, work="seeing who is here, for push")
+            log(log_events.WORK_FAILED, error, work="reading recipient states for push")
             return {}
 
     def _begin(self, push: Push, seen: RecipientState) -> None:

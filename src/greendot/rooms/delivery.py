@@ -103,7 +103,9 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         return self._local.within(Part())
 
     def _log_gap(self, local: LocalRoom, error: StoreUnavailable) -> None:
-        log(log_events.WORK_LATER, work="a gap in a room", reason=error, room=local.channel.topic.name)
+        log(
+            log_events.WORK_LATER, work="reading missed messages of a room", reason=error, room=local.channel.topic.name
+        )
 
     # --- returning clients ---
 

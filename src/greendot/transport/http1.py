@@ -211,7 +211,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         except (RequestRefused, httptools.HttpParserError) as error:
             cause = error if isinstance(error, RequestRefused) else error.__context__  # the exception of a callback
             if cause is not None and not isinstance(cause, RequestRefused):
-                log(log_events.WORK_FAILED, cause, work="an HTTP parser callback")
+                log(log_events.WORK_FAILED, cause, work="HTTP parser callback")
             self._fail(cause.refusal if isinstance(cause, RequestRefused) else BAD_REQUEST)
             return
         if self._end is None and self._extra > MAX_HEAD:

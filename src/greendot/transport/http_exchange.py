@@ -200,7 +200,7 @@ class Exchange:
             if not self.finished and not self.disconnected:
                 raise RuntimeError("the application returned before its response was complete")
         except Exception as error:
-            log(log_events.WORK_FAILED, error, work="an HTTP request")
+            log(log_events.WORK_FAILED, error, work="HTTP request")
             self.keep_alive = False
             if not self.started:
                 await self.send({"type": "http.response.start", "status": 500, "headers": [(b"content-length", b"0")]})

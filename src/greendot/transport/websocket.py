@@ -304,7 +304,7 @@ class _Silent:
     debug = info = warning = error = log = _nothing
 
     def exception(self, *args: object, **kwargs: object) -> None:
-        log(log_events.WORK_FAILED, sys.exc_info()[1], work="a callback of a socket")
+        log(log_events.WORK_FAILED, sys.exc_info()[1], work="socket callback")
 
 
 _SILENT = _Silent()

@@ -134,7 +134,7 @@ class VisibilityUpdates:
             for consumer in self._cache.consumers:
                 await consumer.review(tenant, users)
         except StoreUnavailable as error:
-            log(log_events.WORK_LATER, work="who may see whom in a tenant", reason=error)
+            log(log_events.WORK_LATER, work="review of visibility in a tenant", reason=error)
             self._unanswered(tenant)
             return False
         return True
@@ -167,5 +167,5 @@ class VisibilityUpdates:
                 await self._cache.refresh(tenant)
                 await self._review(tenant, None)
         except (StoreUnavailable, EngineUnavailable) as error:
-            log(log_events.WORK_LATER, work="who may see whom", reason=error)
+            log(log_events.WORK_LATER, work="refresh of visibility", reason=error)
         self._cache.prune()

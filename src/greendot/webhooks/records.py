@@ -111,10 +111,10 @@ class RecordQueues:
                     self._next_claim = loop.time() + CLAIM_EVERY_S
                 await self._start_lanes()
             except StoreUnavailable as error:
-                log(log_events.WORK_LATER, work="webhooks", reason=error)
+                log(log_events.WORK_LATER, work="sending webhooks", reason=error)
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
             except Exception as error:
-                log(log_events.WORK_FAILED, error, work="webhooks")
+                log(log_events.WORK_FAILED, error, work="sending webhooks")
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
             # A node without a queue waits until its next claim.
             await self._wait(pause if self.held else max(pause, self._next_claim - loop.time()))
@@ -126,9 +126,9 @@ class RecordQueues:
             try:
                 self._depths = await self._store.hook_depths(self.held, MOST_COUNTED) if self.held else []
             except StoreUnavailable as error:
-                log(log_events.WORK_LATER, work="counting webhooks", reason=error)
+                log(log_events.WORK_LATER, work="counting webhook queues", reason=error)
             except Exception as error:
-                log(log_events.WORK_FAILED, error, work="counting webhooks")
+                log(log_events.WORK_FAILED, error, work="counting webhook queues")
 
     async def _claim(self) -> None:
         """Record hooks stopped on this node, claim queues that no other node holds, and read which hooks stopped."""

@@ -147,7 +147,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             await self.servers.close()
             raise
         if self._driven:
-            self._spawn("ticks", self._ticks())
+            self._spawn("periodic checks of Redis", self._ticks())
         return self.lives.incarnation
 
     async def observe(self) -> None:
@@ -196,7 +196,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 settled |= more
             # An earlier attempt may have found a loss and failed before it reported the loss.
             server.intact = server.intact and self.losses.is_announced(settled)
-            self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
+            self._spawn(f"reconciling Redis {server.address}", self.lives.reconcile([*server.partitions]))
 
     def is_up(self, server: Primary) -> None:
         self._found(server.partitions, intact=server.intact)
@@ -229,7 +229,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     def _silenced(self, partition: int) -> None:
         self.servers.ask()
-        self._spawn(f"silenced {partition}", self._resubscribe(partition))
+        self._spawn(f"resubscribing partition {partition}", self._resubscribe(partition))
 
     async def _resubscribe(self, partition: int) -> None:
         """Subscribe again to a partition whose slot may have left and returned unnoticed.
@@ -270,15 +270,15 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             try:
                 await self.tick()
             except EngineUnavailable as error:
-                log(log_events.WORK_LATER, work="looking at Redis", reason=error)
+                log(log_events.WORK_LATER, work="checking Redis", reason=error)
             except Exception as error:
-                log(log_events.WORK_FAILED, error, work="looking at Redis")
+                log(log_events.WORK_FAILED, error, work="checking Redis")
 
     async def tick(self) -> None:
         """Run the checks of one second."""
         for server in await self.watchdog.round():
             self._lose(server.partitions)  # before the other nodes are checked: their entries may be lost, too
-            self._spawn(f"lost {server.address}", self._lost_state(server))
+            self._spawn(f"restoring Redis {server.address}", self._lost_state(server))
         try:
             table = await self.lives.refresh()
         except EngineUnavailable:
@@ -287,13 +287,13 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         life = table.lives.get(self.lives.incarnation)
         if life is None:
             home = self.servers.of(HOME)
-            self._spawn(f"lost {home.address}", self._lost_state(home))
+            self._spawn(f"restoring Redis {home.address}", self._lost_state(home))
         elif life != "live":
-            self._spawn("rebirth", self._rebirth(self.lives.incarnation))
+            self._spawn("starting a new incarnation", self._rebirth(self.lives.incarnation))
         else:
             self._handle_deaths(table)
             if risen := self.lives.risen(table):
-                self._spawn("bury risen", self.lives.bury_risen(risen))
+                self._spawn("declaring returned nodes dead", self.lives.bury_risen(risen))
             else:
                 self.losses.review(table.lives, table.restored())
             await self._check_nodes()
@@ -303,13 +303,13 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     def _handle_deaths(self, table: NodeTable) -> None:
         if self.lives.overdue(table):
-            self._spawn("bury", self.sweeper.bury_overdue(table))
+            self._spawn("declaring nodes dead", self.sweeper.bury_overdue(table))
         now = self.time.now()
         ends = min((death.ends for death in table.dead()), default=None)
         if ends is not None and ends <= now + self._options.periods.sample * 1000:
-            self._spawn("reap", self._reap((ends - now) / 1000))
+            self._spawn("ending sessions of dead nodes", self._reap((ends - now) / 1000))
         for death in self.lives.ending(table):
-            self._spawn(f"end of {death.node}", self._publish_end(death))
+            self._spawn(f"publishing the end of node {death.node}", self._publish_end(death))
         if self._clock.monotonic() >= self._sweep_at:
             self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
             self._spawn("sweep", self.sweeper.sweep_if_due())
@@ -354,7 +354,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         server = self.servers.of(partition)
         if self._host is not None and server.up and self.watchdog.is_lost(partition, epoch):
             self._lose(server.partitions)
-            self._spawn(f"lost {server.address}", self._lost_state(server))
+            self._spawn(f"restoring Redis {server.address}", self._lost_state(server))
 
     async def _rebirth(self, taken_for_dead: str, coming: Primary | None = None) -> None:
         """Continue under a new incarnation, because Redis refuses the old one.
@@ -370,7 +370,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             log(log_events.NODE_REBORN, was=taken_for_dead, node=self.lives.incarnation)
             self.bus.own.add(self.lives.incarnation)
             self._host.reborn(self.lives.incarnation)
-        self._spawn("listen", self._listen())
+        self._spawn("subscribing to the node's topic", self._listen())
 
     async def _repair(self, code: str, partition: int, refused: str) -> None:
         server = self.servers.of(partition)
@@ -380,11 +380,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             await self.watchdog.mend(partition)
         elif code == "FENCED":
             # Not the current name: commands under the old name may still be refused after the rebirth.
-            self._spawn("rebirth", self._rebirth(refused))
+            self._spawn("starting a new incarnation", self._rebirth(refused))
         else:
             answers = await self.lives.register([partition])
             if self.watchdog.is_other(answers):
-                self._spawn(f"lost {server.address}", self._lost_state(server))
+                self._spawn(f"restoring Redis {server.address}", self._lost_state(server))
             else:
                 self._struck.add(partition)
 

@@ -150,7 +150,7 @@ class Primaries:
             try:
                 layout = await topology.find(self.place, {*self.all})
             except EngineUnavailable as error:
-                log(log_events.WORK_LATER, work="asking where partitions are", reason=error)
+                log(log_events.WORK_LATER, work="reading the partition map", reason=error)
                 continue
             for server, partitions in self._apply(layout):
                 if server.up:

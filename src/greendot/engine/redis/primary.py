@@ -84,7 +84,7 @@ class Primary:
                     if await self._once():
                         delay = BACKOFF_S
                 except Exception as error:  # giving up a server for good would lose a part of all users
-                    log(log_events.WORK_FAILED, error, work=f"connecting to redis {self.address}")
+                    log(log_events.WORK_FAILED, error, work=f"connecting to Redis {self.address}")
                     self._drop()
                 if not self.first.done():
                     self.first.set_result(None)

@@ -22,8 +22,6 @@ OF_PEOPLE = re.compile(
 MOST_WORDS = 30  # in a sentence
 DRAWN = re.compile("├|^\\| ", re.MULTILINE)  # trees and tables
 SENTENCES = re.compile(r"(?<=[.:;!?])\s+|\n\n|\n- ")
-# Docstrings of these structs and functions are texts of generated documents and of `--help`.
-DATA = re.compile(r"^(protocol\.(commands|events|replies|cluster)|sdk\.responses|http\.problem|(\w+\.)?http)$")
 # At the beginning of a file, or behind the colon of a class or function.
 DOCSTRING = re.compile(r'(?:\A|:(?: *#[^\n]*)?\n)\s*r?"""(.*?)"""', re.DOTALL)
 
@@ -46,7 +44,7 @@ def docstrings(module: Module) -> Iterator[tuple[str, str]]:
             continue
         name = getattr(node, "name", module.name)
         is_help = module.part == "cli" and bool(getattr(node, "decorator_list", ()))
-        if not is_help and (node is module.tree or not DATA.match(module.name)):
+        if not is_help:
             yield name, text
 
 

@@ -74,7 +74,7 @@ def dots(ann: Tab, bob: Tab) -> None:
     ann.expect_state("bob", "idle")  # after three seconds; the default is five minutes
     bob.page.locator("#until option").nth(1).evaluate("option => { option.value = '3' }")  # shortened from a minute
     bob.page.get_by_label("Busy").click()
-    bob.page.get_by_label("Until when").select_option("1 minute")
+    bob.page.get_by_label("End of the status").select_option("1 minute")
     expect(ann.person("bob").locator(".state")).to_have_text(re.compile(r"^busy · until \d\d:\d\d"))
     bob.say("not too busy to write")
     expect(ann.person("bob").locator(".state")).to_have_text(re.compile("^(online|idle)$"))  # the status has expired

@@ -142,7 +142,7 @@ class Tab:
 
     def enter(self, name: str) -> None:
         self.page.get_by_label("Your name").fill(name)
-        self.page.get_by_role("button", name="Come in").click()
+        self.page.get_by_role("button", name="Join").click()
         self.expect_connected()
 
     def expect_connected(self) -> None:

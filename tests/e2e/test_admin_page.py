@@ -52,7 +52,7 @@ def find(page: Page, what: str, name: str) -> None:
 def test_a_wrong_key_is_told_in_words_and_nothing_is_kept(open_tab: OpenTab, site: ServerProcess) -> None:
     page = open_tab(url=f"{site.url}admin").page
     enter(page, "")
-    expect(page.locator("#key-hint")).to_have_text("Write or paste an admin key.")
+    expect(page.locator("#key-hint")).to_have_text("Enter an admin key.")
     enter(page, "not the key")
     expect(page.locator("#key-hint")).to_contain_text("does not open the dashboard")
     expect(page.get_by_label("Admin key")).to_be_focused()
@@ -93,7 +93,9 @@ def test_plots_and_numbers_move_with_what_happens(look: Callable[..., Tab], open
     expect(node.locator('[data-label="Load"]')).to_have_text("normal")
     expect(node.locator('[data-label="Connections"]')).to_have_text("2")
     people[1].page.close()
-    expect(page.locator("figure", has_text="Sockets closed").locator(".legend")).to_contain_text("1001 page left")
+    expect(page.locator("figure", has_text="Sockets closed").locator(".legend")).to_contain_text(
+        "1001 client went away"
+    )
 
 
 def test_plots_stand_still_while_paused_and_go_on_with_nothing_missing(look: Callable[..., Tab]) -> None:
@@ -105,7 +107,7 @@ def test_plots_stand_still_while_paused_and_go_on_with_nothing_missing(look: Cal
     still = line.get_attribute("d") or ""
     page.wait_for_timeout(2500)
     assert line.get_attribute("d") == still
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(line).not_to_have_attribute("d", still)
     assert (line.get_attribute("d") or "").count("M") == 1
 
@@ -114,7 +116,7 @@ def test_a_user_and_their_room_are_found(look: Callable[..., Tab], open_tab: Ope
     alice = open_tab("Alice")
     page = look("find").page
     find(page, "User", "nobody")
-    expect(page.locator("#search-hint")).to_have_text("Nothing is known of a user “nobody” in default.")
+    expect(page.locator("#search-hint")).to_have_text("Tenant default has no user “nobody”. Check the id.")
     find(page, "User", "alice")
     found = page.locator(".found")
     expect(found.get_by_role("heading", name="Alice")).to_be_visible()
@@ -131,15 +133,15 @@ def test_a_user_and_their_room_are_found(look: Callable[..., Tab], open_tab: Ope
 def test_events_are_shown_as_they_happen_and_can_be_narrowed(look: Callable[..., Tab], open_tab: OpenTab) -> None:
     tab = look("events")
     page, rows = tab.page, tab.page.locator("#tail li[data-kind]")
-    expect(page.locator("#tail")).to_contain_text("Nothing yet")
+    expect(page.locator("#tail")).to_contain_text("No events yet")
     page.wait_for_timeout(1500)  # the page sends the event filter to the server once a second
     alice = open_tab("Alice")
     expect(page.locator("#tail")).to_contain_text("connected")
     alice.say("hello there")
     expect(page.locator("#tail .body")).to_contain_text(["hello there"])
-    page.get_by_label("Only with this in it").fill("message")
+    page.get_by_label("Filter").fill("message")
     expect(rows).to_have_count(1)
-    page.get_by_label("Only with this in it").fill("")
+    page.get_by_label("Filter").fill("")
     page.get_by_label("Rooms").uncheck()
     expect(page.locator('#tail li[data-kind="rooms"]')).to_have_count(0)
     expect(page.locator('#tail li[data-kind="connects"]').first).to_be_visible()
@@ -158,12 +160,12 @@ def test_an_action_is_asked_for_twice_and_done_once(
     tab = look("find")
     page, dialog = tab.page, tab.page.get_by_role("dialog")
     find(page, "User", "alice")
-    page.get_by_role("button", name="Disconnect all").click()
+    page.get_by_role("button", name="Disconnect all sessions").click()
     expect(dialog).to_contain_text("1 session of alice will be closed with 4503")
     expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
-    page.get_by_role("button", name="Disconnect all").click()
+    page.get_by_role("button", name="Disconnect all sessions").click()
     dialog.get_by_role("button", name="Cancel").click()
     alice.expect_connected()
     assert "confirm" not in [frame["type"] for frame in tab.said]
@@ -171,14 +173,14 @@ def test_an_action_is_asked_for_twice_and_done_once(
 
     page.get_by_role("button", name="Send test notification").click()
     dialog.get_by_role("button", name="Send notification").click()
-    expect(page.locator("#toast")).to_have_text("Done: notified: number 1 in the inbox.")
-    page.get_by_role("button", name="Disconnect all").click()
+    expect(page.locator("#toast")).to_have_text("Done: notification 1 added to the inbox.")
+    page.get_by_role("button", name="Disconnect all sessions").click()
     expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("#toast")).to_have_text("Done: 1 session disconnected (4503).")
     expect(page.locator(".found")).to_contain_text("this user is not connected")
-    expect(page.get_by_role("button", name="Disconnect all")).to_be_focused()  # focus returns to the button
+    expect(page.get_by_role("button", name="Disconnect all sessions")).to_be_focused()  # focus returns to the button
     expect(alice.page.locator("#connection")).not_to_have_text("Connected")
     assert site.log.count("audit: ") == 2
 
@@ -187,7 +189,7 @@ def test_a_server_that_is_gone_is_said_to_be_and_found_again(look: Callable[...,
     page = look().page
     site.kill()
     expect(page.locator("#link")).to_have_text("Not connected")
-    expect(page.locator("#notice")).to_contain_text("Trying again in")
+    expect(page.locator("#notice")).to_contain_text("Reconnecting in")
     site.start()
     expect(page.locator("#link")).to_have_text("Live")
     expect(page.locator("#notice")).to_be_hidden()
@@ -196,7 +198,7 @@ def test_a_server_that_is_gone_is_said_to_be_and_found_again(look: Callable[...,
 def test_what_is_found_is_shown_as_text(look: Callable[..., Tab], open_tab: OpenTab) -> None:
     alice = open_tab()
     alice.page.get_by_label("Your name").fill("<img src=x onerror=alert(1)>")
-    alice.page.get_by_role("button", name="Come in").click()
+    alice.page.get_by_role("button", name="Join").click()
     alice.expect_connected()
     page = look("events").page
     page.wait_for_timeout(1500)
@@ -231,7 +233,7 @@ def test_every_view_is_for_everybody_and_fits(
             expect(page.locator(".found")).to_be_visible()
         looked_at(tab, view)
     page.get_by_role("link", name="Find").click()
-    page.get_by_role("button", name="Revoke everything").click()
+    page.get_by_role("button", name="Revoke all tokens").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     looked_at(tab, "dialog")
 

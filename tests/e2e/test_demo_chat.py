@@ -84,7 +84,7 @@ def test_the_room_says_who_is_in_it(open_tab: OpenTab) -> None:
     emil, fred = open_tab("Emil"), open_tab("Fred")
     emil.expect_state("fred", "online")
     emil.page.locator("#here").click()
-    here = emil.page.get_by_role("group", name="Who is here")
+    here = emil.page.get_by_role("group", name="Users in this room")
     expect(here.get_by_text("Fred")).to_be_visible()
     expect(here.get_by_text("Emil")).to_be_visible()
     fred.page.get_by_role("button", name="Leave").click()
@@ -102,7 +102,7 @@ def test_a_message_is_edited_and_deleted_for_everybody(open_tab: OpenTab) -> Non
     gina.say("helo")
     expect(last(hugo)).to_have_text("helo")
     gina.field.press("ArrowUp")
-    editor = gina.page.get_by_label("Your message, changed")
+    editor = gina.page.get_by_label("New text of the message")
     editor.fill("hello")
     editor.press("Enter")
     for tab in (gina, hugo):
@@ -157,13 +157,13 @@ def test_busy_has_an_end_and_a_note_that_others_see(open_tab: OpenTab) -> None:
     olga, paul = open_tab("Olga"), open_tab("Paul")
     olga.page.locator("#until option").nth(1).evaluate("option => { option.value = '4' }")  # shortened to 4 s
     olga.page.get_by_label("Busy").click()
-    olga.page.get_by_label("Until when").select_option("1 minute")
+    olga.page.get_by_label("End of the status").select_option("1 minute")
     paul.expect_state("olga", "busy")
     expect(paul.person("olga").locator(".state")).to_have_text(re.compile(r"^busy · until \d\d:\d\d"))
     expect(olga.page.locator("#me .state")).to_have_text(re.compile(r"^busy until \d\d:\d\d"))
     paul.expect_state("olga", "online")  # the status expired
     expect(olga.page.get_by_label("Auto")).to_be_checked()
-    note = olga.page.get_by_label("A note beside your status")
+    note = olga.page.get_by_label("Note for your status")
     note.fill("writing")
     note.press("Enter")
     expect(paul.person("olga").locator(".state")).to_contain_text("writing")
@@ -173,7 +173,7 @@ def test_the_list_of_people_is_one_stop_for_the_keyboard_and_arrows_within(open_
     people = {"uwe": "Uwe", "vera": "Vera", "wim": "Wim"}
     quin = open_tab("Quin")
     for name in people.values():
-        quin.page.get_by_label("Watch someone").fill(name)
+        quin.page.get_by_label("Watch a user").fill(name)
         quin.page.get_by_role("button", name="Watch", exact=True).click()
         expect(quin.person(name.lower())).to_be_visible()
     rows = quin.page.locator("#people .row")
@@ -200,7 +200,7 @@ def test_the_bell_counts_shows_and_forgets(open_tab: OpenTab) -> None:
     expect(rosa.page.locator("#toast")).to_have_text("Sven waves at you.")
     expect(bell(rosa)).to_have_accessible_name("Notifications, 1 unread")
     bell(rosa).click()
-    rosa.page.get_by_role("button", name="Send me one").click()
+    rosa.page.get_by_role("button", name="Send me a notification").click()
     entries = rosa.page.locator("#notifications .entry")
     expect(entries).to_have_count(2)
     expect(rosa.page.locator("#bell-badge")).to_have_text("2")

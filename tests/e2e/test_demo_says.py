@@ -44,7 +44,7 @@ def test_a_server_that_is_restarted_says_so_and_is_found_again(open_tab: OpenTab
     expect(ann.page.locator("#connection")).to_contain_text("Reconnecting")
     expect(notice(ann).get_by_role("button")).to_have_text("Try now")
     ann.say("meanwhile")
-    expect(ann.page.locator(".message.draft .note")).to_have_text("will be sent once connected")
+    expect(ann.page.locator(".message.draft .note")).to_have_text("will be sent when connected")
     expect(notice(ann)).to_contain_text("The server cannot be reached.")
     site.start()
     try_now(ann)
@@ -90,7 +90,7 @@ def test_an_overloaded_server_says_when_to_come_back(open_tab: OpenTab, serve: S
         tab = open_tab(url=busy.url)
         tab.page.get_by_label("Your name").fill("Guest")
         with crowd(port_of(busy.url)):
-            tab.page.get_by_role("button", name="Come in").click()
+            tab.page.get_by_role("button", name="Join").click()
             expect(notice(tab)).to_contain_text("The server is very busy.")
         tab.expect_connected()  # after some retries
         expect(notice(tab)).to_be_hidden()
@@ -131,7 +131,7 @@ def test_whoever_is_signed_out_by_the_app_is_told_and_can_sign_in_again(open_tab
     dan.expect_state("cleo", "online")
     site.call("POST", "v1/tokens/revoke", {"user": "cleo"})
     expect(notice(cleo)).to_contain_text("You were signed out.")
-    expect(cleo.page.locator("#connection")).to_have_text("Stopped")
+    expect(cleo.page.locator("#connection")).to_have_text("Disconnected")
     dan.expect_state("cleo", "offline")
     cleo.page.wait_for_timeout(1_100)  # the revocation covers tokens of the same second
     notice(cleo).get_by_role("button", name="Sign in again").click()

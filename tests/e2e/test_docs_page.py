@@ -77,7 +77,7 @@ def test_what_is_looked_for_is_found_by_keyboard_alone(open_tab: OpenTab, site: 
     entry.get_by_role("link", name="SendReply").press("Enter")
     expect(page.locator("[id='wire-SendReply']")).to_have_attribute("open", "")
     page.locator("#needle").fill("xyzzy")
-    expect(page.locator("#found")).to_have_text("Nothing is called so.")
+    expect(page.locator("#found")).to_have_text("No entry matches. Try another word.")
 
 
 def test_it_can_be_read_by_everybody(open_tab: OpenTab, site: ServerProcess) -> None:

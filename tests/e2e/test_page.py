@@ -37,7 +37,7 @@ def test_a_second_tab_of_the_same_browser_is_another_person(open_tab: OpenTab) -
     with alice.page.context.expect_page() as opened:
         alice.page.get_by_role("link", name="Open this page in a second tab").click()
     opened.value.get_by_label("Your name").fill("Bob")
-    opened.value.get_by_role("button", name="Come in").click()
+    opened.value.get_by_role("button", name="Join").click()
     expect(opened.value.locator('#people [data-user="alice"] .state')).to_have_text("online")
     alice.expect_state("bob", "online")
 
@@ -153,7 +153,7 @@ def test_busy_is_seen_and_invisible_looks_like_offline(open_tab: OpenTab) -> Non
 
 def test_somebody_who_is_not_there_can_be_watched_and_forgotten(open_tab: OpenTab) -> None:
     alice = open_tab("Alice")
-    alice.page.get_by_label("Watch someone").fill("Bob Miller")
+    alice.page.get_by_label("Watch a user").fill("Bob Miller")
     alice.page.get_by_role("button", name="Watch", exact=True).click()
     alice.expect_state("bob-miller", "offline")
     bob = open_tab("Bob Miller")
@@ -229,9 +229,9 @@ def test_a_close_that_forbids_coming_back_is_explained(open_tab: OpenTab, site: 
     alice = open_tab("Alice")
     [session] = site.call("GET", "v1/users/alice/sessions")["sessions"]
     site.call("DELETE", f"v1/sessions/{session['session']}")
-    expect(alice.page.locator("#connection")).to_have_text("Stopped")
+    expect(alice.page.locator("#connection")).to_have_text("Disconnected")
     expect(alice.page.get_by_role("alert")).to_contain_text("You were disconnected by the operator.")
-    alice.page.get_by_role("button", name="Connect again").click()
+    alice.page.get_by_role("button", name="Reconnect").click()
     alice.expect_connected()
 
 
@@ -253,8 +253,8 @@ def test_a_silent_connection_is_given_up_and_made_anew(open_tab: OpenTab, site: 
 def test_without_a_name_the_door_stays_shut(open_tab: OpenTab) -> None:
     tab = open_tab()
     tab.page.get_by_label("Your name").fill("   ")
-    tab.page.get_by_role("button", name="Come in").click()
-    expect(tab.page.locator("#name-hint")).to_have_text("Type a name first. Any will do.")
+    tab.page.get_by_role("button", name="Join").click()
+    expect(tab.page.locator("#name-hint")).to_have_text("Enter a name. You can choose any name.")
     tab.page.get_by_label("Your name").fill("Zoë")
     expect(tab.page.locator("#name-hint")).to_have_text("Your id will be zoe")
 

@@ -1,4 +1,4 @@
-// The page: a name at the door, then one screen of rooms and people.
+// The demo: a form for the name, then one screen of rooms and people.
 
 import { $ } from "./dom.js";
 import { cleanName, idFor, idWanted } from "./names.js";
@@ -6,7 +6,7 @@ import { recall, remember } from "./store.js";
 import { Screen } from "./screen.js";
 
 const NAME_HINT = $("name-hint").textContent;
-// Those of a server with nothing set, should it not answer.
+// The server's defaults, used if it does not answer.
 const PERIODS = { heartbeat_s: 30, dead_after_s: 75, grace_s: 30, clean_grace_s: 5, silent_grace_s: 15, idle_s: 300 };
 const periods = Object.assign({}, PERIODS);
 let screen = null;
@@ -19,11 +19,11 @@ function enter(name) {
   $("app").hidden = false;
   screen = new Screen(me, periods, () => again(name));
   screen.start();
-  // On a phone focus would bring up the keyboard and cover what there is to see.
+  // On a phone the focus would open the keyboard, which covers the page.
   if (matchMedia("(hover: hover)").matches) screen.focus();
 }
 
-/** With a new token, and in the rooms as they are now. */
+/** Start again with a new token and a new list of rooms. */
 function again(name) {
   screen?.close();
   enter(name);
@@ -49,7 +49,7 @@ function hint(typed, complain = false) {
   const missing = complain && !id;
   $("name").setAttribute("aria-invalid", String(missing));
   $("name-hint").classList.toggle("wrong", missing);
-  $("name-hint").textContent = id ? `Your id will be ${id}` : missing ? "Type a name first. Any will do." : NAME_HINT;
+  $("name-hint").textContent = id ? `Your id will be ${id}` : missing ? "Enter a name. You can choose any name." : NAME_HINT;
 }
 
 $("name").addEventListener("input", () => hint($("name").value));
@@ -70,7 +70,7 @@ $("watch").addEventListener("submit", (event) => {
   const typed = $("watched").value;
   const id = idWanted(typed);
   if (!id || !screen) {
-    $("watched").setCustomValidity("Type a name, or @ and an id.");
+    $("watched").setCustomValidity("Enter a name, or @ and an id.");
     $("watched").reportValidity();
     return;
   }
@@ -82,7 +82,7 @@ $("watched").addEventListener("input", () => $("watched").setCustomValidity(""))
 fetch("dev/periods")
   .then((answer) => answer.json())
   .then((given) => Object.assign(periods, given))
-  .catch(() => {}); // the story of the plug is then told with the usual figures
+  .catch(() => {}); // texts about an outage then use the defaults
 
 const name = recall("name");
 if (typeof name === "string" && cleanName(name)) enter(cleanName(name));

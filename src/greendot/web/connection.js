@@ -1,28 +1,28 @@
-// How it stands with the server: a word for every state, and where that helps a sentence and something to press.
+// State of the connection: a word for each state and, for longer outages, a notice with a button.
 
 import { setText } from "./dom.js";
 
 const SECOND_MS = 1_000;
-const PATIENCE = 2; // failures before a lost line is worth a sentence: most are back before it is read
+const PATIENCE = 2; // failures before the notice is shown: most connections return earlier
 const DOTS = { online: "online", closed: "busy" };
 const PRESS = {
   wait: "Try now",
   "check-network": "Try now",
   "sign-in": "Sign in again",
-  reload: "Load again",
-  "use-here": "Use it here",
-  ask: "Connect again",
-  none: "Connect again",
+  reload: "Reload",
+  "use-here": "Connect here",
+  ask: "Reconnect",
+  none: "Reconnect",
 };
 
 export class ConnectionView {
   #parts; // dot, word, wait, notice, text, press
   #client;
-  #again; // begins anew where the client alone would not
-  #reason = null; // why it went, until it is back
+  #again; // starts again with a new token
+  #reason = null; // reason of the loss, until the connection is back
   #until = 0;
   #timer;
-  isQuiet = () => false; // something else tells what happens
+  isQuiet = () => false; // true while the outage text is shown
 
   constructor(client, parts, again) {
     this.#client = client;
@@ -72,19 +72,19 @@ export class ConnectionView {
   #press() {
     const action = this.#reason?.action;
     if (action === "reload") location.reload();
-    else if (action === "sign-in") this.#again(); // with another token
+    else if (action === "sign-in") this.#again(); // with a new token
     else this.#client.connect();
   }
 }
 
 function wordFor(state, failures, reason) {
   if (state === "online") return "Connected";
-  if (state === "closed") return "Stopped";
+  if (state === "closed") return "Disconnected";
   if (state === "offline") return "No network";
   if (state === "waiting") return "Reconnecting";
   return failures || reason ? "Reconnecting…" : "Connecting…";
 }
 
 function sentence(state, { text }) {
-  return state === "closed" ? text : `${text} What you write is sent when the connection is back.`;
+  return state === "closed" ? text : `${text} Your messages are sent when the connection is back.`;
 }

@@ -1,17 +1,17 @@
-// One room on one device: its messages, who types, who is there, and the field to write in.
+// One room on one device: messages, typing users, occupants, and the text field.
 
 import { newKey, typingText } from "./greendot.js";
 import { copyOf, setText } from "./dom.js";
 import { MessageList } from "./messages.js";
 
 const PAGE = 50;
-const PRESENT = 300; // the most the server tells at once
+const PRESENT = 300; // most occupants in one reply of the server
 
 export class Conversation {
   name;
   room;
   element;
-  present = new Set(); // ids of those who are here; empty in large rooms
+  present = new Set(); // ids of the occupants; empty in large rooms
   isRemoved = false;
   #seat;
   #list;
@@ -20,7 +20,7 @@ export class Conversation {
   #silence;
   #hasHistory = false;
   #isShown = false;
-  onChange = () => {}; // unread, typing or presence is another
+  onChange = () => {}; // unread, typing or occupancy changed
 
   constructor(seat, name) {
     this.#seat = seat;
@@ -53,7 +53,7 @@ export class Conversation {
   }
 
   start() {
-    this.room.join().catch(() => {}); // told as `removed`, or the client is closed and says why
+    this.room.join().catch(() => {}); // reported as `removed`, or by the state of the closed client
   }
 
   show(isShown) {
@@ -70,10 +70,10 @@ export class Conversation {
     this.element.querySelector("textarea").focus({ preventScroll: true });
   }
 
-  /** Whoever sees the last message has read all of them. */
+  /** Mark all messages as read if the last one is visible. */
   seen() {
     if (!this.#isShown || !this.#seat.isLookedAt || !this.unread || !this.#list.isAtEnd) return;
-    this.room.read().catch(() => {}); // closed: the next one begins where the server knows we are
+    this.room.read().catch(() => {}); // closed: the next connection starts from the server's read marker
   }
 
   #listen() {
@@ -108,7 +108,7 @@ export class Conversation {
     });
     room.on("removed", () => {
       this.isRemoved = true;
-      this.#hasHistory = false; // what is said meanwhile is not told
+      this.#hasHistory = false; // messages of the meantime are not delivered
       changed();
     });
   }
@@ -123,7 +123,7 @@ export class Conversation {
   async #fetch() {
     this.#hasHistory = true;
     const scroll = this.element.querySelector(".scroll");
-    scroll.ariaBusy = "true"; // what was said before is not read out
+    scroll.ariaBusy = "true"; // screen readers must not announce old messages
     try {
       const unread = this.unread;
       const messages = await this.room.history({ limit: PAGE });
@@ -134,7 +134,7 @@ export class Conversation {
       this.#earlier.hidden = messages.length < PAGE;
       this.seen();
     } catch {
-      this.#hasHistory = false; // asked for again when the room is joined again
+      this.#hasHistory = false; // fetched again when the room is joined again
     }
     scroll.ariaBusy = "false";
     this.#drawSilence();
@@ -147,12 +147,12 @@ export class Conversation {
       this.#list.addEarlier(messages);
       this.#earlier.hidden = messages.length < PAGE;
     } catch {
-      // The button is still there.
+      // The button stays, to try again.
     }
     this.#earlier.disabled = false;
   }
 
-  /** Who is here now; from here on the room tells who enters and leaves. */
+  /** Read the occupants. Later changes arrive as events. */
   async #lookAround() {
     try {
       const { users } = await this.room.present({ limit: PRESENT });
@@ -160,7 +160,7 @@ export class Conversation {
       for (const user of users) this.#seat.meet(user);
       this.onChange();
     } catch {
-      // Asked again when the room is joined again.
+      // Read again when the room is joined again.
     }
   }
 
@@ -190,14 +190,14 @@ export class Conversation {
   async #say(text) {
     const key = newKey();
     const isOnline = this.#seat.client.state === "online";
-    const words = isOnline ? "sending…" : "will be sent once connected";
+    const words = isOnline ? "sending…" : "will be sent when connected";
     const draft = this.#list.draft(key, text, words, () => this.#say(text));
     this.#drawSilence();
     try {
       await this.room.send({ text }, { key });
       this.#seat.sent(isOnline);
       draft.sent();
-      if (this.isRemoved) this.start(); // whoever may write there may be there again
+      if (this.isRemoved) this.start(); // a user who may send may also join again
     } catch (error) {
       draft.failed(error.message);
     }
@@ -207,7 +207,7 @@ export class Conversation {
     try {
       await call();
     } catch (error) {
-      this.#seat.complain(`That could not be done: ${error.message}`);
+      this.#seat.complain(`The message could not be changed: ${error.message}`);
     }
   }
 

@@ -1,4 +1,4 @@
-// Small helpers for elements.
+// Helpers that create and update elements.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -16,7 +16,7 @@ export function button(className, label, onClick) {
   return element;
 }
 
-/** One of the drawings at the top of index.html. */
+/** Create one of the icons at the top of index.html. */
 export function icon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
@@ -27,7 +27,7 @@ export function icon(name) {
   return svg;
 }
 
-/** A button that is only a drawing; `label` is for those who do not see it, and for the pointer. */
+/** Create a button with an icon only. `label` is for screen readers and the tooltip. */
 export function iconButton(name, label, onClick) {
   const element = button("bare", icon(name), onClick);
   element.setAttribute("aria-label", label);
@@ -35,24 +35,24 @@ export function iconButton(name, label, onClick) {
   return element;
 }
 
-/** A fresh copy of a template's only element. */
+/** Return a copy of a template's only element. */
 export function copyOf(template) {
   return $(template).content.firstElementChild.cloneNode(true);
 }
 
-/** Only what differs is written: live regions speak of every write. */
+/** Set an element's text if it differs: live regions announce every write. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** A count on a badge; nothing at all for none. */
+/** Show a count on a badge; hide the badge for 0. */
 export function setBadge(element, count, noun) {
   element.hidden = count === 0;
   setText(element, count === 0 ? "" : count > 99 ? "99+" : String(count));
   element.setAttribute("aria-label", count === 0 ? "" : `${count} ${noun}`);
 }
 
-/** Calls in the next frame, once, however often it is asked for until then. */
+/** Return a function that calls `call` once in the next frame, for any number of calls until then. */
 export function onceAFrame(call) {
   let asked = null;
   return () => {
@@ -64,8 +64,8 @@ export function onceAFrame(call) {
 }
 
 /**
- * A button that opens and closes a panel: Escape and a press elsewhere close it, the focus goes in and comes back.
- * `onChange` hears whether it is open; `mayOpen` may do something else instead and answer no.
+ * Let a button open and close a panel. Escape and a click elsewhere close it. The focus moves into the panel and back.
+ * `onChange` is called with the open state. `mayOpen` may return false to keep the panel closed.
  */
 export function disclose(opener, panel, { onChange = () => {}, mayOpen = () => true, signal } = {}) {
   const set = (open, refocus = false) => {

@@ -1,4 +1,4 @@
-// The bell and what is behind it: what one must not miss, on whichever device it is read.
+// The bell and the list of notifications, the same on all devices of the user.
 
 import { $, button, disclose, make, setBadge, setText } from "./dom.js";
 import { post } from "./seat.js";
@@ -11,7 +11,7 @@ export class InboxView {
   #client;
   #me;
   #people;
-  #entries = new Map(); // id → entry, as it stands
+  #entries = new Map(); // id → entry
   #head = 0;
   #isOpen = false;
   #panel;
@@ -43,12 +43,12 @@ export class InboxView {
     $("toast").hidden = true;
   }
 
-  /** Send somebody a notification, as an app's backend would. */
+  /** Send a user a notification, as an app's backend would. */
   async notify(user) {
     const isMe = user === this.#me.id;
-    const text = isMe ? "You asked for a notification, and here it is." : `${this.#me.name} waves at you.`;
+    const text = isMe ? "This is the notification that you requested." : `${this.#me.name} waves at you.`;
     const answer = await post("dev/notify", { user, text, sender: this.#me.name });
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    if (!answer.ok) throw new Error(`The notification was not sent: the server answered ${answer.status}. Try again.`);
   }
 
   #opened(isOpen) {
@@ -72,7 +72,7 @@ export class InboxView {
       this.#draw();
       this.#see();
     } catch {
-      // Asked for again after the next welcome.
+      // Fetched again after the next welcome.
     }
   }
 
@@ -88,7 +88,7 @@ export class InboxView {
     this.#toasting = setTimeout(() => ($("toast").hidden = true), TOAST_MS);
   }
 
-  /** Marked here or on another device. */
+  /** Apply marks that were set here or on another device. */
   #updated({ state, ids, through }) {
     const fields = { seen: ["seen_at"], read: ["seen_at", "read_at"], archived: ["archived_at"], acked: ["acked_at"] };
     for (const entry of this.#entries.values()) {
@@ -102,7 +102,7 @@ export class InboxView {
     try {
       await marking;
     } catch {
-      // The client is closed; it says why.
+      // The client is closed; the state of the connection shows the reason.
     }
   }
 
@@ -131,7 +131,7 @@ export class InboxView {
     const tools = make("p", "line");
     const add = (word, mark) => {
       const press = button("link", word, () => {
-        $("notifications").focus({ preventScroll: true }); // the button goes with what it did
+        $("notifications").focus({ preventScroll: true }); // the button disappears
         this.#updated(mark.told);
         this.#mark(mark.done());
       });

@@ -1,4 +1,4 @@
-// What is said in a room: each message once, in its order, with days between them, and below what is on its way.
+// Messages of a room: each once and in order, with a rule for each day, and unsent messages at the end.
 
 import { showMessages } from "./greendot.js";
 import { button, iconButton, make, setText } from "./dom.js";
@@ -6,8 +6,8 @@ import { hue, initials } from "./names.js";
 import { clock, day, exact, hour, isSameDay } from "./times.js";
 
 const MOST = 400; // messages kept on the page
-const TOGETHER_MS = 5 * 60_000; // messages of one person within so long share a head
-const NEAR_PX = 60; // this close to the end counts as being there
+const TOGETHER_MS = 5 * 60_000; // messages of one user within this time share a heading
+const NEAR_PX = 60; // a smaller distance counts as the end of the list
 
 export class MessageList {
   #list;
@@ -15,12 +15,12 @@ export class MessageList {
   #newer;
   #me;
   #nameOf;
-  #does; // edit(seq, text), delete(seq): what one may do with messages of one's own
+  #does; // edit(seq, text), delete(seq): actions on own messages
   #shown = [];
   #rows = new Map(); // seq → {row, version}
-  #drafts = new Map(); // key → row of what is on its way; always the last ones
+  #drafts = new Map(); // key → row of an unsent message; always at the end
   #newFrom = null; // the first message that was unread when the room was opened
-  onEnd = () => {}; // the person has come to the end of the list
+  onEnd = () => {}; // the user has scrolled to the end of the list
 
   constructor({ root, me, nameOf, does }) {
     this.#list = root.querySelector(".messages");
@@ -46,15 +46,15 @@ export class MessageList {
     return scrollHeight - scrollTop - clientHeight < NEAR_PX;
   }
 
-  /** The last message of one's own that can be changed. */
+  /** Return the user's last message that can be changed. */
   get lastOwn() {
     return this.#shown.findLast(({ user, deleted }) => user === this.#me.id && !deleted) ?? null;
   }
 
-  /** Show records, in any order and any number of times. */
+  /** Show records. They may come in any order and repeatedly. */
   add(records) {
     const stay = this.isAtEnd;
-    for (const { key } of records) if (key) this.#dropDraft(key); // ours came back before the answer to it
+    for (const { key } of records) if (key) this.#dropDraft(key); // an own message that arrived before the reply to its send
     const before = this.#shown;
     this.#shown = showMessages(before, records, MOST);
     if (this.#shown === before) return;
@@ -65,7 +65,7 @@ export class MessageList {
     else if (news.length && last > 0) this.#newer.hidden = false;
   }
 
-  /** Messages that came before those shown: what is looked at stays where it is. */
+  /** Add older messages above. The visible messages keep their place. */
   addEarlier(records) {
     const fromEnd = this.#scroll.scrollHeight - this.#scroll.scrollTop;
     this.#shown = showMessages(this.#shown, records);
@@ -79,14 +79,14 @@ export class MessageList {
     this.#draw();
   }
 
-  /** A line above the first message with a greater number; null for none. */
+  /** Show a line above the first message of another user with a greater number; null for no line. */
   setRead(seq) {
     const isNews = (message) => seq !== null && message.seq > seq && message.user !== this.#me.id;
     this.#newFrom = this.#shown.find(isNews)?.seq ?? null;
     this.#draw();
   }
 
-  /** A message on its way. The answer has `sent` and `failed`, of which one is to be called. */
+  /** Show an unsent message. The caller must call `sent` or `failed` of the result. */
   draft(key, text, words, again) {
     const note = make("p", "note", words);
     const row = make("li", "message mine draft", make("p", "text", text), note);
@@ -114,14 +114,14 @@ export class MessageList {
     this.#newer.hidden = true;
   }
 
-  /** Let the person change a message in its place. */
+  /** Open the editor in place of a message. */
   edit(seq) {
     const held = this.#rows.get(seq);
     const message = this.#shown.find((one) => one.seq === seq);
     if (!held || !message || held.row.querySelector("form")) return;
     held.row.querySelector(".text").replaceWith(
       makeEditor(textOf(message.body), (text) => {
-        this.#rows.get(seq).version = -1; // drawn anew, with or without the change
+        this.#rows.get(seq).version = -1; // draw the row again, with or without the change
         this.#draw();
         if (text !== null) this.#does.edit(seq, text);
       }),
@@ -140,7 +140,7 @@ export class MessageList {
     this.#drafts.delete(key);
   }
 
-  /** Rows stay the same elements as long as their message is the same: focus and selection stay too. */
+  /** Draw the list. The row of an unchanged message is kept, and with it focus and selection. */
   #draw() {
     const wanted = [];
     let before = null;
@@ -170,7 +170,7 @@ export class MessageList {
 
   #makeRow({ seq, user, name, body, at, edited, deleted }) {
     const isMine = user === this.#me.id;
-    const author = isMine ? "You" : name || this.#nameOf(user) || "somebody";
+    const author = isMine ? "You" : name || this.#nameOf(user) || "unknown user";
     const time = make("time", "", hour(at));
     time.dateTime = new Date(at).toISOString();
     time.title = exact(at);
@@ -183,7 +183,7 @@ export class MessageList {
     const row = make("li", `message${isMine ? " mine" : ""}${deleted ? " deleted" : ""}`, avatar, head, text);
     if (isMine && !deleted) {
       row.append(this.#makeTools(seq, at));
-      text.addEventListener("click", () => this.#pick(row)); // where there is no pointer to hover with
+      text.addEventListener("click", () => this.#pick(row)); // for devices without hover
     }
     row.style.setProperty("--hue", hue(user));
     row.dataset.seq = seq;
@@ -206,19 +206,19 @@ export class MessageList {
   }
 }
 
-/** Put these children in, in this order, touching only those that stand elsewhere. */
+/** Set the children of a list in order. Children that are in their place are not touched. */
 function place(list, wanted) {
   const kept = new Set(wanted);
   for (const child of [...list.children]) if (!kept.has(child)) child.remove();
   wanted.forEach((child, at) => list.children[at] !== child && list.insertBefore(child, list.children[at] ?? null));
 }
 
-/** `done` is called with the new text, or null. */
+/** Create an editor. It calls `done` with the new text, or null if there is no change. */
 function makeEditor(text, done) {
   const field = make("textarea", "field");
   field.value = text;
   field.maxLength = 4000;
-  field.setAttribute("aria-label", "Your message, changed");
+  field.setAttribute("aria-label", "New text of the message");
   const save = make("button", "primary small", "Save");
   const form = make("form", "editor", field, make("p", "line", save, button("small", "Cancel", () => done(null))));
   const finish = () => done(field.value.trim() && field.value.trim() !== text ? field.value.trim() : null);

@@ -1,4 +1,4 @@
-// The people this tab knows: who they are, how they stand, and the list of them.
+// Users known to this tab: names, presence, devices, and the list of them.
 
 import { onceAFrame } from "./dom.js";
 import { PersonRow } from "./person.js";
@@ -6,10 +6,10 @@ import { recall, remember } from "./store.js";
 import { agoNext } from "./times.js";
 
 const RANK = { online: 0, busy: 1, idle: 2, offline: 3 };
-const MOST = 300; // people remembered; the first to go are those who have been away longest
-const DEVICES_MS = 20_000; // which devices people have is not told, only answered
-const ARRIVED_MS = 1_000; // those who come together are asked about together
-const LONGEST_MS = 60_000; // between two looks at the clock
+const MOST = 300; // users remembered; those offline for longest are removed first
+const DEVICES_MS = 20_000; // interval of polling: changes of devices are not published
+const ARRIVED_MS = 1_000; // delay, to read the devices of several arrivals together
+const LONGEST_MS = 60_000; // longest time between two updates of “last seen”
 
 const alphabet = new Intl.Collator();
 
@@ -17,22 +17,22 @@ export class People {
   #list;
   #me;
   #client = null;
-  #names = new Map(); // id → name as last heard, or null
+  #names = new Map(); // id → last known name, or null
   #entries = new Map(); // id → presence entry
-  #devices = new Map(); // id → devices as last answered
+  #devices = new Map(); // id → devices of the last reply
   #watches = new Map(); // id → undo
   #rows = new Map(); // id → PersonRow
-  #changed = new Set(); // ids to be drawn
+  #changed = new Set(); // ids to draw
   #isSorted = true;
-  #isKept = true; // names are remembered as they are
-  #isHeld = false; // the pointer or the focus is in the list: nothing moves under it
+  #isKept = true; // the current names are stored
+  #isHeld = false; // the pointer or the focus is in the list: rows must not move
   #ageing = null;
   #asking = null;
-  #arrived = null; // somebody came whose devices are not known
+  #arrived = null; // timer to read the devices of users who came online
   #ending = new AbortController();
   #drawSoon = onceAFrame(() => this.#draw());
-  onChange = () => {}; // drawn anew
-  onNotify = () => {}; // somebody is to be sent a notification
+  onChange = () => {}; // the list was drawn
+  onNotify = () => {}; // the user asked to send a notification to this id
 
   constructor(list, me) {
     this.#list = list;
@@ -40,7 +40,7 @@ export class People {
     this.#listen();
   }
 
-  /** Follow everybody who is known, and whoever is met from now on. */
+  /** Watch all known users, and those who become known later. */
   start(client) {
     this.#client = client;
     this.#names.set(this.#me.id, this.#me.name);
@@ -57,7 +57,7 @@ export class People {
     clearTimeout(this.#arrived);
     clearTimeout(this.#ageing);
     this.#ending.abort();
-    // Whoever one was before is a person like any other to whom one is next.
+    // Own name included: after a new sign-in it is the name of another user.
     remember("people", Object.fromEntries(this.#names));
     this.#list.replaceChildren();
   }
@@ -86,7 +86,7 @@ export class People {
     return this.stateOf(id) === "offline" && id !== this.#me.id ? [] : (this.#devices.get(id) ?? []);
   }
 
-  /** Somebody is known from now on. */
+  /** Add a user, or update the name. */
   meet(id, name = null) {
     if (!id || id === this.#me.id) return;
     if (this.#names.has(id)) {
@@ -112,12 +112,12 @@ export class People {
     this.#rows.get(id)?.element.scrollIntoView({ block: "nearest" });
   }
 
-  /** Which devices these people have now. */
+  /** Read the current devices of users. */
   async ask(...ids) {
     try {
       for (const entry of await this.#client.presence.get(ids)) this.#heard(entry);
     } catch {
-      // Not connected: who comes back is told how everybody stands.
+      // Not connected: after the reconnect the client receives all states.
     }
   }
 
@@ -134,7 +134,7 @@ export class People {
 
   #heard(entry) {
     const { user, devices, name } = entry;
-    if (!this.#names.has(user)) return; // just forgotten
+    if (!this.#names.has(user)) return; // removed meanwhile
     const known = this.#entries.get(user);
     if (!known || known.version <= entry.version || entry.version === 0) this.#entries.set(user, entry);
     if (devices) this.#devices.set(user, devices);
@@ -167,7 +167,7 @@ export class People {
     document.addEventListener("visibilitychange", () => this.#drawSoon(), { signal });
   }
 
-  /** One stop for the tabulator, arrows within. */
+  /** Move the focus with the arrow keys: the list is one tab stop. */
   #moved(event) {
     const rows = [...this.#list.children].map((item) => item.querySelector(".row"));
     const at = rows.indexOf(event.target);
@@ -211,7 +211,7 @@ export class People {
     return row;
   }
 
-  /** Rows that stand where they should are not touched. */
+  /** Sort the rows. Rows that are in their place are not touched. */
   #sort(ids) {
     this.#isSorted = true;
     let next = this.#list.firstElementChild;
@@ -232,7 +232,7 @@ export class People {
     );
   }
 
-  /** “Last seen” goes on by itself: look again when the first of them says something else. */
+  /** Draw again when the first “last seen” text changes. */
   #age(ids) {
     clearTimeout(this.#ageing);
     const seen = ids.map((id) => this.#entries.get(id)?.last_seen ?? null).filter((time) => time !== null);

@@ -1,4 +1,4 @@
-// One person of the list: a dot, a name, how they stand; and opened, what else is known and can be done.
+// Row of a user in the list: dot, name and state. Opened, it shows details and actions.
 
 import { button, icon, make, setText } from "./dom.js";
 import { hue, initials } from "./names.js";
@@ -6,12 +6,12 @@ import { ago, agoNext, clock, exact, now } from "./times.js";
 
 const DEVICES = { web: "browser", phone: "phone", laptop: "laptop", js: "program", py: "program" };
 
-/** “phone” for phone-3fa2c1; the name itself where it says more. */
+/** Return the kind of a device (“phone” for phone-3fa2c1), or its name if the kind is unknown. */
 export function deviceName(device) {
   return DEVICES[device.split("-")[0]] ?? device;
 }
 
-/** Draw who somebody is. `state` chooses the shape and colour of the dot, `words` are for those who see neither. */
+/** Draw a user. `state` sets the shape and colour of the dot; `words` is the state as text. */
 export function drawWho(row, { id, name, state, words }) {
   row.dataset.state = state;
   if (row.querySelector(".name").textContent !== name) {
@@ -25,12 +25,12 @@ export function drawWho(row, { id, name, state, words }) {
 
 export class PersonRow {
   element;
-  press; // what opens it
+  press; // the button that opens the details
   #id;
   #does;
   #more;
-  #dueAt = 0; // when “last seen” says something else
-  #shown = null; // what was drawn last
+  #dueAt = 0; // time when the “last seen” text changes
+  #shown = null; // values drawn last
 
   /** `does` has `opened`, `forget` and `notify`. */
   constructor(id, does) {
@@ -49,7 +49,7 @@ export class PersonRow {
     this.element.dataset.user = id;
   }
 
-  /** Whether it would say something else by now. */
+  /** Return whether the “last seen” text is out of date. */
   get isDue() {
     return now() >= this.#dueAt;
   }

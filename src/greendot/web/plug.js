@@ -1,24 +1,24 @@
-// The plug of one device: the WebSocket a client is given, with a wire that can be cut.
+// Simulated outage of one device: a WebSocket class for the client that can be interrupted.
 //
-//   in ──► cut      the sockets break without a word, and no new one can be had
-//      └─► silent   nothing goes out or comes in any more, and nobody is told; what was sent meanwhile arrives
-//                   when the plug is back, as TCP would bring it
+//   in ──► cut      the sockets break without a close frame, and new ones fail
+//      └─► silent   no data is sent or received, and no socket is closed; data sent meanwhile arrives after the outage,
+//                   as with TCP
 
 const LOST = 1006;
-const CUT = 4900; // to a server this is as good as a lost socket; only where it could not be asked to break it
-const PATIENCE_MS = 30_000; // for the server to close sockets that were given up while silent
+const CUT = 4900; // the server treats it as a lost socket; used if the server could not break the connection
+const PATIENCE_MS = 30_000; // for the server to close sockets that the client gave up while silent
 
 export class Plug {
   state = "in"; // in, cut, silent
-  since = 0; // when it was pulled
+  since = 0; // start of the outage
   #sockets = new Set();
-  #breakLine; // breaks this device's connection at the server; resolves to whether that was done
+  #breakLine; // breaks this device's connection at the server; resolves to true if that succeeded
 
   constructor(breakLine) {
     this.#breakLine = breakLine;
   }
 
-  /** What to give a client as its WebSocket. */
+  /** Return the WebSocket class for the client. */
   get webSocket() {
     const plug = this;
     return class {
@@ -35,7 +35,7 @@ export class Plug {
     if (how === "cut") this.#break();
   }
 
-  /** Put it back. How long it was out. */
+  /** End the outage. Return its duration in milliseconds. */
   push() {
     const away = Date.now() - this.since;
     this.state = "in";
@@ -58,16 +58,16 @@ export class Plug {
   }
 }
 
-/** As much of a WebSocket as the client uses. */
+/** The part of WebSocket that the client uses. */
 class Wire {
   onopen = null;
   onmessage = null;
   onclose = null;
   onerror = null;
   #plug;
-  #socket = null; // none where the plug was out from the beginning
-  #held = []; // what happened, or was to be sent, while silent
-  #given = false; // up: the client does not want it any more
+  #socket = null; // null if the socket was created during an outage
+  #held = []; // events and sends that wait while silent
+  #given = false; // the client has given up this socket
 
   constructor(plug, url) {
     this.#plug = plug;
@@ -84,13 +84,13 @@ class Wire {
     this.#now(() => this.#socket.readyState === WebSocket.OPEN && this.#socket.send(text));
   }
 
-  /** The client is done with it. While silent not even that can be said. */
+  /** Close the socket. While silent no close frame can be sent. */
   close(code, reason) {
     if (this.#plug.state === "in") this.#socket?.close(code, reason);
     else this.#given = true;
   }
 
-  /** The socket breaks, as far as the client can tell. */
+  /** Report a lost socket to the client. */
   lose() {
     if (this.#given) return;
     this.#given = true;
@@ -102,12 +102,12 @@ class Wire {
     this.#socket?.close(code);
   }
 
-  /** The line is back. */
+  /** Continue after the outage. */
   resume() {
     if (!this.#socket) return this.lose();
     const held = this.#held.splice(0);
     if (this.#given) {
-      // Another connection has taken the session over, or soon will: the server closes this one.
+      // Another connection resumes the session, and the server closes this one.
       setTimeout(() => this.end(1000), PATIENCE_MS);
       this.#plug.remove(this);
       return;

@@ -1,22 +1,22 @@
-// The rooms of one device: which there are, which is open, how much is unread in the others.
+// Rooms of one device: the list, the open room, and unread counts.
 
 import { make, onceAFrame, setBadge, setText } from "./dom.js";
 import { Conversation } from "./conversation.js";
 import { recall, remember } from "./store.js";
 
 const FIRST = "lobby";
-const MOST = 20; // rooms followed
+const MOST = 20; // rooms joined
 
 export class Rooms {
   current = null;
   #seat;
   #list;
   #stage;
-  #key; // where the open room is remembered
+  #key; // storage key of the open room
   #talks = new Map(); // name → {talk, item}
   #draw = onceAFrame(() => this.#drawAll());
-  onChange = () => {}; // drawn anew, or another one is open
-  onChosen = () => {}; // by the person
+  onChange = () => {}; // the list was drawn, or another room was opened
+  onChosen = () => {}; // the user chose a room
 
   constructor(seat, list, stage, key) {
     this.#seat = seat;
@@ -29,7 +29,7 @@ export class Rooms {
     return [...this.#talks.values()].reduce((sum, { talk }) => sum + talk.unread, 0);
   }
 
-  /** Find out which rooms there are; those that are new are entered. */
+  /** Read the list of rooms and join new ones. */
   async refresh() {
     this.#add(recall(this.#key) ?? FIRST);
     const rooms = await this.#seat.client.rooms();
@@ -71,13 +71,13 @@ export class Rooms {
       const { typers, count } = talk.room.typers;
       const isTyping = !isOpen && Math.max(typers.length, count) > 0;
       item.classList.toggle("typed", isTyping);
-      setText(item.querySelector(".unseen"), isTyping ? "somebody is typing" : "");
+      setText(item.querySelector(".unseen"), isTyping ? "a user is typing" : "");
     }
     this.onChange();
   }
 }
 
-/** The lobby comes first, then the alphabet. */
+/** Sort the lobby first, then by name. */
 function compare(a, b) {
   return (b === FIRST) - (a === FIRST) || a.localeCompare(b);
 }

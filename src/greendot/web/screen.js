@@ -1,4 +1,4 @@
-// One person's screen: the first device with its rooms, the people, the status, the bell, and the second device.
+// Screen of one user: the first device with rooms, people, status and bell, and the second device.
 
 import { $, disclose, make, setBadge, setText } from "./dom.js";
 import { InboxView } from "./inbox.js";
@@ -82,7 +82,7 @@ export class Screen {
     $("side").addEventListener("keydown", (event) => event.key === "Escape" && this.#openDrawer(false), { signal });
   }
 
-  /** Something is done at one of the two devices: that is where the person is. */
+  /** Note activity at one of the two devices: the user is at that device. */
   #sign(event) {
     const isSecond = this.#second.seat && $("second").contains(event.target);
     const seat = isSecond ? this.#second.seat : this.#seat;
@@ -117,7 +117,7 @@ export class Screen {
   async #notify(id, complain) {
     try {
       await this.#inbox.notify(id);
-      this.#seat.complain(`${this.#people.nameOf(id)} was sent a notification.`);
+      this.#seat.complain(`Notification sent to ${this.#people.nameOf(id)}.`);
     } catch (error) {
       complain(error);
     }
@@ -125,10 +125,10 @@ export class Screen {
 
   #chosen() {
     this.#openDrawer(false);
-    if (matchMedia("(hover: hover)").matches) this.focus(); // on a phone that would bring up the keyboard
+    if (matchMedia("(hover: hover)").matches) this.focus(); // on a phone this would open the keyboard
   }
 
-  /** On a phone the list of rooms and people lies over the room. */
+  /** Open or close the drawer with rooms and people, on a phone. */
   #openDrawer(isOpen) {
     const wasOpen = $("app").classList.toggle("drawer", isOpen) !== isOpen;
     $("veil").hidden = !isOpen;
@@ -139,7 +139,7 @@ export class Screen {
   }
 
   #drawPeople() {
-    if (this.#ending.signal.aborted) return; // an answer that came after the person had left
+    if (this.#ending.signal.aborted) return; // a late reply, after the user left
     const known = this.#people.ids.length;
     const isLive = this.#seat.client.state === "online";
     $("nobody").hidden = known > 0;
@@ -184,7 +184,7 @@ function presentWords(count) {
   return count <= 1 ? "only you are here" : `${count} people here`;
 }
 
-/** One device of a kind per tab: a reload is the same device coming back, a second tab is another one. */
+/** Return the device id of this tab. A reload keeps it; another tab has another id. */
 function device(kind) {
   const known = recall(`device.${kind}`) ?? `${kind}-${randomId()}`;
   remember(`device.${kind}`, known);

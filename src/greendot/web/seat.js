@@ -1,4 +1,4 @@
-// One device of a person: a client on its plug, its rooms, and what it says about its connection.
+// One device of a user: a client, its rooms, the state of its connection, and simulated outages.
 
 import { Greendot } from "./greendot.js";
 import { disclose, setText } from "./dom.js";
@@ -9,8 +9,8 @@ import { afterReturn, whileAway } from "./story.js";
 
 const SECOND_MS = 1_000;
 const TOKEN_MS = 10_000;
-const TOLD_MS = 12_000; // how long the end of the story stays
-const SETTLED_MS = 700; // what was missed has come by then
+const TOLD_MS = 12_000; // time that the text after an outage stays
+const SETTLED_MS = 700; // missed messages have arrived by then
 const COMPLAINT_MS = 6_000;
 
 export class Seat {
@@ -20,19 +20,19 @@ export class Seat {
   meet;
   plug;
   rooms;
-  isOtherOnline = () => false; // whether another device of the same person is connected
-  isLookedAt = true; // the person is at this device, not at another of theirs
+  isOtherOnline = () => false; // returns whether another device of the user is connected
+  isLookedAt = true; // the user is at this device, not at another one
   #root;
   #periods;
   #connection;
-  #fetched = 0; // messages of others written while the plug was out
-  #sent = 0; // of ours, that waited
+  #fetched = 0; // messages of other users during the outage
+  #sent = 0; // own messages that waited
   #story = null; // {how, at, backAt}
-  #said = 0; // how often something was said here; what is outdated is not taken away
+  #said = 0; // number of texts shown; a timer removes only its own text
   #timer;
   #ending = new AbortController();
 
-  /** `root` holds the parts; `people` has `nameOf` and `meet`; `again` makes a new seat with a new token. */
+  /** `root` contains the elements; `people` has `nameOf` and `meet`; `again` creates a new seat with a new token. */
   constructor({ root, list, me, device, people, periods, again }) {
     this.me = me;
     this.nameOf = (id) => people.nameOf(id);
@@ -46,7 +46,7 @@ export class Seat {
       device,
       client: { name: "greendot-demo", version: "1" },
       webSocket: this.plug.webSocket,
-      activity: false, // two devices share this page: each reports what is done at its own
+      activity: false, // two devices share this page: each reports its own activity
     });
     this.rooms = new Rooms(this, list, this.#part(".talks"), `${device.split("-")[0]}.room`);
     this.#connection = new ConnectionView(
@@ -70,7 +70,7 @@ export class Seat {
   }
 
   start() {
-    this.rooms.refresh().catch(() => {}); // asked again when there is a connection
+    this.rooms.refresh().catch(() => {}); // read again after the welcome
     this.client.connect();
   }
 
@@ -83,12 +83,12 @@ export class Seat {
     for (const part of [".notice", ".story"]) this.#part(part).hidden = true;
   }
 
-  /** A message of ours was written; `atOnce` unless it had to wait for a connection. */
+  /** Count an own message that was sent. `atOnce` is false if it waited for a connection. */
   sent(atOnce) {
     if (!atOnce) this.#sent += 1;
   }
 
-  /** Something the person wanted went wrong. */
+  /** Show a message for a few seconds, such as an error. */
   complain(words) {
     this.#say(words, COMPLAINT_MS);
   }
@@ -104,7 +104,7 @@ export class Seat {
     setTimeout(() => this.#endStory(), SETTLED_MS);
   }
 
-  // The plug
+  // Simulated outage
 
   #setUpPlug() {
     const [press, menu] = [this.#part(".pull"), this.#part(".pull-menu")];
@@ -128,9 +128,9 @@ export class Seat {
   #plugIn() {
     this.#story.until = this.plug.push();
     this.#drawPlug();
-    this.#say("Plugged in again: going on where it was …");
+    this.#say("Outage ended. Resuming the session…");
     if (this.client.state === "online") this.#welcomed();
-    else setTimeout(() => this.client.connect()); // sockets that never were have ended by then
+    else setTimeout(() => this.client.connect()); // sockets created during the outage have ended by then
     return false;
   }
 
@@ -138,18 +138,18 @@ export class Seat {
     const isOut = this.plug.state !== "in";
     const press = this.#part(".pull");
     press.classList.toggle("out", isOut);
-    setText(press.querySelector(".word"), isOut ? "Plug in again" : "Pull the plug");
-    press.setAttribute("aria-label", isOut ? "Plug in again" : "Pull the plug");
+    setText(press.querySelector(".word"), isOut ? "End outage" : "Simulate outage");
+    press.setAttribute("aria-label", isOut ? "End outage" : "Simulate outage");
     this.#connection.draw();
   }
 
-  /** Break the connection at its other end: a page can only close it with a word. */
+  /** Let the server break the connection: a page can only close it with a close frame. */
   async #breakLine() {
     const session = this.client.welcome?.session;
     return session ? (await post("dev/cut", { session })).ok : false;
   }
 
-  // The story
+  // Text about the outage
 
   #tell() {
     if (!this.#story || this.plug.state === "in") return;
@@ -157,7 +157,7 @@ export class Seat {
     const other = this.isOtherOnline();
     if (other) this.#story.wasAlone = false;
     const away = Math.round((Date.now() - at) / SECOND_MS);
-    // Every second is too often to be read out.
+    // Screen readers announce the first text only, not one every second.
     this.#say(whileAway(how, away, this.#periods, other), null, away === 0);
   }
 
@@ -175,7 +175,7 @@ export class Seat {
     this.#connection.draw();
   }
 
-  /** What was told last is over when something else happens; a story goes on, unless nobody will be back. */
+  /** Hide an old text when the state changes. The text about an outage stays, unless the client is closed. */
   #became(state) {
     if (state === "closed") this.#story = null;
     if (state !== "online" && !this.#story) this.#hush();

@@ -1,12 +1,12 @@
-// A second device of the same person, beside the first: what is read, typed and set on one shows on the other.
+// Second device of the same user. Read markers, messages and the status of one device appear on the other.
 
 import { $, setBadge, setText } from "./dom.js";
 import { Seat } from "./seat.js";
 
 export class SecondDevice {
   seat = null;
-  #make; // the options of a seat but its root
-  onChange = () => {}; // opened, closed, connected or not
+  #make; // options of a seat, without its root
+  onChange = () => {}; // opened, closed, connected or disconnected
 
   constructor(options) {
     this.#make = options;

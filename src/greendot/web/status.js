@@ -1,4 +1,4 @@
-// One's own status: automatic, busy (until …) or invisible, with a word about it, the same on all devices.
+// The user's status: automatic, busy (until …) or invisible, with a note. It is the same on all devices.
 
 import { $ } from "./dom.js";
 import { drawWho } from "./person.js";
@@ -44,7 +44,7 @@ export class StatusView {
     if (document.activeElement !== note && this.#wanted === null) note.value = shownNote(own);
   }
 
-  /** A choice counts at once; the note when it is finished. */
+  /** Set the status: a choice at once, the note when its field is left. */
   #changed(field) {
     if (field.name === "status" && field.value === "auto") this.#form.elements.until.value = "";
     if (field.name !== "note" || field.value !== shownNote(this.#people.own)) this.#set();
@@ -67,7 +67,7 @@ export class StatusView {
 
 const UNTIL = /^until \S+( [AP]M)?$/i;
 
-/** Others are not told when a status ends, unless one says so: the note does, where there is no other. */
+/** Return the note. Other users do not receive the end of a status, so the note names it if it is empty. */
 function noteFor(status, note, ends) {
   const given = UNTIL.test(note) ? "" : note;
   return given || (status === "busy" && ends ? `until ${hour(ends)}` : null);

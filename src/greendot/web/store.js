@@ -1,7 +1,7 @@
-// What this tab remembers over a reload. Two tabs are two people, so nothing is shared between them.
+// Storage of this tab that survives a reload. Tabs share nothing: each tab may be another user.
 
 const PREFIX = "greendot.";
-const memory = new Map(); // where the browser refuses to store anything
+const memory = new Map(); // used if the browser has no storage
 
 export function recall(key) {
   try {
@@ -16,6 +16,6 @@ export function remember(key, value) {
   try {
     sessionStorage.setItem(PREFIX + key, JSON.stringify(value));
   } catch {
-    // It lasts as long as the page, then.
+    // The value lasts until the page is closed.
   }
 }

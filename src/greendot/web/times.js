@@ -1,4 +1,4 @@
-// Times in words. All are milliseconds UTC of the server's clock.
+// Times as text. All times are milliseconds UTC of the server's clock.
 
 import { lastSeenNext, lastSeenText } from "./greendot.js";
 
@@ -7,7 +7,7 @@ const days = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short"
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 const weekday = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
 
-let ahead = 0; // how far the server's clock is ahead of this one
+let ahead = 0; // milliseconds that the server's clock is ahead of this one
 
 export function setServerTime(time) {
   ahead = time - Date.now();
@@ -17,32 +17,32 @@ export function now() {
   return Date.now() + ahead;
 }
 
-/** “5 minutes ago”. */
+/** Return a text such as “5 minutes ago”. */
 export function ago(time) {
   return lastSeenText(time, now());
 }
 
-/** After how many milliseconds `ago` says something else. */
+/** Return the milliseconds until the text of `ago` changes. */
 export function agoNext(time) {
   return lastSeenNext(time, now());
 }
 
-/** The local time of the day, with the day unless it is today. */
+/** Return the local time of day, with the date unless it is today. */
 export function clock(time) {
   return (isSameDay(time, Date.now()) ? hours : days).format(new Date(time));
 }
 
-/** The local time of the day. */
+/** Return the local time of day. */
 export function hour(time) {
   return hours.format(new Date(time));
 }
 
-/** Local date and time to the second. */
+/** Return the local date and time to the second. */
 export function exact(time) {
   return whole.format(new Date(time));
 }
 
-/** “Today”, “Yesterday”, “Monday, 3 March”. */
+/** Return “Today”, “Yesterday” or a date such as “Monday, 3 March”. */
 export function day(time) {
   if (isSameDay(time, Date.now())) return "Today";
   const yesterday = new Date();

@@ -1,11 +1,11 @@
-// What can be done: the server says in a sentence what would happen, a person agrees, then it is done.
+// Actions. The server describes the effect, the viewer confirms, and the server runs the action.
 
 import { $, say } from "./dom.js";
 
 const YES = { disconnect: "Disconnect", revoke: "Revoke", notify: "Send notification" };
 let fading;
 
-/** Ask for it, and do it if it is agreed to. True when it was done. */
+/** Request an action and confirm it if the viewer agrees. Resolves to true when the action was done. */
 export async function act(link, command) {
   let offer;
   try {
@@ -32,13 +32,13 @@ function agreed({ title, says, do: what }) {
   $("ask-yes").className = what === "notify" ? "primary" : "danger";
   dialog.returnValue = "no";
   dialog.showModal();
-  $("ask-no").focus(); // a key pressed too often must not do it
+  $("ask-no").focus(); // a repeated key press must not confirm the action
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
   });
 }
 
-/** A word at the foot of the page. */
+/** Show a message at the bottom of the page. */
 export function tell(text, wrong = false) {
   const toast = $("toast");
   toast.hidden = false;

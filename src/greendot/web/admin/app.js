@@ -1,4 +1,4 @@
-// The dashboard: a key opens it, a socket keeps it live, three views show it.
+// The dashboard: sign-in with a key, the socket, and three views.
 
 import { $, say } from "./dom.js";
 import { Find } from "./find.js";
@@ -18,11 +18,11 @@ const tail = new Tail(find);
 let link = null;
 let history = new History();
 let panels = null;
-let shownFor = null; // the kind of key the panels are for
+let shownFor = null; // the kind of key that the panels were made for
 let paused = false;
 let seconds = 300;
 
-// --- the door ---
+// --- sign-in form ---
 
 function openDoor(words = "") {
   sessionStorage.removeItem(KEPT_KEY);
@@ -64,10 +64,10 @@ $("enter").addEventListener("submit", (event) => {
   event.preventDefault();
   const key = $("key").value.trim();
   if (!key) {
-    openDoor("Write or paste an admin key.");
+    openDoor("Enter an admin key.");
     return;
   }
-  say($("key-hint"), "Looking…");
+  say($("key-hint"), "Checking the key…");
   enter(key);
 });
 $("leave").addEventListener("click", () => {
@@ -76,7 +76,7 @@ $("leave").addEventListener("click", () => {
   openDoor();
 });
 
-// --- what comes ---
+// --- frames from the server ---
 
 function heard(type, data, ts) {
   if (type === "welcome") welcome(data);
@@ -98,7 +98,7 @@ function welcome(who) {
   }
   const tenants = who.every ? "all tenants" : who.tenant ? `tenant ${who.tenant}` : "no tenants";
   say($("who"), `${who.key}: ${tenants}`);
-  say($("scope"), `${who.nodes ? "all nodes" : `${tenants}, on all nodes`}, by the key ${who.key}`);
+  say($("scope"), `${who.nodes ? "all nodes" : `${tenants}, on all nodes`}, with the key ${who.key}`);
   showNodes(who.nodes ? [] : null, 0);
   showJobs(null, 0);
   find.welcome(link, who);
@@ -130,7 +130,7 @@ $("window").addEventListener("change", (event) => {
 $("pause").addEventListener("click", () => {
   paused = !paused;
   $("pause").setAttribute("aria-pressed", paused);
-  say($("pause"), paused ? "Go on" : "Pause");
+  say($("pause"), paused ? "Resume" : "Pause");
 });
 
 const kept = sessionStorage.getItem(KEPT_KEY);

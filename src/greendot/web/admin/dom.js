@@ -1,8 +1,8 @@
-// Small helpers for making elements. Text is always text: nothing that comes from outside becomes markup.
+// Helpers that create elements. Text is inserted as text only: no input becomes markup.
 
 export const $ = (id) => document.getElementById(id);
 
-/** An element with attributes and children. A function as an attribute listens: {onclick: …}. */
+/** Create an element with attributes and children. A function as an attribute becomes a listener: {onclick: …}. */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   set(element, attributes);
@@ -12,7 +12,7 @@ export function h(tag, attributes = {}, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** The same for drawings. */
+/** Create an SVG element. */
 export function s(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   set(element, attributes);
@@ -29,7 +29,7 @@ function set(element, attributes) {
   }
 }
 
-/** Set an element's text, unless it has it already: what does not change is not read aloud again. */
+/** Set an element's text if it differs: screen readers announce every write. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

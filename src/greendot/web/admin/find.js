@@ -1,10 +1,10 @@
-// Finding a user or a room, and what is shown of it.
+// Search for a user or a room, and the result.
 
 import { act } from "./acts.js";
 import { $, h, say } from "./dom.js";
 import { moment, number, span } from "./format.js";
 
-/** The view. `link` is set when there is one; `who` is what the key may see. */
+/** View of the search. `link` is the current connection; `who` has the rights of the key. */
 export class Find {
   constructor() {
     this.link = null;
@@ -27,11 +27,11 @@ export class Find {
     $("tenant-field").hidden = !who.every;
     $("tenants").replaceChildren(...who.tenants.map((tenant) => h("option", { value: tenant })));
     const may = who.every || who.tenant !== null;
-    say($("search-hint"), may ? "" : "This key is for nodes only. Users and rooms are shown to a tenant’s own admin key.");
+    say($("search-hint"), may ? "" : "This key shows nodes only. Use a tenant’s admin key to find users and rooms.");
     for (const part of $("search").elements) part.disabled = !may;
   }
 
-  /** Show it, wherever on the page it was named. */
+  /** Search for a name that the viewer clicked elsewhere on the page. */
   open(what, name, tenant) {
     location.hash = "find";
     document.querySelector(`input[name="what"][value="${what}"]`).checked = true;
@@ -43,7 +43,7 @@ export class Find {
 
   async look(what, name, tenant) {
     if (!name) {
-      say($("search-hint"), `Write the id of a ${what}.`);
+      say($("search-hint"), `Enter the id of a ${what}.`);
       $("name").focus();
       return;
     }
@@ -51,7 +51,7 @@ export class Find {
     if (this.who.every) command.tenant = tenant || "default";
     try {
       const found = await this.link.ask(command);
-      say($("search-hint"), found.known ? "" : `Nothing is known of a ${what} “${name}” in ${found.tenant}.`);
+      say($("search-hint"), found.known ? "" : `Tenant ${found.tenant} has no ${what} “${name}”. Check the id.`);
       const again = () => this.look(what, name, tenant);
       replace($("found"), found.known ? [what === "user" ? this.user(found, again) : this.room(found, again)] : []);
     } catch (error) {
@@ -79,14 +79,14 @@ export class Find {
       ),
       h("div", { class: "line acts" },
         this.button("Send test notification", { do: "notify", user: found.user, tenant: found.tenant }, again),
-        this.button("Disconnect all", { do: "disconnect", user: found.user, tenant: found.tenant }, again),
-        this.button("Revoke everything", { do: "revoke", user: found.user, tenant: found.tenant }, again, "warning"),
+        this.button("Disconnect all sessions", { do: "disconnect", user: found.user, tenant: found.tenant }, again),
+        this.button("Revoke all tokens", { do: "revoke", user: found.user, tenant: found.tenant }, again, "warning"),
       ),
       h("h3", {}, "Sessions"),
       found.sessions.length ? h("ul", { class: "sessions" }, found.sessions.map((it) => this.session(found, it, again)))
-        : h("p", { class: "empty" }, "None: this user is not connected."),
+        : h("p", { class: "empty" }, "No sessions. The user is not connected."),
       h("h3", {}, "Rooms"),
-      found.rooms.length ? this.rooms(found) : h("p", { class: "empty" }, "A member of none."),
+      found.rooms.length ? this.rooms(found) : h("p", { class: "empty" }, "No rooms."),
     );
   }
 
@@ -96,11 +96,11 @@ export class Find {
       `node ${it.node}`,
       it.client || null,
       it.connected_at ? `connected ${moment(it.connected_at)}` : null,
-      it.last_heard ? `heard ${span(Date.now() - it.last_heard)} ago` : null,
+      it.last_heard ? `last frame ${span(Date.now() - it.last_heard)} ago` : null,
       token,
       it.rooms.length ? `in ${it.rooms.slice(0, 5).join(", ")}${it.rooms.length > 5 ? " …" : ""}` : null,
-      it.watches ? `watches ${number(it.watches)}` : null,
-      it.behind ? "frames wait for it" : null,
+      it.watches ? `watches ${number(it.watches)} users` : null,
+      it.behind ? "frames wait in its send buffer" : null,
     ].filter(Boolean);
     const state = it.state === "lingering" ? "offline" : it.state;
     return h("li", {},
@@ -126,17 +126,17 @@ export class Find {
   // --- a room ---
 
   room(found, again) {
-    const typing = found.typing.length ? `typing: ${found.typing.join(", ")}` : "nobody is typing";
+    const typing = found.typing.length ? `typing: ${found.typing.join(", ")}` : "no user is typing";
     return h("article", { class: "found" },
-      this.head(found.room, null, found.tenant, null, `${found.open ? "open to everybody" : "members only"} · ${typing}`, again),
+      this.head(found.room, null, found.tenant, null, `${found.open ? "open to all users" : "members only"} · ${typing}`, again),
       h("div", { class: "facts" },
-        fact("Head", number(found.head), "messages so far"),
+        fact("Head", number(found.head), "number of the last message"),
         fact("Members", number(found.member_count)),
-        fact("In it now", number(found.present_count), "users"),
+        fact("Occupants", number(found.present_count), "users in the room now"),
         fact("Listeners", number(found.listeners), "sockets, on all nodes"),
-        fact("On the bus", found.bus === "hint" ? "hints" : "content"),
+        fact("On the bus", found.bus === "hint" ? "hints" : "content", "sent between nodes"),
       ),
-      h("h3", {}, "In it now"),
+      h("h3", {}, "Occupants"),
       this.people(found.present, found.present_count, found.tenant),
       h("h3", {}, "Members"),
       this.people(found.members.map((it) => it.user), found.member_count, found.tenant, found.members),
@@ -144,7 +144,7 @@ export class Find {
   }
 
   people(users, count, tenant, members = null) {
-    if (!users.length) return h("p", { class: "empty" }, "Nobody.");
+    if (!users.length) return h("p", { class: "empty" }, "None.");
     return h("ul", { class: "chips" }, users.map((user, index) => {
       const role = members?.[index].role;
       return h("li", {}, h("button", { class: "chip", type: "button", onclick: () => this.open("user", user, tenant) },
@@ -165,14 +165,14 @@ export class Find {
   button(label, command, again, look = "", unseen = "") {
     const press = async () => {
       if (!this.who.every) delete command.tenant;
-      if (await act(this.link, command)) setTimeout(again, 700); // what was closed is gone by then
+      if (await act(this.link, command)) setTimeout(again, 700); // closed sessions have ended by then
     };
     return h("button", { type: "button", class: look || null, onclick: press },
       label, unseen ? h("span", { class: "unseen" }, unseen) : null);
   }
 }
 
-/** What was pressed stays where the keyboard is, though it is shown anew. */
+/** Replace the children and keep the focus on the same button. */
 function replace(place, children) {
   const pressed = place.contains(document.activeElement) ? document.activeElement.textContent : null;
   place.replaceChildren(...children);

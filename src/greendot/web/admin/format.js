@@ -1,8 +1,8 @@
-// Numbers and times as people read them.
+// Numbers and times as text.
 
 const WHOLE = new Intl.NumberFormat("en");
 
-/** A count or a rate: 12, 1,250, 0.4, 12.5k. */
+/** Count or rate: 12, 1,250, 0.4, 12.5k. */
 export function number(value) {
   if (value === undefined || value === null || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
@@ -24,7 +24,7 @@ export function milliseconds(value) {
   return `${Math.round(value)} ms`;
 }
 
-/** How long: 12 s, 5 min, 3 h, 4 days. */
+/** Duration: 12 s, 5 min, 3 h, 4 days. */
 export function span(ms) {
   if (ms === undefined || ms === null) return "–";
   const seconds = Math.max(0, Math.round(ms / 1000));
@@ -34,12 +34,12 @@ export function span(ms) {
   return `${Math.round(seconds / 86_400)} days`;
 }
 
-/** The time of day. */
+/** Time of day. */
 export function clock(ms) {
   return new Date(ms).toLocaleTimeString("en-GB");
 }
 
-/** A moment: the time if it is today's, else with its date. */
+/** Time of day for today, otherwise date and time. */
 export function moment(ms) {
   if (!ms) return "–";
   const then = new Date(ms);
@@ -49,29 +49,29 @@ export function moment(ms) {
 
 const CODES = {
   1000: "closed normally",
-  1001: "page left",
-  1002: "broke the WebSocket protocol",
-  1003: "sent binary",
-  1005: "closed without a code",
-  1006: "socket lost",
-  1007: "not UTF-8",
-  1009: "too large",
-  1011: "failed here",
-  4000: "draining",
-  4001: "too slow",
+  1001: "client went away",
+  1002: "WebSocket protocol violated",
+  1003: "binary frame",
+  1005: "no close code",
+  1006: "no close frame",
+  1007: "invalid UTF-8",
+  1009: "message too large",
+  1011: "internal error",
+  4000: "server stopping",
+  4001: "client too slow",
   4002: "heartbeat lost",
-  4003: "overloaded",
+  4003: "overloaded or over a limit",
   4004: "resync",
   4005: "token expired",
-  4500: "bad token",
+  4500: "invalid token",
   4501: "revoked",
   4502: "protocol error",
-  4503: "disconnected by an operator",
+  4503: "disconnected by the operator",
   4504: "version not supported",
-  4505: "replaced by a resume",
+  4505: "resumed on another connection",
 };
 
-/** What a close code means, in a few words. */
+/** Short meaning of a close code. */
 export function closeWords(code) {
   return CODES[code] ?? "closed";
 }

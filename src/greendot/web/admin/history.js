@@ -1,14 +1,14 @@
-// The last minutes, as they were told: plain arrays, oldest first.
+// Samples of the last ten minutes, oldest first.
 
 export const KEPT_S = 600;
 
-/** Keeps what each sample said, for ten minutes. */
+/** Store of samples. */
 export class History {
   constructor() {
     this.samples = []; // {at, values}
   }
 
-  /** A sample came; `at` in milliseconds. */
+  /** Add a sample; `at` is in milliseconds. */
   add(at, data) {
     this.samples.push({ at, values: flat(data) });
     const first = this.samples.findIndex((sample) => sample.at > at - KEPT_S * 1000);
@@ -19,7 +19,7 @@ export class History {
     return this.samples.at(-1) ?? null;
   }
 
-  /** [at, value] of one name within the last `seconds`, with null where it was not told. */
+  /** Return [at, value] of one name within the last `seconds`, with null for samples without it. */
   series(name, seconds, scale = 1) {
     const end = this.latest?.at ?? 0;
     const found = [];
@@ -31,7 +31,7 @@ export class History {
     return found;
   }
 
-  /** The names that begin with `prefix`, those with the most in the last `seconds` first. */
+  /** Return the names that begin with `prefix`, largest total of the last `seconds` first. */
   names(prefix, seconds) {
     const totals = {};
     const end = this.latest?.at ?? 0;

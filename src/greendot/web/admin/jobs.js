@@ -1,13 +1,13 @@
-// The jobs of the cluster, a row each.
+// Table of the cluster's jobs.
 
 import { $, h, say } from "./dom.js";
 import { moment, number, span } from "./format.js";
 
-const COLUMNS = ["Schedule", "Last run", "Result", "Took", "Next in", "Failures in a row"];
-const RESULTS = { ok: "done", running: "running", failed: "failed", stopped: "stopped", lost: "lost with its node" };
+const COLUMNS = ["Schedule", "Last run", "Result", "Duration", "Next in", "Consecutive failures"];
+const RESULTS = { ok: "done", running: "running", failed: "failed", stopped: "stopped", lost: "lost its lease" };
 const DOTS = { ok: "online", running: "idle", stopped: "idle", failed: "busy", lost: "busy" };
 
-/** Show the table as it is now; `at` is the server's time. Without jobs it is not there. */
+/** Update the table, or hide it if there are no jobs. `at` is the server's time. */
 export function showJobs(jobs, at) {
   $("jobs-section").hidden = !jobs?.length;
   if (!jobs?.length) return;
@@ -30,7 +30,7 @@ function makeRow(name) {
 function fill(row, job, at) {
   const run = job.run;
   row.querySelector(".dot").dataset.state = DOTS[run?.outcome] ?? "offline";
-  const result = run ? [RESULTS[run.outcome], run.note || (run.done ? `${number(run.done)} done` : "")] : ["not yet"];
+  const result = run ? [RESULTS[run.outcome], run.note || (run.done ? `${number(run.done)} items` : "")] : ["no run yet"];
   const texts = [
     job.schedule,
     run ? moment(run.started_at) : "–",

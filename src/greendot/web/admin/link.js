@@ -1,13 +1,13 @@
-// The socket to the server: who we are comes first, then questions with their answers, and what comes by itself.
+// Socket to the server: hello with the key, then requests with replies, and events.
 
 const FIRST_MS = 500;
 const LONGEST_MS = 10_000;
-const SILENT_MS = 8000; // a sample comes every second: silence for so long is a dead socket
+const SILENT_MS = 8000; // samples come every second: a socket that is silent for longer is dead
 const ANSWER_MS = 10_000;
 
-/** Opens itself again until it is closed, or told that the key is not good. */
+/** Connection to the server. It reconnects until it is closed or the key is refused. */
 export class Link {
-  /** `heard(type, data, ts)` gets what comes by itself, `changed(state, words)` how the link is. */
+  /** `heard(type, data, ts)` receives events, `changed(state, words)` the state of the connection. */
   constructor(key, heard, changed) {
     Object.assign(this, { key, heard, changed });
     this.waiting = new Map();
@@ -20,7 +20,7 @@ export class Link {
   open() {
     const url = new URL("/admin/live", location.href);
     url.protocol = url.protocol.replace("http", "ws");
-    this.changed("connecting", this.attempts ? "Connecting again…" : "Connecting…");
+    this.changed("connecting", this.attempts ? "Reconnecting…" : "Connecting…");
     const socket = (this.socket = new WebSocket(url));
     socket.onopen = () => {
       socket.send(JSON.stringify({ type: "hello", key: this.key }));
@@ -46,17 +46,17 @@ export class Link {
     this.heard(frame.type, frame.data, frame.ts);
   }
 
-  /** Ask, and wait for the answer. An Error with words to show if it is refused. */
+  /** Send a request and resolve to its reply. Rejects with an Error whose message can be shown. */
   ask(command) {
     return new Promise((resolve, reject) => {
       if (this.socket.readyState !== WebSocket.OPEN) {
-        reject(new Error("There is no connection to the server at the moment."));
+        reject(new Error("The page is not connected to the server. Wait until it has reconnected."));
         return;
       }
       const id = ++this.numbers;
       this.waiting.set(id, { resolve, reject });
       setTimeout(() => {
-        if (this.waiting.delete(id)) reject(new Error("The server did not answer in time."));
+        if (this.waiting.delete(id)) reject(new Error("The server did not answer within 10 s. Try again."));
       }, ANSWER_MS);
       this.socket.send(JSON.stringify({ ...command, id }));
     });
@@ -69,7 +69,7 @@ export class Link {
 
   ended(event) {
     clearTimeout(this.silence);
-    for (const { reject } of this.waiting.values()) reject(new Error("The connection was lost."));
+    for (const { reject } of this.waiting.values()) reject(new Error("The connection was lost. Try again when the page has reconnected."));
     this.waiting.clear();
     if (this.closed) return;
     if (event.code >= 4500) {
@@ -78,9 +78,9 @@ export class Link {
       return;
     }
     const most = Math.min(LONGEST_MS, FIRST_MS * 2 ** this.attempts++);
-    const wait = most * (0.5 + Math.random() / 2); // not all pages at once
+    const wait = most * (0.5 + Math.random() / 2); // jitter, so that not all pages reconnect at once
     const words = event.reason ? `${event.reason}.` : "The connection was lost.";
-    this.changed("lost", `${words} Trying again in ${Math.ceil(wait / 1000)} s.`);
+    this.changed("lost", `${words} Reconnecting in ${Math.ceil(wait / 1000)} s.`);
     this.again = setTimeout(() => this.open(), wait);
   }
 

@@ -1,11 +1,11 @@
-// The nodes of the cluster, a row each.
+// Table of the cluster's nodes.
 
 import { $, h, say } from "./dom.js";
 import { milliseconds, number, span } from "./format.js";
 
 const LEVELS = { normal: "normal", shedding: "shedding signals", refusing: "refusing new work" };
 
-/** Show the table as it is now; `at` is the server's time. */
+/** Update the table. `at` is the server's time. */
 export function showNodes(nodes, at) {
   $("nodes-section").hidden = !nodes;
   if (!nodes) return;
@@ -24,7 +24,7 @@ export function showNodes(nodes, at) {
   });
 }
 
-const COLUMNS = ["Load", "Lease", "Connections", "Users", "Sends/s", "Loop lag", "Redis", "Store", "Up for"];
+const COLUMNS = ["Load", "Lease", "Connections", "Users", "Sends/s", "Loop lag", "Redis", "Store", "Uptime"];
 
 function makeRow(name) {
   const cells = COLUMNS.map((label, index) => h("td", { "data-label": label, class: index > 1 ? "number" : null }));

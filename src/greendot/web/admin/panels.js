@@ -1,4 +1,4 @@
-// What is plotted, for those who see nodes and for those who see one tenant. Names are those of /metrics.
+// Tiles and plots for viewers of nodes, and for viewers of one tenant. Names are those of /metrics.
 
 import { h, $, say } from "./dom.js";
 import { closeWords, milliseconds, number, span } from "./format.js";
@@ -24,26 +24,26 @@ const NODES = {
     ] },
     { title: "Published and sent", format: rate, extra: (v) => `fan-out ${fanOut(v)}`, lines: [
       ["rates.realtime_socket_send_total", "sent to sockets"],
-      ["rates.realtime_pubsub_received_total", "heard by nodes"],
+      ["rates.realtime_pubsub_received_total", "received by nodes"],
       ["rates.realtime_pubsub_published_total", "published"],
     ] },
     { title: "Dropped, shed and slow", format: rate, lines: [
       ["rates.realtime_dropped_ephemeral_total", "dropped"],
       ["rates.realtime_shed_total", "shed"],
       ["rates.realtime_client_slow_total", "slow clients"],
-      ["rates.realtime_client_slow_closed_total", "closed for it (4001)"],
+      ["rates.realtime_client_slow_closed_total", "closed as too slow (4001)"],
     ] },
     { title: "Sockets closed, by code", format: rate, codes: true },
     { title: "Connects and reconnects", format: rate, lines: [
       ["rates.ws_connections_total", "new sockets"],
       ["rates.realtime_sessions_resumed_total", "sessions resumed"],
-      ["rates.realtime_hellos_refused_total", "asked to wait"],
+      ["rates.realtime_hellos_refused_total", "asked to retry"],
     ] },
-    { title: "Recovery", format: rate, note: "what returning clients fetched", lines: [
+    { title: "Recovery", format: rate, note: "reads of missed records for returning clients", lines: [
       ["rates.room_recovery_fetch_total", "rooms"],
       ["rates.notification_recovery_fetch_total", "inboxes"],
     ] },
-    { title: "Drift repaired", format: rate, note: "sessions set right", lines: [
+    { title: "Drift repaired", format: rate, note: "sessions corrected in the engine", lines: [
       ["rates.presence_reconciliation_removed_total", "removed"],
       ["rates.presence_restored_sessions_total", "restored"],
     ] },
@@ -52,7 +52,7 @@ const NODES = {
       ["worst.push_queue_due", "due now"],
       ["worst.push_dead_letters", "dead letters"],
     ] },
-    { title: "Age of the push queue", format: age, optional: true, note: "how long the oldest is due", lines: [
+    { title: "Age of the push queue", format: age, optional: true, note: "time since the oldest push was due", lines: [
       ["worst.push_queue_oldest_s", "oldest"],
     ] },
     { title: "Pushes, by provider", format: rate, optional: true, lines: [
@@ -62,13 +62,13 @@ const NODES = {
       ["rates.push_webhook_sent_total", "webhook"],
       ["rates.push_given_up_total", "given up"],
     ] },
-    { title: "The push gate, by reason", format: rate, optional: true, lines: [
-      ["rates.push_decided_offline_total", "away: now"],
-      ["rates.push_decided_unseen_total", "unseen: now"],
-      ["rates.push_decided_active_total", "active: held"],
-      ["rates.push_decided_idle_total", "idle: held"],
-      ["rates.push_decided_seen_total", "seen: never"],
-      ["rates.push_decided_no_device_total", "no device: never"],
+    { title: "Push decisions, by reason", format: rate, optional: true, lines: [
+      ["rates.push_decided_offline_total", "offline: push now"],
+      ["rates.push_decided_unseen_total", "unseen: push now"],
+      ["rates.push_decided_active_total", "active: hold"],
+      ["rates.push_decided_idle_total", "idle: hold"],
+      ["rates.push_decided_seen_total", "seen: no push"],
+      ["rates.push_decided_no_device_total", "no device: no push"],
     ] },
     { title: "Latency", format: milliseconds, note: "of the slowest node", lines: [
       ["worst.redis_command_latency_us", "Redis", 0.001],
@@ -109,7 +109,7 @@ function fanOut(values) {
   return heard > 0 && sent !== undefined ? `× ${number(sent / heard)}` : "–";
 }
 
-/** The tiles and plots, for one kind of key. */
+/** Tiles and plots for one kind of key. */
 export class Panels {
   constructor(nodes) {
     this.chosen = nodes ? NODES : TENANT;
@@ -121,7 +121,7 @@ export class Panels {
     $("panels").replaceChildren(...this.plots.map((plot) => plot.element));
   }
 
-  /** Show what is known now, of the last `seconds`. */
+  /** Update the tiles, and the plots with the last `seconds`. */
   show(history, seconds) {
     const latest = history.latest;
     if (!latest) return;
@@ -133,7 +133,7 @@ export class Panels {
         label,
         points: history.series(name, seconds, scale),
       }));
-      // What this server does not have, such as a Redis, is left out.
+      // Lines without values are left out, such as Redis on a server without it.
       const told = drawn.filter((line) => line.points.some(([, value]) => value !== null));
       this.plots[index].element.hidden = Boolean(panel.optional) && !told.length;
       this.plots[index].show(told.length ? told : drawn, seconds, latest.at);

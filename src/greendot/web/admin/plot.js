@@ -1,12 +1,12 @@
-// Lines over time, drawn with SVG: colours and sizes are the style sheet's, so that light and dark need no redrawing.
+// Line plots in SVG. Colours and sizes come from the style sheet, so that a change of colour scheme needs no redraw.
 
 import { h, s, say } from "./dom.js";
 
 const HEIGHT = 132;
 const PAD = 6; // above the highest line
-const GAP_MS = 3500; // without a sample for longer, a line is interrupted
+const GAP_MS = 3500; // a longer time without a sample interrupts the line
 
-/** A round number that is at least `value`, to be written at the top. */
+/** Return a round number of at least `value`, for the top of the scale. */
 export function roundUp(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -14,7 +14,7 @@ export function roundUp(value) {
   return step * power;
 }
 
-/** The path of a line: `points` are [at, value], null where there is none. */
+/** Return the SVG path of a line. `points` are [at, value]; a null value is a gap. */
 export function path(points, x, y) {
   let text = "";
   let last = null;
@@ -30,7 +30,7 @@ export function path(points, x, y) {
   return text;
 }
 
-/** The value of a line at a moment, or just before it; null if there is none near. */
+/** Return the value of a line at a time or shortly before; null if there is none. */
 export function valueAt(points, at) {
   let found = null;
   for (const [then, value] of points) {
@@ -40,7 +40,7 @@ export function valueAt(points, at) {
   return found;
 }
 
-/** One plot with its heading, its lines and a legend that tells their values. */
+/** Plot with heading, lines, and a legend with their values. */
 export class Plot {
   constructor({ title, note, format }) {
     this.format = format;
@@ -48,7 +48,7 @@ export class Plot {
     this.lines = []; // {name, label, points}
     this.seconds = 300;
     this.end = 0;
-    this.hovered = null; // a moment that is pointed at
+    this.hovered = null; // time under the pointer
     this.extra = h("span", { class: "extra" });
     this.legend = h("ul", { class: "legend" });
     this.top = h("span", { class: "tick top", "aria-hidden": "true" });
@@ -73,7 +73,7 @@ export class Plot {
     new ResizeObserver(() => this.draw()).observe(this.field);
   }
 
-  /** Show these lines up to `end`. */
+  /** Show lines that end at `end`. */
   show(lines, seconds, end) {
     Object.assign(this, { lines, seconds, end });
     this.draw();
@@ -135,7 +135,7 @@ export class Plot {
       say(item.children[2], text);
     });
     const words = rows.map(({ label, text }) => `${label} ${text}`).join(", ");
-    this.svg.setAttribute("aria-label", `${this.title}, the last ${Math.round(this.seconds / 60)} minutes: ${words || "nothing yet"}`);
+    this.svg.setAttribute("aria-label", `${this.title}, the last ${Math.round(this.seconds / 60)} minutes: ${words || "no data yet"}`);
   }
 
   point(event) {

@@ -1,4 +1,4 @@
-// What happens, as it happens: newest first, never more than a page can hold.
+// Live events, newest first, up to a fixed number of rows.
 
 import { $, h, say } from "./dom.js";
 import { clock, closeWords, number } from "./format.js";
@@ -6,7 +6,7 @@ import { clock, closeWords, number } from "./format.js";
 const MOST = 300; // rows
 const LABELS = { connects: "Connects", presence: "Presence", rooms: "Rooms", typing: "Typing", notifications: "Notifications", errors: "Errors" };
 
-/** The view. `find` opens a user or a room. */
+/** View of the events. `find` opens a user or a room. */
 export class Tail {
   constructor(find) {
     this.find = find;
@@ -14,7 +14,7 @@ export class Tail {
     this.who = null;
     this.shown = false;
     this.events = []; // newest first
-    this.held = []; // came while paused
+    this.held = []; // received while paused
     this.paused = false;
     this.skipped = 0;
     $("needle").addEventListener("input", () => this.draw());
@@ -31,7 +31,7 @@ export class Tail {
     this.want();
   }
 
-  /** Events are asked for only while they are looked at. */
+  /** Request events only while the view is visible. */
   look(shown) {
     this.shown = shown;
     this.want();
@@ -43,13 +43,13 @@ export class Tail {
 
   async want() {
     if (!this.link || !this.who?.kinds.length) {
-      if (this.who) say($("events-state"), "This key is for nodes only: events are of tenants.");
+      if (this.who) say($("events-state"), "This key shows nodes only. Use a tenant’s admin key to see events.");
       return;
     }
     try {
       await this.link.ask({ type: "tail", kinds: this.shown ? this.kinds : [] });
     } catch {
-      return; // asked for again with the next welcome
+      return; // requested again after the next welcome
     }
     this.draw();
   }
@@ -57,7 +57,7 @@ export class Tail {
   hold(paused) {
     this.paused = paused;
     $("hold").setAttribute("aria-pressed", paused);
-    say($("hold"), paused ? "Go on" : "Pause");
+    say($("hold"), paused ? "Resume" : "Pause");
     if (!paused) {
       this.add(this.held);
       this.held = [];
@@ -86,12 +86,12 @@ export class Tail {
     $("tail").replaceChildren(...found.map((event) => this.row(event)));
     const state = [
       this.paused ? `Paused, ${number(this.held.length)} waiting` : `${number(found.length)} shown`,
-      this.skipped ? `${number(this.skipped)} left out because there were too many` : null,
-      this.who?.bodies ? null : "ids only, never what people write",
+      this.skipped ? `${number(this.skipped)} omitted because there were too many` : null,
+      this.who?.bodies ? null : "ids only, without content",
     ];
     say($("events-state"), state.filter(Boolean).join(" · "));
     if (!found.length) {
-      $("tail").append(h("li", { class: "empty" }, this.kinds.length ? "Nothing yet. Events appear here within a second or two." : "No kind of event is chosen."));
+      $("tail").append(h("li", { class: "empty" }, this.kinds.length ? "No events yet. New events appear within two seconds." : "No kind of event is selected. Select one above."));
     }
   }
 

@@ -1,4 +1,4 @@
-// The page: both documents fetched once, every entry a line that opens, a list of them, and a search over all.
+// The API page: fetches both documents once and shows their entries, a table of contents, and a search.
 
 import { $, make, prose } from "./dom.js";
 import { httpEntries } from "./http.js";
@@ -21,7 +21,7 @@ async function start() {
     $("version").textContent = wire.info.version;
     entries = [...wireEntries(wire), ...httpEntries(http)];
   } catch (error) {
-    $("found").textContent = `The documents could not be read: ${error.message}. Load the page again.`;
+    $("found").textContent = `The documents could not be loaded: ${error.message}. Reload the page.`;
     return;
   }
   show();
@@ -33,7 +33,7 @@ async function start() {
   follow();
 }
 
-// --- what is shown ---
+// --- entries ---
 
 function show() {
   for (const [group, members] of grouped()) {
@@ -50,14 +50,14 @@ function show() {
   }
 }
 
-/** Entries by their group, in the order of the first of each. */
+/** Return the entries by group, in the order of each group's first entry. */
 function grouped() {
   const groups = new Map();
   for (const one of entries) groups.set(one.group, [...(groups.get(one.group) ?? []), one]);
   return groups;
 }
 
-/** One entry. What it says is made when it is opened first. */
+/** Create an entry. Its body is created when it is first opened. */
 function line(entry) {
   const summary = make(
     "summary", "",
@@ -75,7 +75,7 @@ function line(entry) {
   return details;
 }
 
-/** Long names may be broken behind their dots and slashes. */
+/** Allow line breaks in a long name after dots, slashes and underscores. */
 function breakable(name) {
   return name.split(/(?<=[./_])/).flatMap((part) => [part, document.createElement("wbr")]);
 }
@@ -90,7 +90,7 @@ function linked(entry) {
   return entry.listed;
 }
 
-// --- finding ---
+// --- search ---
 
 function search() {
   const words = $("needle").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -103,13 +103,13 @@ function search() {
   for (const group of document.querySelectorAll(".group, .listed")) {
     group.hidden = !group.querySelector(".entry:not([hidden]), li:not([hidden])");
   }
-  const all = `${entries.length} entries: what clients say and hear, and what backends ask. An id is 1 to 128 of `
-    + "A-Z a-z 0-9 _ . @ = + -, not starting with a sign or dot.";
-  const some = count ? `${count} of ${entries.length} entries` : "Nothing is called so.";
+  const all = `${entries.length} entries: WebSocket frames for clients and HTTP routes for backends. An id has 1 to 128 characters `
+    + "of A-Z a-z 0-9 _ . @ = + -. The first is a letter, a digit or _.";
+  const some = count ? `${count} of ${entries.length} entries` : "No entry matches. Try another word.";
   $("found").textContent = words.length ? some : all;
 }
 
-/** Enter opens the best one: whose name has it, else the first. */
+/** Open the best match: an entry whose name contains the text, else the first. */
 function openFirst() {
   const needle = $("needle").value.trim().toLowerCase();
   const there = entries.filter((entry) => !entry.details.hidden);
@@ -119,7 +119,7 @@ function openFirst() {
   if (best && location.hash === `#${best.id}`) follow();
 }
 
-/** Open what the address names. */
+/** Open the entry that the address names. */
 function follow() {
   const wanted = decodeURIComponent(location.hash.slice(1));
   const entry = entries.find((one) => one.id === wanted);

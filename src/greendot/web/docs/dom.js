@@ -1,8 +1,8 @@
-// Small helpers for making elements. Text is always text: nothing of a document becomes markup.
+// Helpers that create elements. Text is inserted as text only: no part of a document becomes markup.
 
 export const $ = (id) => document.getElementById(id);
 
-/** An element of a class, with children; what is null is left out. */
+/** Create an element with a class and children; null children are left out. */
 export function make(tag, className, ...children) {
   const element = document.createElement(tag);
   if (className) element.className = className;
@@ -10,12 +10,12 @@ export function make(tag, className, ...children) {
   return element;
 }
 
-/** Words with what stands in backticks as code. */
+/** Return text with the parts in backticks as code. */
 export function prose(text) {
   return text.split("`").map((part, index) => (index % 2 ? make("code", "", part) : part));
 }
 
-/** Text of a description: paragraphs, and the lists in them. */
+/** Return the paragraphs and lists of a description. */
 export function paragraphs(text) {
   return text.trim().split(/\n\n+/).map((part) => {
     if (!part.startsWith("- ")) return make("p", "", prose(part));
@@ -23,7 +23,7 @@ export function paragraphs(text) {
   });
 }
 
-/** Something to be copied as it is. It can be scrolled by keyboard, so it has a name. */
+/** Create a sample to copy. It can be scrolled by keyboard, so it has a label. */
 export function sample(label, text) {
   const block = make("pre", "sample", text);
   block.tabIndex = 0;
@@ -32,7 +32,7 @@ export function sample(label, text) {
   return make("div", "sampled", make("p", "label", label), block);
 }
 
-/** A table with a name and a head. */
+/** Create a table with a label and a header row. */
 export function table(label, heads, rows) {
   const element = make(
     "table", "",

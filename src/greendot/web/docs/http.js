@@ -1,4 +1,4 @@
-// The OpenAPI document as entries: one for each operation, by what it is about.
+// Entries of the OpenAPI document: one for each operation, grouped by topic.
 
 import { make, paragraphs, prose, sample, table } from "./dom.js";
 import { Schemas } from "./schema.js";
@@ -65,7 +65,7 @@ function parameters(operation, schemas) {
 function body(operation, schemas) {
   const schema = operation.requestBody?.content?.["application/json"]?.schema;
   if (!schema) return null;
-  const may = operation.requestBody.required ? "" : " (may be left out)";
+  const may = operation.requestBody.required ? "" : " (optional)";
   return each(schema).flatMap((one, index) => [
     make("h4", "", index ? "Or this body" : `Body${may}`), ...schemas.shown("Body", one),
   ]);
@@ -86,8 +86,8 @@ function answers(operation, document, schemas) {
   });
   return [
     ...good.flatMap(({ status, schema }) => [
-      make("h4", "", `Answer ${status}`),
-      ...each(schema).flatMap((one) => schemas.shown(`Answer ${status}`, one)),
+      make("h4", "", `Response ${status}`),
+      ...each(schema).flatMap((one) => schemas.shown(`Response ${status}`, one)),
     ]),
     make("h4", "", "Statuses"),
     table("Statuses", ["Status", "Meaning"], rows),

@@ -1,22 +1,22 @@
-// JSON Schema, as far as the server's two documents use it: in words, as a table of fields, and as an example.
+// JSON Schema, as far as the server's two documents use it: as text, as a table of fields, and as an example.
 
 import { make, paragraphs, prose, table } from "./dom.js";
 
-const DEEPEST = 4; // types within types that are shown
-const ID = "^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$"; // in so many fields that it is said in a word
+const DEEPEST = 4; // depth of nested types that are shown
+const ID = "^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$"; // shown as `id`, because many fields have this pattern
 
 export class Schemas {
   constructor(schemas) {
     this.all = schemas;
   }
 
-  /** The schema that is meant, and its name if it has one. */
+  /** Return the schema that a reference names, with its name; null for a schema without a name. */
   resolve(schema) {
     const name = schema.$ref?.split("/").pop();
     return name ? { name, schema: this.all[name] } : { name: null, schema };
   }
 
-  /** What it may be, in a few words. */
+  /** Return the type as text. */
   words(given) {
     const { name, schema } = this.resolve(given);
     if ("const" in schema) return JSON.stringify(schema.const);
@@ -32,7 +32,7 @@ export class Schemas {
     return schema.type ?? "any JSON";
   }
 
-  /** How large, how long, of which form. */
+  /** Return the bounds of values, lengths and patterns as text. */
   bounds(given) {
     const { schema } = this.resolve(given);
     if (schema.pattern === ID) return defaults(given);
@@ -46,14 +46,14 @@ export class Schemas {
       parts.push(`${schema.minLength ?? 0} to ${schema.maxLength?.toLocaleString("en") ?? "any number of"} characters`);
     }
     if ("minItems" in schema || "maxItems" in schema) {
-      parts.push(`${schema.minItems ?? 0} to ${schema.maxItems?.toLocaleString("en") ?? "any number of"} of them`);
+      parts.push(`${schema.minItems ?? 0} to ${schema.maxItems?.toLocaleString("en") ?? "any number of"} items`);
     }
     if (schema.pattern) parts.push(`/${schema.pattern}/`);
     if (schema.items) parts.push(...this.bounds(schema.items).map((part) => `each: ${part}`));
     return [...parts, ...defaults(given)];
   }
 
-  /** Its fields, and those of the types within it, each type once. */
+  /** Return tables of the fields of a schema and of its nested types, each type once. */
   shown(label, given, seen = new Set(), depth = 0) {
     const found = [];
     for (const { name, schema } of this.objects(given)) {
@@ -75,7 +75,7 @@ export class Schemas {
     return found;
   }
 
-  /** The objects with fields that a schema is made of: itself, or what it may be, or a list of. */
+  /** Return the objects with fields in a schema: itself, its alternatives, or its items. */
   objects(given) {
     const { name, schema } = this.resolve(given);
     if (schema.properties) return [{ name, schema }];
@@ -98,7 +98,7 @@ export class Schemas {
     );
   }
 
-  /** Which fields go together. */
+  /** Return the rule for fields that depend on each other, or null. */
   rule(schema) {
     const names = (one) => (one.required ?? []).map((name) => `\`${name}\``).join(" and ");
     if (schema.oneOf) return prose(`Exactly one of ${schema.oneOf.map(names).join(", ")}.`);
@@ -106,7 +106,7 @@ export class Schemas {
     return never ? prose(`Never ${never.map(names).filter(Boolean).join("; never ")} together.`) : null;
   }
 
-  /** The least that fits. */
+  /** Return the smallest valid example. */
   example(given, name = "") {
     const { schema } = this.resolve(given);
     if ("const" in schema) return schema.const;

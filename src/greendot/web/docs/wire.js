@@ -1,4 +1,4 @@
-// The AsyncAPI document as entries: commands, events, replies, and the codes.
+// Entries of the AsyncAPI document: commands, events, replies, errors and close codes.
 
 import { make, paragraphs, prose, sample, table } from "./dom.js";
 import { Schemas } from "./schema.js";
@@ -29,12 +29,12 @@ function entry(key, message, document, schemas) {
       tag === "event" && payload.properties.v.const > 1 ? version(payload.properties) : null,
       make("h4", "", tag === "command" || tag === "error" ? "Fields" : "Data"),
       ...schemas.shown("Fields", shown),
-      sample("For example", JSON.stringify(schemas.example(message.payload), null, 2)),
+      sample("Example", JSON.stringify(schemas.example(message.payload), null, 2)),
     ],
   };
 }
 
-/** What a command is answered with, with links to it. */
+/** Return the replies of a command, with links. */
 function answered(key, document) {
   const names = document.operations[key].reply.messages.map((one) => one.$ref.split("/").pop());
   const links = names.flatMap((name, index) => {
@@ -47,7 +47,7 @@ function answered(key, document) {
 
 function version(properties) {
   const { type, v } = properties;
-  return make("p", "", prose(`For clients that say \`{"supports": {"${type.const}": [1, ${v.const}]}}\` in \`hello\`.`));
+  return make("p", "", prose(`For clients that send \`{"supports": {"${type.const}": [1, ${v.const}]}}\` in \`hello\`.`));
 }
 
 function codes(document) {
@@ -57,11 +57,11 @@ function codes(document) {
     group: "WebSocket: errors and close codes",
     badge: "close",
     name: "close codes",
-    summary: "Why a socket was closed, and whether to come back.",
+    summary: "Reasons why a socket was closed, and whether to reconnect.",
     words: JSON.stringify(channel["x-close-codes"]),
     body: () => [
       ...paragraphs(channel.description),
-      table("Close codes", ["Code", "Name", "Meaning", "Come back"], channel["x-close-codes"].map(code)),
+      table("Close codes", ["Code", "Name", "Meaning", "Reconnect"], channel["x-close-codes"].map(code)),
     ],
   };
 }

@@ -16,7 +16,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "protocol"
 VERSIONS = sorted(folder.name for folder in FIXTURES.iterdir() if folder.is_dir())
 
 
-NOTES = (Path(__file__).parents[2] / "docs" / "upgrading.md").read_text()
+NOTES = (Path(__file__).parents[2] / "docs" / "upgrading.md").read_text().partition("\n## Upgrade notes\n")[2]
 
 
 def way_back(store: str) -> str:

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, docs/architecture.md and docs/flows.md name files that exist."""
+"""CONTRIBUTING.md and docs/architecture.md name files that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "greendot"
-PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/flows.md")
+PAGES = ("CONTRIBUTING.md", "docs/architecture.md")
 
 
 def named(page: str) -> set[str]:

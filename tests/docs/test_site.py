@@ -65,7 +65,7 @@ def test_every_page_can_be_found_in_the_menu_and_by_searching(site: Path) -> Non
 
 def test_the_flows_are_drawn_from_their_files_and_shown() -> None:
     drawn = runpy.run_path(str(ROOT / "scripts" / "draw-flows"))["drawn"]
-    page = (DOCS / "flows.md").read_text()
+    page = (DOCS / "architecture.md").read_text()
     files = sorted((DOCS / "flows").glob("*.flow"))
     wanted = ["connect", "drain", "leave", "notify", "recover", "send", "type", "watch"]
     assert [file.stem for file in files] == wanted
@@ -112,14 +112,14 @@ def most(kind: object) -> int:
 
 
 def test_fixed_limits_are_those_of_the_code() -> None:
-    rows = {what: cells[0] for what, cells in table("limits.md", "## Fixed limits").items()}
+    rows = {what: cells[0] for what, cells in table("settings.md", "## Fixed limits").items()}
     code = {
         "a frame from a client": MAX_FRAME,
         "an id": most(commands.Id),
         "users in one `watch` or `presence.get` command": most(commands.Users),
         "a status text": most(commands.Text),
-        "messages of a page of `room.history`, and those recovered at once": most(commands.Limit),
-        "commands that wait behind one that takes its time": dispatch.MOST_WAITING,
+        "messages in a page of `room.history`, or recovered at once": most(commands.Limit),
+        "commands that wait behind a running command": dispatch.MOST_WAITING,
         "records that wait for a slow client": send_buffer_model.MAX_RECORD_BYTES,
     }
     for what, bound in code.items():
@@ -132,7 +132,7 @@ def test_fixed_limits_are_those_of_the_code() -> None:
 
 
 def test_limits_that_can_be_set_have_these_defaults() -> None:
-    for what, (settings, default) in table("limits.md", "## Configurable limits").items():
+    for what, (settings, default) in table("settings.md", "## Configurable limits").items():
         for name in re.findall(r"`([a-z_.]+)`", settings):
             section, _, key = name.partition(".")
             value = getattr(getattr(Settings(), section), key)

@@ -15,7 +15,7 @@ class Order(models.Model):
 class Outbox(models.Model):
     """Row for Greendot. Greendot sends a row after its transaction is committed.
 
-    `greendot outbox install` creates the table, so Django makes no migrations for it. See docs/outbox.md.
+    `greendot outbox install` creates the table, so Django makes no migrations for it. See docs/webhooks.md.
     """
 
     target = models.TextField()

@@ -33,4 +33,4 @@ def merge_commands(*tables: CommandTable) -> dict[type[Command], Handler]:
 def check_may_send(session: Session) -> None:
     """Raise Refused if the session's token allows only listening."""
     if not session.grants.send:
-        raise Refused(Err.FORBIDDEN, "the token does not allow sending (claim `send`)")
+        raise Refused(Err.FORBIDDEN, "the token does not allow sending; use a token whose claim `send` is true")

@@ -42,7 +42,10 @@ class StatusService:
     async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
         """Store the status that a user set, and show it. Raise Refused if `until` is not in the future."""
         if manual.until is not None and manual.until <= self._engine.now_ms():
-            raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
+            raise Refused(
+                Err.BAD_FIELD,
+                "field `until` of status.set: the time is in the past; give a later time in milliseconds UTC",
+            )
         kept = await self._store.put_status(*key, manual)
         self._context.recorder.stated(key, kept)
         snapshot = await self._show(key, kept)

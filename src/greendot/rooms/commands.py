@@ -121,7 +121,10 @@ class RoomCommands:
                 lambda: self._signals.publish(connection, session, command, topic),
             )
         if not session.grants.may_watch(command.user):
-            raise Refused(Err.FORBIDDEN, "the token does not allow signals to this user (claim `watch`)")
+            raise Refused(
+                Err.FORBIDDEN,
+                "the token does not allow signals to this user; use a token whose claim `watch` covers the user",
+            )
         self._rate_limits.signal_to_user(connection, session)
         self._signals.publish(connection, session, command, Topic("user", session.tenant, command.user))
         return None

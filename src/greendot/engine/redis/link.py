@@ -245,7 +245,7 @@ def _reason(error: Exception, tls: ssl.SSLContext | None) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message}); ?ca=FILE names the authority that signed it"
     if isinstance(error, ssl.SSLError):
-        return f"it does not speak TLS as we do ({error.reason})"
+        return f"TLS handshake failed ({error.reason})"
     if isinstance(error, RedisError):
         if error.code == "NOAUTH":
             return "it wants a user and password: redis://USER:PASSWORD@HOST"

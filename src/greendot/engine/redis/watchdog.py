@@ -56,7 +56,7 @@ class Watchdog:
         for server in [*self._verbs.servers.all.values()]:
             if server.up and server.partitions:
                 if self._is_deaf(server, now, late):
-                    server.fail("what is published there no longer arrives")
+                    server.fail("published messages no longer arrive")
                 else:
                     beating.append(self._beat(server, now))
         lost = await asyncio.gather(*beating)

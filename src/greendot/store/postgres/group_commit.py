@@ -68,7 +68,7 @@ class GroupCommit(Generic[W, R]):
         if not self._open:
             raise StoreUnavailable("the store is closed")
         if self._rows and self._rows + rows > MOST_WAITING:
-            raise StoreUnavailable("too much waits to be written")
+            raise StoreUnavailable("the write queue is full")
         loop = asyncio.get_running_loop()
         call = _Call(work, streams, rows, loop.time() + self._patience_s, loop.create_future())
         self._waiting.append(call)
@@ -173,7 +173,7 @@ class GroupCommit(Generic[W, R]):
         now = asyncio.get_running_loop().time()
         for call in calls:
             if call.deadline <= now:
-                self._done(call, StoreUnavailable("it could not be written in time"))
+                self._done(call, StoreUnavailable("the write did not finish in time"))
         return [call for call in calls if call.deadline > now]
 
     def _done(self, call: _Call[W, R], outcome: R | Exception) -> None:

@@ -8,7 +8,7 @@ from greendot.app.jobs import check_timetables
 from greendot.app.tokens import make_tokens
 from greendot.app.webhooks import call_terms
 from greendot.clock import SystemClock
-from greendot.config import Check, Settings
+from greendot.config import LOCAL, Check, Settings
 from greendot.engine.redis.url import parse
 from greendot.errors import ConfigError
 from greendot.transport.tls import Certificate
@@ -35,7 +35,7 @@ def check_secret(settings: Settings) -> None:
             "(openssl rand -hex 32), configure other keys (auth.keys, auth.jwks_url), or try Greendot with: "
             "greendot serve --dev"
         )
-    if not auth.secret and settings.engine.url != "memory":
+    if not auth.secret and settings.engine.url not in ("memory", LOCAL):
         raise ConfigError(
             "auth.secret is not set, but nodes that share a Redis sign their messages with it. Set "
             "GREENDOT_AUTH_SECRET to the same secret on all nodes (openssl rand -hex 32). To refuse tokens signed with "
@@ -50,7 +50,7 @@ def _check_secret_unless_dev(settings: Settings) -> None:
 
 CHECKS: tuple[Check, ...] = (
     _check_keys,
-    lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context(),
+    lambda settings: settings.engine.url in ("memory", LOCAL) or parse(settings.engine.url).context(),
     lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key),
     lambda settings: settings.webhooks.ca_file and call_terms(settings),
     check_timetables,

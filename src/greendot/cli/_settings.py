@@ -11,9 +11,10 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.config import Api, Check, Settings, load
+from greendot.config import LOCAL, Api, Check, Settings, load
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
+from greendot.ops.local_engine import running_url
 
 config_option = click.option(
     "--config",
@@ -66,12 +67,17 @@ def dev_secret(settings: Settings) -> str:
     return _kept(dev_file(settings, "secret"))
 
 
-def with_dev_secret(settings: Settings) -> Settings:
-    """Return the settings with the dev server's secret, if there is one and no other is set."""
-    if settings.auth.secret:
-        return settings
-    auth = msgspec.structs.replace(settings.auth, secret=dev_secret(settings))
-    return msgspec.structs.replace(settings, auth=auth)
+def as_running_server(settings: Settings) -> Settings:
+    """Return the settings as the server that runs in this data folder has them: dev secret and private engine.
+
+    Secret and engine that are set stay. Without a running server, a private engine is as empty as one in memory.
+    """
+    auth, engine = settings.auth, settings.engine
+    if not auth.secret:
+        auth = msgspec.structs.replace(auth, secret=dev_secret(settings))
+    if engine.url in ("memory", LOCAL):
+        engine = msgspec.structs.replace(engine, url=running_url(settings.server.data_dir) or "memory")
+    return msgspec.structs.replace(settings, auth=auth, engine=engine)
 
 
 def with_dev_key(settings: Settings) -> Settings:

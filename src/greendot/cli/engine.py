@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from greendot.app.adapters import make_engine
 from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
-from greendot.cli._settings import config_option, settings_from, with_dev_secret
+from greendot.cli._settings import as_running_server, config_option, settings_from
 from greendot.cli._store import on_a_loop
 from greendot.cli._tables import NOTHING, ago, left, print_table, several, table
 from greendot.clock import SystemClock
@@ -50,7 +50,7 @@ class EngineAccess:
         return on_a_loop(observing(self._settings(request), work), uvloop.new_event_loop)
 
     def _settings(self, request: str) -> Settings:
-        settings = with_dev_secret(settings_from(self._config, {"engine": {"url": self._url}}))
+        settings = as_running_server(settings_from(self._config, {"engine": {"url": self._url}}))
         if settings.engine.url == "memory":
             raise ConfigError(
                 "the memory engine's state lives inside the server process: ask the server, with "

@@ -15,7 +15,7 @@ import msgspec
 from greendot.app.adapters import make_engine, make_store, pushes
 from greendot.app.jobs import JOBS, JobServices, all_jobs, plainly
 from greendot.cli._options import engine_option, json_option, print_json
-from greendot.cli._settings import with_dev_secret
+from greendot.cli._settings import as_running_server
 from greendot.cli._store import INTERRUPTED, StoreAccess, on_a_loop, store_options
 from greendot.cli._tables import NOTHING, ago, duration, print_table, table
 from greendot.clock import SystemClock
@@ -90,7 +90,7 @@ def history(name: str | None, limit: int, as_json: bool, access: StoreAccess) ->
 def run(name: str, access: StoreAccess) -> None:
     """Run a job now, due or not, unless a server does. Ctrl-C stops it; the next run goes on from there."""
     _check(name)
-    settings = with_dev_secret(access.settings)
+    settings = as_running_server(access.settings)
     if settings.engine.url == "memory" and name in _ASK_ENGINE:
         raise ConfigError(f"{_ENGINE}. For servers that share a Redis give its URL: --engine redis://HOST:PORT")
     ended = on_a_loop(_run(settings, name))

@@ -22,10 +22,11 @@ from greendot import __version__
 from greendot.app.config_checks import SERVER_CHECKS
 from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
-from greendot.config import Api, Settings, strange_variables
+from greendot.config import LOCAL, Api, Settings, strange_variables
 from greendot.engine.redis.url import without_login
 from greendot.ids import hash_key
 from greendot.node.tasks import end_by
+from greendot.ops.local_engine import LocalEngine, local_engine
 from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
@@ -73,7 +74,11 @@ def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
         )
     set_up_logging(settings.server.log, settings.log, log_key(settings))
     _set_up_process()
-    if settings.server.workers > 1:
+    if settings.engine.url == LOCAL:
+        with local_engine(settings.server.data_dir) as companion:
+            engine = msgspec.structs.replace(settings.engine, url=companion.url)
+            _serve_by_workers(msgspec.structs.replace(settings, engine=engine), notes, companion)
+    elif settings.server.workers > 1:
         _serve_by_workers(settings, notes)
     else:
         _on_a_loop(settings, _serve_alone(settings, notes))
@@ -101,7 +106,7 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key), door=door, admin=admin)
 
 
-def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
+def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngine | None = None) -> None:
     load_parts(settings)
     with reserve(settings.server.host, settings.server.port) as held:
         port = held.getsockname()[1]
@@ -116,9 +121,10 @@ def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
             work,
             server.workers,
             patience_s=_patience_s(settings),
-            on_ready=lambda: _announce(settings, port, notes),
+            on_ready=lambda: _announce(settings, port, notes, companion),
             on_stop=lambda: click.echo(STOPPING, err=True),
             passed_on=(signal.SIGHUP,) if settings.tls.cert else (),
+            companion=companion,
         ).run()
     click.echo(STOPPED, err=True)
 
@@ -170,7 +176,7 @@ async def _until_signal(greendot: Greendot, numbers: tuple[signal.Signals, ...],
     await stopping.wait()
 
 
-def _announce(settings: Settings, port: int, notes: list[str]) -> None:
+def _announce(settings: Settings, port: int, notes: list[str], companion: LocalEngine | None = None) -> None:
     shown = _shown(settings.server.host)
     store = store_shown(settings)
     workers = f"{settings.server.workers} workers.  " if settings.server.workers > 1 else ""
@@ -182,7 +188,8 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
         host, admin_port = _shown(settings.admin.host or settings.server.host), settings.admin.port or port
         key = "the API key" if settings.server.dev else "an admin key"
         click.echo(f"Dashboard:  http{s}://{host}:{admin_port}/admin  (asks for {key})")
-    click.echo(f"Engine: {without_login(settings.engine.url)}.  Store: {store}.  {workers}Stop with Ctrl-C.")
+    engine = str(companion) if companion is not None else without_login(settings.engine.url)
+    click.echo(f"Engine: {engine}.  Store: {store}.  {workers}Stop with Ctrl-C.")
     for note in notes:
         click.echo(note)
     sys.stdout.flush()

@@ -8,7 +8,7 @@ import click
 
 from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json, print_next_page
 from greendot.cli._revoked_sessions import EndedSessions, revocation_until_now, revoke_and_end
-from greendot.cli._settings import with_dev_secret
+from greendot.cli._settings import as_running_server
 from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import ago, several, table
 from greendot.clock import SystemClock
@@ -97,7 +97,7 @@ def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
     last token they are about has ended. Exit code 1: not all servers have confirmed that; call it again.
     """
     check_id("tenant", tenant)
-    settings = with_dev_secret(access.settings)
+    settings = as_running_server(access.settings)
 
     async def erase(store: Store) -> tuple[int, EndedSessions]:
         registered, rows = await _count(store, tenant)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from greendot.app.tokens import make_tokens
-from greendot.cli._settings import config_option, settings_from, with_dev_secret
+from greendot.cli._settings import as_running_server, config_option, settings_from
 from greendot.clock import SystemClock
 from greendot.config import check_id
 from greendot.errors import ConfigError
@@ -37,7 +37,7 @@ def parse_ttl(text: str) -> float:
 @config_option
 def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl: str, config: Path | None) -> None:
     """Print a token for USER, signed with the server's secret (or the dev server's)."""
-    settings = with_dev_secret(settings_from(config, {}))
+    settings = as_running_server(settings_from(config, {}))
     tokens = make_tokens(settings.auth, SystemClock().monotonic)
     if not tokens.can_make:
         raise ConfigError(

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.cli._revoked_sessions import EndedSessions, revocation_until_now, revoke_and_end
-from greendot.cli._settings import with_dev_secret
+from greendot.cli._settings import as_running_server
 from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import several
 from greendot.clock import SystemClock
@@ -94,7 +94,7 @@ def erase(user: str, tenant: str, yes: bool, as_json: bool, access: StoreAccess)
     Messages keep their numbers, and lose what they said and who said it. It reads all messages of the tenant.
     """
     check_ids("user", (user,), tenant)
-    settings = with_dev_secret(access.settings)
+    settings = as_running_server(access.settings)
     if not yes:
         raise ConfigError(
             f"all of {user} would be erased, for good: `greendot user export` shows it. Say so with --yes."

@@ -18,7 +18,7 @@ from greendot.app.config_checks import CHECKS
 from greendot.app.jobs import JobServices, make_jobs, plainly
 from greendot.app.push import make_pushing
 from greendot.cli._options import engine_option
-from greendot.cli._settings import config_option, settings_from, store_shown, with_dev_secret
+from greendot.cli._settings import as_running_server, config_option, settings_from, store_shown
 from greendot.cli._store import store_option
 from greendot.cli.serve import STUCK_S, log_key
 from greendot.clock import SystemClock
@@ -42,7 +42,7 @@ CHECK_S = 1.0  # between two reads of the live nodes, as often as by nodes
 def worker(engine: str | None, store: str | None, config: Path | None) -> None:
     """Push to those who are away and run jobs, until Ctrl-C or SIGTERM, beside servers that share a Redis."""
     flags = {"engine": {"url": engine}, "store": {"url": store}}
-    settings = with_dev_secret(settings_from(config, flags, CHECKS))
+    settings = as_running_server(settings_from(config, flags, CHECKS))
     if settings.engine.url == "memory":
         raise ConfigError(
             "the memory engine lives inside the server process, and nobody else knows who is here: let the server push "

@@ -10,11 +10,12 @@ from greendot.config.fields import check_id
 from greendot.config.ingress import IngressSection
 from greendot.config.monitoring import Log, Traces
 from greendot.config.reference import commented, shown
-from greendot.config.settings import Api, Auth, AuthKey, Kind, Limits, ServerSection, Settings, Tenant
+from greendot.config.settings import LOCAL, Api, Auth, AuthKey, Kind, Limits, ServerSection, Settings, Tenant
 from greendot.config.sources import Check, load
 from greendot.config.visibility import Visibility
 
 __all__ = [
+    "LOCAL",
     "Api",
     "Auth",
     "AuthKey",

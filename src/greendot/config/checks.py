@@ -14,11 +14,15 @@ from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
 from greendot.config.monitoring import check_admin, check_metrics, check_traces
 from greendot.config.push import check_push
-from greendot.config.settings import POSTGRES, Limits, Settings
+from greendot.config.settings import LOCAL, POSTGRES, Limits, Settings
 from greendot.config.visibility import check_visibility
 from greendot.config.webhooks import check_networks, check_webhooks
 
-REDIS = tuple(f"{base}{kind}://" for kind in ("", "+sentinel", "+cluster") for base in ("redis", "rediss"))
+REDIS = (
+    *(f"{base}{kind}://" for kind in ("", "+sentinel", "+cluster") for base in ("redis", "rediss")),
+    "unix://",
+    "redis+unix://",
+)
 LATEST_REPEAT = 0.9  # share of typing.ttl_s; the rest is time for a repeated start to arrive
 _PREFIX = {*ascii_letters, *digits, *"_.:-"}
 
@@ -130,15 +134,16 @@ def _check_celebrities(settings: Settings) -> Mistakes:
 
 def _check_engine(settings: Settings) -> Mistakes:
     engine, workers = settings.engine.url, settings.server.workers
-    if engine != "memory" and not engine.startswith(REDIS):
+    if engine not in ("memory", LOCAL) and not engine.startswith(REDIS):
         yield (
-            f"engine.url {_beginning(engine)} but must be `memory` or begin with "
-            f"{' or '.join(REDIS[:2])} (one server), redis+sentinel:// or redis+cluster://."
+            f"engine.url {_beginning(engine)} but must be `memory`, `local` or begin with "
+            f"{' or '.join(REDIS[:2])} (one server), unix://, redis+sentinel:// or redis+cluster://."
         )
     if workers > 1 and engine == "memory":
         yield (
             f"{workers} workers cannot share the memory engine: each would see only its own users. "
-            "Use --workers 1, or a Redis that all workers share: --engine redis://localhost:6379"
+            "Leave out --engine (the workers then share a private Valkey or Redis), or give the URL of a Redis: "
+            "--engine redis://localhost:6379"
         )
     if len(settings.engine.prefix) > 64 or not set(settings.engine.prefix) <= _PREFIX:
         yield f"engine.prefix is {settings.engine.prefix!r} but may have only letters, digits and _ . : -, at most 64."

@@ -24,7 +24,7 @@ class ServerSection(Struct, frozen=True, forbid_unknown_fields=True):
     # All addresses, because a server is for clients on other machines. With --dev: loopback.
     host: Annotated[str, about("address to listen on; 127.0.0.1 with --dev")] = "0.0.0.0"  # noqa: S104
     port: Annotated[Port, about("port to listen on; 0: any free port")] = 8000
-    workers: Annotated[int, Meta(ge=1, le=1024), about("processes that share the port; more than 1 require Redis")] = 1
+    workers: Annotated[int, Meta(ge=1, le=1024), about("processes that share the port and an engine")] = 1
     data_dir: Annotated[
         str, about("folder of the embedded store and, in dev mode, of the generated secret and key")
     ] = ".greendot"
@@ -204,8 +204,17 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
 
+LOCAL = "local"  # engine.url: a private Valkey or Redis, started and stopped with the server
+
+
 class Engine(Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, about("memory, or a URL: redis://, rediss://, redis+sentinel://, redis+cluster://")] = "memory"
+    url: Annotated[
+        str,
+        about(
+            "memory; local: a private Valkey or Redis of this server, the default with several workers; "
+            "or a URL: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://"
+        ),
+    ] = "memory"
     prefix: Annotated[str, about("prefix of every key and channel, for a Redis that other programs use too")] = ""
     when_away: Annotated[
         Literal["refuse", "accept"], about("whether to refuse or accept new clients while Redis is unreachable")

@@ -13,7 +13,7 @@ from greendot.config.checks import check
 from greendot.config.environment import misspelt, read_environment, variable
 from greendot.config.fields import refuse
 from greendot.config.push import TenantPush
-from greendot.config.settings import Limits, Settings
+from greendot.config.settings import LOCAL, Limits, Settings
 from greendot.config.values import check_values
 from greendot.config.visibility import Visibility
 from greendot.errors import ConfigError
@@ -51,6 +51,8 @@ def _read(file: Path | None, environment: Mapping[str, str], flags: Sources) -> 
     for given in (written, variables, flags):
         _lay_over(merged, given)
     _complete(merged)
+    if int(merged.get("server", {}).get("workers", 1)) > 1:  # several workers need an engine that they share
+        merged["engine"] = {"url": LOCAL} | merged.get("engine", {})
     return msgspec.convert(merged, Settings, strict=False)
 
 

@@ -9,9 +9,10 @@ import stat
 import time
 from pathlib import Path
 
-from greendot.config import Settings
+from greendot.config import LOCAL, Settings
 from greendot.engine.redis.facts import redis_facts
 from greendot.ops.facts_model import FileFacts, MachineFacts, PostgresFacts, RedisFacts, SqliteFacts
+from greendot.ops.local_engine import running_url
 from greendot.store.postgres.facts import postgres_facts
 from greendot.store.schema import steps
 from greendot.store.sqlite.facts import sqlite_facts
@@ -22,7 +23,10 @@ _UNSYNCHRONISED = 5  # TIME_ERROR
 
 
 async def of_engine(settings: Settings) -> tuple[RedisFacts, ...]:
-    return () if settings.engine.url == "memory" else tuple(await redis_facts(settings.engine.url))
+    url = settings.engine.url
+    if url == LOCAL:
+        url = running_url(settings.server.data_dir) or "memory"
+    return () if url == "memory" else tuple(await redis_facts(url))
 
 
 async def of_postgres(settings: Settings) -> PostgresFacts | None:

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from greendot.errors import ConfigError, GreendotError
 from greendot.telemetry import log_events
@@ -105,8 +105,18 @@ class _Place:
             self.status = -1
 
 
+class Companion(Protocol):
+    """Process that all workers use. It is started before the workers, and restarted as often as it ends."""
+
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> None: ...
+    def ended(self, code: int) -> None: ...
+    def stop(self) -> None: ...
+
+
 class Supervisor:
-    """Parent that keeps `count` workers running.
+    """Parent that keeps `count` workers running, and their companion if there is one.
 
     `on_ready` is called once, when all workers are ready; `on_stop` when a signal starts the stop. A worker that has
     not stopped `patience_s` after SIGTERM is killed.
@@ -121,7 +131,12 @@ class Supervisor:
         on_ready: Callable[[], None],
         on_stop: Callable[[], None],
         passed_on: tuple[signal.Signals, ...] = (),
+        companion: Companion | None = None,
     ) -> None:
+        self._companion = companion
+        self._companion_due: float | None = None  # when to start the companion again; None while it runs
+        self._companion_started_at = time.monotonic()
+        self._companion_backoff = RestartBackoff()
         self._passed_on = passed_on  # signals that are forwarded to the workers
         self._work = work
         self._places = [_Place(number) for number in range(1, count + 1)]
@@ -146,6 +161,8 @@ class Supervisor:
             self._wake = stack.enter_context(_pipe())
             self._lifeline = stack.enter_context(_pipe())
             stack.enter_context(self._signals_noted())
+            if self._companion is not None:
+                stack.callback(self._companion.stop)  # after the workers
             stack.callback(self._kill_all)
             gc.freeze()  # memory that the collector does not touch stays shared by all processes
             # Worker 1 starts first: it sets up the store for all, and a mistake in the settings is reported once.
@@ -225,7 +242,7 @@ class Supervisor:
         for source in (self._wake[0], *(place.status for place in self._places)):
             if source >= 0:
                 poll.register(source, select.POLLIN)
-        moments = [place.due for place in self._places if place.due is not None]
+        moments = [due for due in (self._companion_due, *(place.due for place in self._places)) if due is not None]
         if self._kill_at is not None and self._kill_at < math.inf:
             moments.append(self._kill_at)
         left_s = max(0.0, min(moments) - time.monotonic()) if moments else None
@@ -262,6 +279,8 @@ class Supervisor:
                 return
             if not pid:
                 return
+            if self._companion is not None and self._companion.pid == pid:
+                self._companion_ended(self._companion, os.waitstatus_to_exitcode(status))
             # Process 1 of a container also inherits foreign processes. They are only reaped.
             for place in self._places:
                 if place.pid == pid:
@@ -269,7 +288,7 @@ class Supervisor:
                     self._ended(place, os.waitstatus_to_exitcode(status))
 
     def _ended(self, place: _Place, code: int) -> None:
-        how = f"{place} " + (f"was ended by {_name(-code)}" if code < 0 else f"ended with code {code}")
+        how = f"{place} {_outcome(code)}"
         complaint, ready = place.complaint, place.ready
         place.deafen()
         place.pid, place.said = 0, b""  # first: from now on the pid may be reused
@@ -288,8 +307,14 @@ class Supervisor:
         now = time.monotonic()
         pause_s = place.backoff.after(now - place.started_at)
         place.due = now + pause_s
-        when = f"in {pause_s:g} s" if pause_s else "at once"
-        log(log_events.WORKER_ENDED, worker=place.number, outcome=how, when=when)
+        log(log_events.WORKER_ENDED, worker=place.number, outcome=how, when=_when(pause_s))
+
+    def _companion_ended(self, companion: Companion, code: int) -> None:
+        companion.ended(code)
+        now = time.monotonic()
+        pause_s = self._companion_backoff.after(now - self._companion_started_at)
+        self._companion_due = now + pause_s
+        log(log_events.LOCAL_ENGINE_ENDED, outcome=_outcome(code), when=_when(pause_s))
 
     def _kill_all(self) -> None:
         """Kill and reap all workers, so that none is left when `run` ends with an error."""
@@ -302,6 +327,15 @@ class Supervisor:
 
     def _start_due(self) -> None:
         now = time.monotonic()
+        if self._companion is not None and self._companion_due is not None and self._companion_due <= now:
+            self._companion_due, self._companion_started_at = None, now
+            try:
+                self._companion.start()
+            except OSError as error:
+                pause_s = self._companion_backoff.after(0)
+                self._companion_due = now + pause_s
+                outcome = f"could not be started: {error.strerror}"
+                log(log_events.LOCAL_ENGINE_ENDED, outcome=outcome, when=_when(pause_s))
         for place in self._places:
             if place.due is not None and place.due <= now:
                 place.due, place.started_at = None, now
@@ -366,6 +400,14 @@ def _perform(work: Work, number: int, report: int) -> int:
         _report(report, str(error).encode(errors="replace")[: _MOST_OUTPUT // 2])
         return 2
     return 0
+
+
+def _outcome(code: int) -> str:
+    return f"was ended by {_name(-code)}" if code < 0 else f"ended with code {code}"
+
+
+def _when(pause_s: float) -> str:
+    return f"in {pause_s:g} s" if pause_s else "at once"
 
 
 def _name(number: int) -> str:

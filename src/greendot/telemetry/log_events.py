@@ -214,4 +214,7 @@ WORKER_ENDED_EARLY = LogEvent("worker.ended_early", ERROR, "%(outcome)s before i
 WORKER_KILLED = LogEvent(
     "worker.killed", ERROR, "%(worker)s did not stop within %(after_s)g s and is killed", apart=("worker",)
 )
+LOCAL_ENGINE_ENDED = LogEvent(
+    "engine.process_ended", ERROR, "private engine %(outcome)s; it starts again %(when)s, and sessions are restored"
+)
 WORKER_ORPHANED = LogEvent("worker.orphaned", WARNING, "parent process ended; stopping this worker")

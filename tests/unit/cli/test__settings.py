@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cli.calls import SECRET, call, complaint
-from greendot.cli._settings import dev_value, settings_from, with_dev_secret
+from greendot.cli._settings import as_running_server, dev_value, settings_from
 from greendot.config import Auth, ServerSection, Settings
 from greendot.errors import ConfigError
 
@@ -108,19 +108,19 @@ def test_a_place_where_nothing_can_be_kept_is_named(tmp_path: Path) -> None:
 
 def test_the_dev_secret_is_used_only_where_no_other_is_set(tmp_path: Path) -> None:
     settings = kept_in(tmp_path)
-    assert with_dev_secret(settings).auth.secret == ""
+    assert as_running_server(settings).auth.secret == ""
     value, _ = dev_value(settings, "secret")
-    assert with_dev_secret(settings).auth.secret == value
+    assert as_running_server(settings).auth.secret == value
     own = msgspec.structs.replace(settings, auth=Auth(SECRET))
-    assert with_dev_secret(own).auth.secret == SECRET
+    assert as_running_server(own).auth.secret == SECRET
 
 
 def test_a_dev_secret_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     with pytest.raises(ConfigError, match="secret"):
-        with_dev_secret(kept_in(tmp_path))
+        as_running_server(kept_in(tmp_path))
     (tmp_path / "secret").rmdir()
     (tmp_path / "secret").write_bytes(b"\xff" * 40)
-    for read in (with_dev_secret, lambda settings: dev_value(settings, "secret")):
+    for read in (as_running_server, lambda settings: dev_value(settings, "secret")):
         with pytest.raises(ConfigError, match="secret"):
             read(kept_in(tmp_path))

@@ -14,11 +14,11 @@ def test_dev_mode_is_refused_on_any_address_but_loopback(host: str) -> None:
     assert "loopback only" in complaint("serve", "--dev", "--host", host)
 
 
-def test_several_workers_are_refused_and_what_to_do_is_said() -> None:
+def test_several_workers_with_an_explicit_memory_engine_are_refused() -> None:
     for call in (["serve", "--workers", "2"], ["serve", "--dev", "--workers", "2"]):
-        said = complaint(*call)
-        assert "2 workers cannot share the memory engine" in said
-        assert "--workers 1" in said
+        message = complaint(*call, "--engine", "memory")
+        assert "2 workers cannot share the memory engine" in message
+        assert "Leave out --engine" in message
 
 
 def test_no_secret_is_refused_and_what_to_do_is_said() -> None:

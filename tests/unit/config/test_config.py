@@ -229,7 +229,7 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"limits": {"room_sends_per_s": 10_000_001}}, ["limits.room_sends_per_s"]),
         ({"auth": {"secret": "x" * 31}}, ["auth.secret", "32", "openssl rand -hex 32"]),
         ({"server": {"log": "loud"}}, ["server.log", "'loud'", "debug, info, warning, error"]),
-        ({"server": {"workers": 2}}, ["2 workers", "memory", "--workers 1", "redis://"]),
+        ({"server": {"workers": 2}, "engine": {"url": "memory"}}, ["2 workers", "memory", "--engine", "redis://"]),
         (
             {"server": {"workers": 2}, "engine": {"url": "redis://h"}, "store": {"url": "sqlite:///:memory:"}},
             ["store in memory", "sqlite:///FILE"],
@@ -288,6 +288,16 @@ def test_relations_are_checked_over_all_sources_together(file: Path) -> None:
     file.write_text("[presence]\ndead_after_s = 20")
     assert "dead_after_s" in complaint(file)
     assert load(file, {"GREENDOT_PRESENCE_HEARTBEAT_S": "10"}, {}).presence.dead_after_s == 20
+
+
+def test_several_workers_share_a_private_engine_unless_one_is_named() -> None:
+    def engine(environment: dict[str, str], **flags: dict[str, Any]) -> str:
+        return load(None, environment, flags).engine.url
+
+    assert engine({}) == engine({}, server={"workers": 1}) == "memory"
+    assert engine({}, server={"workers": 2}) == engine({"GREENDOT_SERVER_WORKERS": "2"}) == "local"
+    assert engine({"GREENDOT_ENGINE_URL": "redis://h"}, server={"workers": 2}) == "redis://h"
+    assert engine({}, engine={"url": "local"}) == "local"
 
 
 @pytest.mark.parametrize("base", ["redis", "rediss"])

@@ -221,7 +221,10 @@ async def connect(make: Callable[[], Link], place: RedisTarget, address: Address
     link: Link | None = None
     try:
         async with asyncio.timeout(CONNECT_S):
-            _, link = await loop.create_connection(make, *address, ssl=tls)
+            if address.port:
+                _, link = await loop.create_connection(make, *address, ssl=tls)
+            else:
+                _, link = await loop.create_unix_connection(make, address.host)
             # A user without a password needs none. Without the user name, Redis would log in as `default`.
             login = ("AUTH", place.user or "default", place.password or "") if place.user or place.password else ()
             await link.call("HELLO", "3", *login, "SETNAME", "greendot")

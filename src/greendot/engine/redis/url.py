@@ -1,6 +1,7 @@
 """Redis URLs of the settings.
 
     redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]             one server
+    unix://[USER[:PASSWORD]@]/PATH[?db=DB]                 one server, by a Unix socket; also redis+unix://
     redis+sentinel://…HOST[:PORT],HOST[:PORT]…/NAME[/DB]   the primary that Sentinel calls NAME
     redis+cluster://…HOST[:PORT],HOST[:PORT]…              a cluster, found through any of these
 
@@ -21,17 +22,20 @@ from greendot.errors import ConfigError
 RedisMode = Literal["standalone", "sentinel", "cluster"]
 _KINDS: dict[str, RedisMode] = {"": "standalone", "sentinel": "sentinel", "cluster": "cluster"}
 _PORTS: dict[RedisMode, int] = {"standalone": 6379, "sentinel": 26379, "cluster": 6379}
+_UNIX = ("unix", "redis+unix")
 _FILES = {"ca", "cert", "key"}
 _END_OF_HOSTS = re.compile("[/?#]")
 
 
 class Address(NamedTuple):
-    """Host and port of one server."""
+    """Host and port of one server; port 0: the host is the path of a Unix socket."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
+        if not self.port:
+            return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -63,9 +67,11 @@ class RedisTarget(Struct, frozen=True):
 def parse(url: str) -> RedisTarget:
     """Return the target of a URL. Raise ConfigError with the reason, which does not repeat the password."""
     scheme, separator, _ = url.partition("://")
+    if separator and scheme in _UNIX:
+        return _parse_unix(url)
     base, _, word = scheme.partition("+")
     if not separator or base not in ("redis", "rediss") or word not in _KINDS:
-        raise _bad("it must begin with redis://, rediss://, redis+sentinel:// or redis+cluster://")
+        raise _bad("it must begin with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
     kind, split = _KINDS[word], _split(url)
     login, at, places = split.netloc.rpartition("@")
     user, _, password = login.partition(":")
@@ -92,10 +98,29 @@ def parse(url: str) -> RedisTarget:
     )
 
 
+def _parse_unix(url: str) -> RedisTarget:
+    split = _split(url)
+    login, _, host = split.netloc.rpartition("@")
+    if host or len(split.path) < 2:
+        raise _bad("a Unix socket is written unix:///PATH, with three slashes")
+    options = parse_qs(split.query, keep_blank_values=True)
+    db = options.pop("db", ["0"])[-1]
+    if options:
+        raise _bad(f"it has no option {next(iter(options))!r}; a Unix socket has db, the number of a database")
+    if not db.isdecimal():
+        raise _bad(f"{db!r} is not the number of a database")
+    user, _, password = login.partition(":")
+    address = Address(unquote(split.path), 0)
+    return RedisTarget(
+        "standalone", (address,), user=unquote(user) or None, password=unquote(password) or None, db=int(db)
+    )
+
+
 def without_login(url: str) -> str:
     """Return a URL accepted by `parse` without user and password, for display. `memory` stays unchanged."""
     split = _split(url)
-    return split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
+    shown = split._replace(netloc=split.netloc.rpartition("@")[2])
+    return f"{shown.scheme}://{shown.path}" if shown.scheme in _UNIX else shown.geturl()
 
 
 def _split(url: str) -> SplitResult:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from greendot.config import Settings
+from greendot.config import LOCAL, Settings
+from greendot.errors import ConfigError
 from greendot.ops.doctor.access import is_local
 from greendot.ops.doctor.finding import Finding, Findings, Weight, error, note, ok, or_ok, warning
 from greendot.ops.doctor.secrets import weakness
 from greendot.ops.facts_model import RedisFacts
+from greendot.ops.local_engine import find_program
 
 OLDEST = (7, 0)
 LISTPACK = 256
@@ -24,6 +26,9 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     if settings.engine.url == "memory":
         yield ok("engine", "memory: one process, and who is online is not kept over a restart")
         return
+    if settings.engine.url == LOCAL:
+        yield from _local()
+        return
     for server in servers:
         about = f"Redis {server.address}"
         if server.trouble:
@@ -34,6 +39,14 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
         yield from or_ok(about, summary, _server(about, server, clustered="+cluster" in settings.engine.url))
     if servers and not all(server.trouble for server in servers):
         yield from _way(settings, servers)
+
+
+def _local() -> Findings:
+    try:
+        yield ok("engine", f"private {find_program()}: one machine, and presence is not kept over a restart")
+    except ConfigError as missing:
+        why = "The workers cannot start without it."
+        yield error("engine", "no program for a private engine", why, str(missing))
 
 
 def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
@@ -111,7 +124,7 @@ def _duties(about: str, server: RedisFacts) -> Findings:
 def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     """Yield the findings about TLS, passwords and rights of the login."""
     url = settings.engine.url
-    local = all(is_local(server.address.rpartition(":")[0]) for server in servers)
+    local = all(server.address.startswith("/") or is_local(server.address.rpartition(":")[0]) for server in servers)
     if not url.startswith("rediss") and not local:
         why = "Who sees the traffic reads what people write, and the key that scripts sign with."
         yield warning("engine.url", "no TLS to Redis on another machine", why, "rediss://…?ca=FILE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from greendot.config import Settings
+from greendot.config import LOCAL, Settings
 from greendot.ops.doctor.finding import Finding, Findings, error, note, or_ok, warning
 from greendot.ops.doctor.redis import LEAST_PASSWORD, skew
 from greendot.ops.doctor.secrets import weakness
@@ -149,6 +149,6 @@ def _sqlite(settings: Settings, about: str, found: SqliteFacts, wanted: int) -> 
         )
     if found.tables > wanted:
         yield error(about, "it was written by a newer Greendot", "A server refuses to start so.", "Upgrade Greendot.")
-    if settings.engine.url != "memory":
+    if settings.engine.url not in ("memory", LOCAL):
         why = "Nodes on other machines cannot share a file: their records would be others."
         yield note(about, "the engine is shared, the store is a file here", why, "For several machines: postgresql://…")

@@ -17,6 +17,8 @@ from greendot.errors import ConfigError
         ("redis+cluster://ann:hush@a:1,b", [("a", 1), ("b", 6379)]),
         ("rediss+cluster://[fe80::1],[fe80::2]:7000", [("fe80::1", 6379), ("fe80::2", 7000)]),
         ("rediss+sentinel://ann@[::1],b/main/4", [("::1", 26379), ("b", 26379)]),
+        ("unix:///run/redis.sock", [("/run/redis.sock", 0)]),
+        ("redis+unix://ann:hush@/run/a%20b.sock?db=3", [("/run/a b.sock", 0)]),
     ],
 )
 def test_hosts_have_the_port_that_is_usual_for_them(url: str, hosts: list[tuple[str, int]]) -> None:
@@ -32,6 +34,7 @@ def test_hosts_have_the_port_that_is_usual_for_them(url: str, hosts: list[tuple[
         ("rediss+sentinel://h/main/2", "sentinel", True, "main", 2),
         ("redis+cluster://h/", "cluster", False, "", 0),
         ("rediss+cluster://h", "cluster", True, "", 0),
+        ("unix:///run/redis.sock?db=7", "standalone", False, "", 7),
     ],
 )
 def test_what_is_there_and_how_to_speak_to_it_is_told_by_scheme_and_path(
@@ -81,6 +84,10 @@ def test_a_login_may_hold_any_character_if_it_is_escaped() -> None:
         ("redis://a?ca=/ca.pem", "rediss"),
         ("rediss://a?password=x", "'password'"),
         ("rabbit://a", "redis://"),
+        ("unix://run/redis.sock", "three slashes"),
+        ("unix:///", "three slashes"),
+        ("unix:///redis.sock?db=first", "'first'"),
+        ("unix:///redis.sock?ca=x", "'ca'"),
     ],
 )
 def test_what_cannot_be_meant_is_explained(url: str, word: str) -> None:
@@ -106,6 +113,7 @@ def test_no_part_of_an_unescaped_password_is_repeated(mark: str) -> None:
         ("redis+sentinel://ann:hush@a,b:1/main/2", "redis+sentinel://a,b:1/main/2"),
         ("redis+cluster://ann:hush@[::1],[fe80::2]:7000", "redis+cluster://[::1],[fe80::2]:7000"),
         ("rediss+cluster://ann:hu@sh@a:1,b:2?ca=/ca@2.pem", "rediss+cluster://a:1,b:2?ca=/ca@2.pem"),
+        ("unix://ann:hush@/run/redis.sock?db=1", "unix:///run/redis.sock"),
     ],
 )
 def test_a_url_is_shown_without_user_and_password(url: str, shown: str) -> None:

@@ -179,7 +179,7 @@ def test_an_action_is_asked_for_twice_and_done_once(
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("#toast")).to_have_text("Done: 1 session disconnected (4503).")
-    expect(page.locator(".found")).to_contain_text("this user is not connected")
+    expect(page.locator(".found")).to_contain_text("The user is not connected.")
     expect(page.get_by_role("button", name="Disconnect all sessions")).to_be_focused()  # focus returns to the button
     expect(alice.page.locator("#connection")).not_to_have_text("Connected")
     assert site.log.count("audit: ") == 2

@@ -20,7 +20,7 @@ RUN pip --python /opt/greendot/bin/python install --no-cache-dir --disable-pip-v
 
 FROM python:${PYTHON}-slim
 LABEL org.opencontainers.image.title="Greendot" \
-      org.opencontainers.image.description="Self-hosted real-time server: who is online, who is typing, who is in the room, and what nobody may miss." \
+      org.opencontainers.image.description="Self-hosted real-time server for presence, typing indicators, rooms and a durable notification inbox." \
       org.opencontainers.image.licenses="Apache-2.0"
 # A number, so that Kubernetes can see that it is not root; the folder is there for SQLite, where that is the store.
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /var/lib/greendot

@@ -1,11 +1,11 @@
 -- Library of the verbs, prepended to each: the record of a user, as in greendot.presence.model, and the users in a room.
 --
--- A record is text:  FACE|OWN|NAME|MANUAL|HEARD|SEAT;SEAT…
---   FACE    state letter (o online, i idle, b busy, f offline) and version, then since, last seen, text, status
---           letter (b, i; empty: auto), until.  Empty since: the version.  OWN has the same fields; empty: equal to FACE
+-- A record is text:  VISIBLE|OWN|NAME|MANUAL|ACTIVE|SESSION;SESSION…
+--   VISIBLE state letter (o online, i idle, b busy, f offline) and version, then since, last seen, text, status
+--           letter (b, i; empty: auto), until.  Empty since: the version.  OWN has the same fields; empty: equal to VISIBLE
 --   MANUAL  status letter (a, b, i), revision, until, text; empty: not known yet
---   HEARD   time of the last frame from the last session that ended
---   SEAT    session, device (empty: `default`), connection (empty: 1), i if idle, deadline, heard, incarnation
+--   ACTIVE  time of the last frame from the last session that ended
+--   SESSION session, device (empty: `default`), connection (empty: 1), i if idle, deadline, heard, incarnation
 --           (empty: the session id names it)
 -- Numbers are hexadecimal. Commas separate the fields of a part; empty fields at the end are left out. The node escapes
 -- | , ; and % in names and texts.
@@ -285,12 +285,12 @@ local function find_entry(record, session, node, conn)
   end
 end
 
--- Return the record, or FACE|NAME of a user without sessions, or an empty string.
+-- Return the record, or VISIBLE|NAME of a user without sessions, or an empty string.
 local function snapshot(v)
   return redis.call('HGET', v.presence, v.field) or redis.call('HGET', v.seen, v.field) or ''
 end
 
--- Parse a user's entries in a room: SEAT;SEAT…. An entry is a session, with its incarnation after a comma unless the id
+-- Parse a user's entries in a room: SESSION;SESSION…. An entry is a session, with its incarnation after a comma unless the id
 -- names it. Returns the entries that count, and whether all other entries belong to dead nodes. An unknown node may return.
 local function entries_in_room(text, nodes_key, now)
   local entries, over = {}, true

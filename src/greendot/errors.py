@@ -64,7 +64,7 @@ class KeysUnavailable(GreendotError):
     """Signing key that cannot be fetched now, so that a token cannot be verified."""
 
     def __init__(self, *, retry_in_ms: int) -> None:
-        super().__init__("the token's key cannot be looked up now: try again in a moment")
+        super().__init__("the key of the token cannot be fetched now; try again in a moment")
         self.retry_in_ms = retry_in_ms
 
 

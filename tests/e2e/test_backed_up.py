@@ -91,7 +91,7 @@ async def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_i
             ended = time.monotonic()
             assert made.code == 0, made.err
             refused = await greendot(data, "restore", str(file), "--force")
-            assert (refused.code, "stop its servers" in refused.err) == (2, True)
+            assert (refused.code, "Stop all of them first" in refused.err) == (2, True)
             writers.told_to_stop = True
         meanwhile = [at for at, _, _ in writers.acknowledged if began < at < ended]
         assert len(meanwhile) > WRITERS, "the backup blocked the writers"
@@ -168,7 +168,7 @@ async def test_what_is_said_to_be_done_with_postgres_can_be_done(tmp_path: Path,
         for command in ("backup", "restore"):
             told = await greendot(tmp_path, command, "a dump", "--store", url)
             assert told.code == 2
-            words = told.err.partition("do this: ")[2].rpartition(" (")[0]
+            words = told.err.partition("tools of PostgreSQL: ")[2].rpartition(" (")[0]
             process = await asyncio.create_subprocess_exec(*shlex.split(words), cwd=tmp_path, env=environment)
             assert await asyncio.wait_for(process.wait(), 30) == 0, words
             if command == "backup":

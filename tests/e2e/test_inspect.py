@@ -97,7 +97,7 @@ async def heard(watcher: WireClient) -> list[tuple[str, str, str]]:
 
 async def test_nodes_live_and_dead_are_listed_with_when_their_sessions_end(tmp_path: Path, redis: RedisProcess) -> None:
     site = Site(tmp_path, redis)
-    assert await site.said("nodes") == "No node has been on this engine.\n"
+    assert await site.said("nodes") == "No nodes found on this engine.\n"
     assert await site.json("nodes") == {"nodes": []}
     async with site.serving() as stays:
         async with site.serving() as goes, await goes.client("alice") as alice:
@@ -152,7 +152,7 @@ async def test_sessions_are_shown_wherever_they_are_and_when_those_that_are_left
 ) -> None:
     site = Site(tmp_path, redis)
     async with site.serving() as stays, site.serving() as goes:
-        assert await site.said("sessions", "alice") == "alice has no session.\n"
+        assert await site.said("sessions", "alice") == "alice has no sessions.\n"
         async with await stays.client("alice", device="phone") as phone:
             lost = await stays.client("alice", device="laptop")
             moved = await goes.client("alice", device="tablet")
@@ -188,7 +188,7 @@ async def test_typers_are_listed_with_when_they_stop(tmp_path: Path, redis: Redi
         await server.client("bob") as bob,
     ):
         await server.ask("PUT", "/v1/rooms/club", {"open": True})
-        assert await site.said("typing", "club") == "Nobody is typing in club.\n"
+        assert await site.said("typing", "club") == "No user is typing in club.\n"
         assert await site.json("typing", "club") == {"typing": []}
         await bob.request(type="room.join", room="club")
         await alice.request(type="room.join", room="club")
@@ -226,9 +226,9 @@ async def test_a_session_of_nobody_is_removed_and_counted_at_once_and_watchers_s
         said = await site.said("sweep")
         assert said.splitlines()[:2] == [
             "Ended 2 sessions that no longer counted.",
-            "2 users went offline by that.",
+            "2 users went offline as a result.",
         ]
-        assert said.splitlines()[2].startswith("2 live nodes were asked to compare too; ")
+        assert said.splitlines()[2].startswith("2 live nodes compare their sessions too; ")
         for watcher in (near, far):
             assert await heard(watcher) == [("presence.changed", "alice", "offline")]
         assert (site.record("alice"), site.record("dave")) == (None, None)
@@ -249,7 +249,7 @@ async def test_a_session_its_live_node_does_not_hold_is_removed_soon_after_and_c
         assert (await alice.request(type="watch", users=["ghost"]))["presence"][0]["state"] == "online"
         assert (await site.said("sweep")).splitlines() == [
             "Nothing to repair.",
-            "1 live node was asked to compare too; presence_audited_sessions_total counts what is ended there.",
+            "1 live node compares its sessions too; presence_audited_sessions_total counts ended ones.",
         ]
         assert await heard(alice) == [("presence.changed", "ghost", "offline")]
         assert site.record("ghost") is None
@@ -280,7 +280,7 @@ async def test_a_cluster_is_seen_and_swept_as_one(tmp_path: Path) -> None:
             rows = await site.rows("presence", "alice", "bob", *users)
             assert [row["STATE"] for row in rows] == ["online"] * 14
             assert len(await site.rows("sessions", "bob")) == 1
-            assert await site.said("typing", "club") == "Nobody is typing in club.\n"
+            assert await site.said("typing", "club") == "No user is typing in club.\n"
             assert await site.json("sweep") == {"sessions": 1, "users": 1, "forgotten": 0, "nodes": 0, "asked": 2}
             gone = [(await alice.receive("presence.changed"))["data"] for _ in users]
             assert sorted((entry["user"], entry["state"]) for entry in gone) == sorted((u, "offline") for u in users)
@@ -306,7 +306,7 @@ async def test_without_any_server_the_rest_of_one_that_is_over_is_swept(tmp_path
     site = Site(tmp_path, redis)
     assert await site.said("sweep") == "Nothing to repair.\n"
     site.plant("dave", "Zzzz-planted000")
-    assert await site.said("sweep") == "Ended 1 session that no longer counted.\n1 user went offline by that.\n"
+    assert await site.said("sweep") == "Ended 1 session that no longer counted.\n1 user went offline as a result.\n"
 
 
 # --- errors ---

@@ -88,18 +88,18 @@ async def test_a_user_is_shown_with_all_that_is_theirs_and_when_each_of_it_ends(
         text = await said(served, "inspect", "user", "ann")
         assert text.startswith("ann, Ann (tenant default) is busy, since ")
         assert "status     busy, “on �[31mair”, ends in 59 min" in text
-        assert "watchers   1, told of changes at once" in text
+        assert "watchers   1, changes are delivered at once" in text
         assert "typing in  lobby (ends in 3 s)" in text
-        assert "inbox      never notified" in text
+        assert "inbox      no notifications yet" in text
         sessions = {row["DEVICE"]: row for row in table(text, "SESSION")}
         assert (sessions["laptop"]["STATE"], sessions["laptop"]["ENDS IN"]) == ("online", "–")
         assert (sessions["tablet"]["STATE"], sessions["tablet"]["ENDS IN"]) == ("lingering", "28 s")
-        assert sessions["laptop"]["TOKEN ENDS IN"] == "23 h"
+        assert sessions["laptop"]["TOKEN EXPIRES IN"] == "23 h"
         assert (sessions["laptop"]["ROOMS"], sessions["laptop"]["WATCHES"]) == ("1", "0")
         (lease,) = table(text, "NODE  ")
-        assert (lease["STATE"], lease["ITS SESSIONS END IN"]) == ("live", "–")
-        (device,) = table(text, "PUSHED TO")
-        assert (device["PUSHED TO"], device["BY"], device["REMOVED IN, UNLESS USED"]) == ("phone", "fcm", "59 d")
+        assert (lease["STATE"], lease["SESSIONS END IN"]) == ("live", "–")
+        (device,) = table(text, "PUSH DEVICE")
+        assert (device["PUSH DEVICE"], device["PROVIDER"], device["REMOVED IN IF UNUSED"]) == ("phone", "fcm", "59 d")
 
         found = await shown(served, "inspect", "user", "ann")
         assert "a token" not in text + json.dumps(found)
@@ -118,11 +118,11 @@ async def test_who_is_away_is_shown_with_when_that_is_forgotten_and_pushes_that_
         await served.node.inbox_service.notify([notice])
         text = await said(served, "inspect", "user", "ann")
         assert text.startswith("ann, Ann (tenant default) is offline")
-        assert "last seen  5 s ago; forgotten in 29 d" in text
-        assert "inbox      1 unread, 1 unseen, newest number 1; each kept for 90 d" in text
-        assert "No session." in text
+        assert "last seen  5 s ago; removed in 29 d" in text
+        assert "inbox      1 unread, 1 unseen, newest number 1; kept for 90 d" in text
+        assert "No sessions." in text
         (push,) = table(text, "NOTIFICATION")
-        assert (push["NOTIFICATION"], push["TRIES"], push["WHY"]) == ("1", "0", "new")
+        assert (push["NOTIFICATION"], push["ATTEMPTS"], push["REASON"]) == ("1", "0", "new")
 
 
 async def test_a_room_is_shown_with_who_is_there_and_until_when_they_type() -> None:
@@ -137,9 +137,9 @@ async def test_a_room_is_shown_with_who_is_there_and_until_when_they_type() -> N
         await served.advance(1)
         text = await said(served, "inspect", "room", "den")
         assert text.startswith("den (tenant default) is for members only, bus ")
-        assert "present    2, by 2 sockets" in text
+        assert "occupants  2, with 2 connections" in text
         assert table(text, "TYPING") == [{"TYPING": "ann", "ENDS IN": "4 s"}]
-        assert table(text, "NODE") == [{"NODE": served.node.incarnation, "LISTENERS": "2"}]
+        assert table(text, "NODE") == [{"NODE": served.node.incarnation, "SUBSCRIBERS": "2"}]
         assert table(text, "MEMBER") == [{"MEMBER": "ann", "ROLE": "admin"}, {"MEMBER": "bob", "ROLE": "reader"}]
 
 
@@ -151,9 +151,9 @@ async def test_a_node_is_shown_with_its_lease_and_what_it_holds() -> None:
         await served.socket()
         name = served.node.incarnation
         text = await said(served, "inspect", "node", name)
-        assert re.match(rf"Node {name} is live, has enough room. Its lease ends in \d+ s, unless it renews it.", text)
-        assert "sockets    3, of them 1 that have not said who they are" in text
-        assert "sessions   2, of them 0 lingering" in text
+        assert re.match(rf"Node {name} is live, load normal. Its lease ends in \d+ s unless renewed.", text)
+        assert "sockets    3, 1 of them without a hello yet" in text
+        assert "sessions   2, 0 of them lingering" in text
         assert "topics     1 room, 0 watched users" in text
         assert {row["TENANT"]: row["CONNECTIONS"] for row in table(text, "TENANT")} == {"acme": "1", "default": "1"}
         assert "ws_connections" in text
@@ -169,24 +169,24 @@ async def test_a_topic_is_shown_with_how_its_listeners_are_told_and_when_it_is_g
             client = await served.client(f"fan{number}")
             await client.request(type="watch", users=["star"])
         (row,) = table(await said(served, "inspect", "topic", "watch:star"), "NODE")
-        assert (row["LISTENERS"], row["TOLD"], row["STATE"]) == ("4", "asked", "heard")
+        assert (row["SUBSCRIBERS"], row["DELIVERY"], row["STATE"]) == ("4", "polled", "in use")
         await client.request(type="watch", users=["nobody"])
         await client.request(type="unwatch", users=["nobody"])
         await served.advance(2)
         (row,) = table(await said(served, "inspect", "topic", "watch:nobody"), "NODE")
-        assert (row["LISTENERS"], row["STATE"], row["GIVEN UP IN"]) == ("0", "unheard", "3 s")
-        assert "has 1 listener" in await said(served, "inspect", "topic", "user:fan0")
+        assert (row["SUBSCRIBERS"], row["STATE"], row["REMOVED IN"]) == ("0", "unused", "3 s")
+        assert "has 1 subscriber" in await said(served, "inspect", "topic", "user:fan0")
 
 
 @pytest.mark.parametrize(
     ("what", "says"),
     [
-        (("user", "nobody"), "nothing is known of user 'nobody' in tenant default."),
-        (("room", "nowhere"), "nothing is known of room 'nowhere' in tenant default."),
-        (("room", "den", "--tenant", "acme"), "nothing is known of room 'den' in tenant acme."),
-        (("node", "Zzzz"), "nothing is known of node 'Zzzz'."),
-        (("topic", "room:nowhere"), "nobody listens to topic 'room:nowhere' in tenant default."),
-        (("topic", "nowhere"), "A topic is written as room:NAME, watch:NAME, user:NAME, not 'nowhere'."),
+        (("user", "nobody"), "no data found for user 'nobody' in tenant default."),
+        (("room", "nowhere"), "no data found for room 'nowhere' in tenant default."),
+        (("room", "den", "--tenant", "acme"), "no data found for room 'den' in tenant acme."),
+        (("node", "Zzzz"), "no data found for node 'Zzzz'."),
+        (("topic", "room:nowhere"), "no subscribers found for topic 'room:nowhere' in tenant default."),
+        (("topic", "nowhere"), "TOPIC must be room:NAME or watch:NAME or user:NAME, not 'nowhere'."),
         (("user", "a b"), "user 'a b' is not a valid id"),
     ],
     ids=lambda it: it[1] if isinstance(it, tuple) else "",
@@ -201,7 +201,7 @@ async def test_a_tenants_key_finds_nothing_of_others() -> None:
     async with serving(admin=ON) as served:
         await served.client("ann")
         key = await make(served, "admin")  # of tenant acme
-        assert "nothing is known of user 'ann' in tenant acme." in await refused(
+        assert "no data found for user 'ann' in tenant acme." in await refused(
             served, "inspect", "user", "ann", key=key
         )
         for what in (("user", "ann"), ("room", "den"), ("topic", "watch:ann")):
@@ -215,8 +215,8 @@ async def test_a_tenants_key_finds_nothing_of_others() -> None:
 
 async def test_a_server_without_a_dashboard_and_a_missing_key_are_named_with_what_to_do() -> None:
     async with serving() as served:
-        assert "set admin.enabled" in await refused(served, "inspect", "user", "ann")
-        assert "there is no key to show to the server" in await refused(served, "inspect", "user", "ann", key="")
+        assert "Set admin.enabled" in await refused(served, "inspect", "user", "ann")
+        assert "no key for the server's dashboard found" in await refused(served, "inspect", "user", "ann", key="")
     assert "no server answers at" in await refused(served, "inspect", "user", "ann")
 
 
@@ -236,7 +236,7 @@ async def test_a_session_is_disconnected_and_its_token_still_lets_it_in() -> Non
         assert await closed_with(ann) == (4503, "disconnected by the operator")
         assert await other.quiet() == []
         await served.client("ann")
-        assert f"nothing of session '{session}' is connected" in await refused(
+        assert f"no connected session found for session '{session}'" in await refused(
             served, "disconnect", "--session", session
         )
 
@@ -247,7 +247,7 @@ async def test_many_are_disconnected_only_when_that_is_said() -> None:
         bob = await served.client("bob")
         refusal = await refused(served, "disconnect", "--user", "ann")
         assert "2 sessions of ann will be closed with 4503 on every node" in refusal
-        assert refusal.endswith("Say so with --yes.")
+        assert refusal.endswith("To confirm, add --yes.")
         assert await devices[0].quiet() == []
         done = await shown(served, "disconnect", "--user", "ann", "--yes", "--code", "4000", "--reason", "moving house")
         assert done == {"done": "2 sessions disconnected (4000)", "count": 2}
@@ -281,11 +281,11 @@ async def test_all_of_a_node_are_disconnected_and_told_when_to_come_back() -> No
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "Give one of --session, --user and --node."),
-        (("--user", "ann", "--node", "n"), "Give one of --session, --user and --node."),
+        ((), "Give exactly one of --session, --user and --node."),
+        (("--user", "ann", "--node", "n"), "Give exactly one of --session, --user and --node."),
         (("--user", "ann", "--reason", "x" * 31), "at most 30 characters"),
         (("--user", "ann", "--code", "4501"), "4501"),
-        (("--user", "nobody"), "nothing of user 'nobody' is connected"),
+        (("--user", "nobody"), "no connected session found for user 'nobody'"),
     ],
 )
 async def test_what_cannot_be_disconnected_is_said(arguments: tuple[str, ...], says: str) -> None:

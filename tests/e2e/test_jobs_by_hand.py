@@ -57,7 +57,7 @@ async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -
                 await process.communicate()
         assert process.returncode == 130, err.decode()
         assert out.decode().startswith("retention: stopped. Stopped after ")
-        assert "The next run goes on from there." in out.decode()
+        assert "The next run continues from there." in out.decode()
         assert err.decode() == "Stopping …\n"
         (stopped,) = await store.job_runs("retention", 9)
         assert stopped.done > 0
@@ -69,7 +69,7 @@ async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -
         assert other is not None
         refused = await greendot(tmp_path, "jobs", "run", "retention")
         assert (refused.code, refused.out) == (1, "")
-        assert "is being run by another" in refused.err
+        assert "is already running" in refused.err
         await store.end_job("retention", other.fence, JobEnd("stopped", 1, 1))
         ended = await greendot(tmp_path, "jobs", "run", "retention")
         assert ended.code == 0, ended.err

@@ -18,7 +18,7 @@ async def test_the_users_devices_hear_of_it_at_once(tmp_path: Path) -> None:
         heard = (await alice.receive("notification.created"))["data"]
         assert (heard["kind"], heard["body"], heard["seq"]) == ("order.shipped", {"order": 18}, 1)
         again = await greendot(tmp_path, *notify)
-        assert again.out.startswith("alice was notified with this key before: number 1, id 1-")
+        assert again.out.startswith("alice already has a notification with this key: number 1, id 1-")
         while b'"live_at":null' in (told := (await server.ask("GET", "/v1/users/alice/inbox")).body):
             pass  # the receipt is written a little later
         mine = await greendot(tmp_path, "inbox", "alice", "--json")
@@ -26,7 +26,7 @@ async def test_the_users_devices_hear_of_it_at_once(tmp_path: Path) -> None:
 
         refused = await greendot(tmp_path, *notify, GREENDOT_API_KEY="another")
         assert refused.code == 2
-        assert "refused it: unknown API key;" in refused.err
+        assert "refused the request: unknown API key;" in refused.err
 
 
 async def test_a_dev_server_is_found_by_its_folder(tmp_path: Path) -> None:

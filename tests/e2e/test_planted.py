@@ -139,16 +139,16 @@ async def test_ten_planted_problems_are_all_found_by_one_call_each_with_advice(d
         )
     planted = {
         "limits.enabled": "warning",
-        "api.key: it is weak": "error",
-        "may be read or written by everybody on this machine (mode 644)": "warning",
+        "api.key: the key is weak": "error",
+        "can be read or written by all users on this machine (mode 644)": "warning",
         "door.origins: `*`": "warning",
         "maxmemory-policy is allkeys-lru": "error",
-        "cuts subscribers off at 1.0 MB": "warning",
+        "disconnects subscribers at 1.0 MB": "warning",
         "its clock is": "error",
         "synchronous_commit is off": "error",
         "autovacuum is off": "warning",
         "statement_timeout is 100 ms": "warning",
-        "a process may have 250 files open": "warning",
+        "a process may open 250 files": "warning",
     }
     assert {words: told.about(words) for words in planted} == {words: [weight] for words, weight in planted.items()}
     assert [one for one in told.bad if not (one["why"] and one["do"])] == []
@@ -193,7 +193,7 @@ def test_what_is_wrong_with_a_redis_is_found(doctor: Doctor, tmp_path: Path) -> 
     assert told.code == 2
     assert told.about("maxmemory-policy is allkeys-lru") == ["error"]
     assert told.about("hash-max-listpack-value is 64") == ["warning"]
-    assert told.about("lets in who says no password") == ["note"]  # the server is on this machine
+    assert told.about("needs no password") == ["note"]  # the server is on this machine
 
 
 def test_a_redis_whose_clock_is_elsewhere_is_found(doctor: Doctor, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_redis_that_cannot_be_used_is_a_finding_in_bounded_time(doctor: Doctor
         url = f"127.0.0.1:{redis.port}"
         assert doctor("--engine", f"redis://{url}").about("it wants a user and password") == ["error"]
         told = doctor("--engine", f"redis://:wrong-{PASSWORD}@{url}")
-        assert told.about("cannot be used: WRONGPASS") == ["error"]
+        assert told.about("not usable: WRONGPASS") == ["error"]
         assert PASSWORD not in told.text
         assert doctor("--engine", f"redis://:hush@{url}").about("the password is weak") == ["warning"]
         redis.stop()
@@ -228,10 +228,10 @@ def test_a_cluster_is_looked_at_server_by_server(doctor: Doctor, tmp_path: Path)
         assert len(told.about("Redis 127.0.0.1:")) == 3
         first = cluster.processes[0]
         single = doctor("--engine", f"redis://127.0.0.1:{first.port}")
-        assert single.about("it is part of a cluster") == ["error"]
+        assert single.about("the server is part of a cluster") == ["error"]
         first.kill()
         broken = doctor("--engine", cluster.url)
-        assert broken.about("cannot be used") == ["error"]
+        assert broken.about("not usable") == ["error"]
         assert broken.code == 2
 
 
@@ -244,14 +244,14 @@ async def test_what_is_wrong_with_a_postgres_is_found(doctor: Doctor) -> None:
         assert told.code == 2
         assert told.about("synchronous_commit is off") == ["error"]
         assert told.about("fsync is off") == ["error"]
-        assert told.about("it has no tables") == ["error"]
+        assert told.about("there are no tables") == ["error"]
         assert told.about("the login is a superuser") == ["warning"]
-        assert told.about("16 connections (store.pool 16 × server.workers 1), and it takes 17") == ["warning"]
+        assert told.about("16 connections (store.pool 16 × server.workers 1), but PostgreSQL allows 17") == ["warning"]
         many = doctor("--store", server.url, GREENDOT_STORE_POOL="18")
         assert many.about("18 connections") == ["error"]
         server.freeze(True)
         try:
-            assert doctor("--store", server.url).about("it cannot be used: it did not answer in time") == ["error"]
+            assert doctor("--store", server.url).about("not usable: it did not answer in time") == ["error"]
         finally:
             server.freeze(False)
 
@@ -263,15 +263,15 @@ async def test_tables_of_another_version_and_a_key_that_is_left_are_found(
     assert doctor("--store", url).bad == []
     await execute(url, "INSERT INTO greendot_api_keys VALUES ('default', 'app', 'notify', 0)")
     key = {"GREENDOT_API_KEY": "1b7e40c9d25f8a63e70c94b1f82d6a35c0e97f4b163d8a52e9c04f7b218d63aa"}
-    assert doctor("--store", url, **key).about("the first key is still on") == ["warning"]
+    assert doctor("--store", url, **key).about("the first key is still in use") == ["warning"]
     await execute(url, "DELETE FROM greendot_schema WHERE version > 10")
-    assert doctor("--store", url).about("its tables are of version 10") == ["error"]
-    assert doctor("--store", url, GREENDOT_STORE_MIGRATE="true").about("its tables are of version 10") == ["note"]
+    assert doctor("--store", url).about("the tables have version 10") == ["error"]
+    assert doctor("--store", url, GREENDOT_STORE_MIGRATE="true").about("the tables have version 10") == ["note"]
     await execute(url, "INSERT INTO greendot_schema (version, name) VALUES (9999, 'later')")
-    assert doctor("--store", url).about("tables are of a newer Greendot") == ["error"]
+    assert doctor("--store", url).about("tables belong to a newer Greendot") == ["error"]
     wrong = url.replace(PASSWORD, "nobody").replace("postgres?", "nowhere?")
     told = doctor("--store", wrong)
-    assert told.about("cannot be used") == ["error"]
+    assert told.about("not usable") == ["error"]
 
 
 async def test_looking_changes_nothing_in_a_database(doctor: Doctor, database: PostgresProcess) -> None:
@@ -294,25 +294,25 @@ def test_a_store_file_that_others_may_read_is_found(doctor: Doctor) -> None:
         db.execute("PRAGMA user_version = 1")
     file.chmod(0o644)
     told = doctor("--store", f"sqlite:///{file}")
-    assert told.about("everybody on this machine may read or write it (mode 644)") == ["warning"]
+    assert told.about("all users of this machine can read or write the file (mode 644)") == ["warning"]
     file.chmod(0o600)
     assert doctor("--store", f"sqlite:///{file}").bad == []
     file.write_bytes(b"this is no database at all" * 100)
     assert doctor("--store", f"sqlite:///{file}").about("file is not a database") == ["error"]
-    assert doctor("--store", "sqlite:////dev/null/greendot.db").about("it cannot be used") == ["error"]
+    assert doctor("--store", "sqlite:////dev/null/greendot.db").about("not usable") == ["error"]
 
 
 def test_a_key_that_others_may_read_and_a_certificate_that_ends_soon_are_found(doctor: Doctor, tmp_path: Path) -> None:
     made = certificates(tmp_path)  # valid for a day
     made.key.chmod(0o644)
     told = doctor(**shown(made))
-    assert told.about(f"{made.key} may be read or written by everybody") == ["warning"]
-    assert told.about("tls.cert: it ends in 1 day") == ["warning"]
+    assert told.about(f"{made.key} can be read or written by all users") == ["warning"]
+    assert told.about("tls.cert: the certificate expires in 1 day") == ["warning"]
     made.key.chmod(0o600)
     signed(made, days=90)
     assert doctor(**shown(made)).bad == []
     signed(made, days=-2)
-    assert doctor(**shown(made)).about("tls.cert: it ended 2 days ago") == ["error"]
+    assert doctor(**shown(made)).about("tls.cert: the certificate expired 2 days ago") == ["error"]
     assert doctor(GREENDOT_TLS_CERT="/nowhere/cert.pem").about("cannot read /nowhere/cert.pem") == ["error"]
 
 
@@ -336,7 +336,7 @@ def signed(made: Certificates, days: int) -> None:
 
 
 def test_a_limit_of_open_files_that_is_too_low_is_found(doctor: Doctor) -> None:
-    assert doctor(open_files=250).about("a process may have 250 files open, and 300 are needed") == ["warning"]
+    assert doctor(open_files=250).about("a process may open 250 files, but needs 300") == ["warning"]
     assert doctor(open_files=300).bad == []
 
 
@@ -366,7 +366,7 @@ def test_weak_settings_are_found_together_and_no_secret_is_shown(doctor: Doctor)
     }
     told = doctor(**planted)
     assert told.code == 2
-    for about in ("auth.secret: it is weak", "api.key: it is weak", "door.trusted_proxies: 0.0.0.0/0"):
+    for about in ("auth.secret: the secret is weak", "api.key: the key is weak", "door.trusted_proxies: 0.0.0.0/0"):
         assert told.about(about) == ["error"], about
     for about in ("auth.token_in_query", "door.origins", "limits.enabled", "webhooks.url", "webhooks.allow_private"):
         assert told.about(about) == ["warning"], about
@@ -375,7 +375,7 @@ def test_weak_settings_are_found_together_and_no_secret_is_shown(doctor: Doctor)
         assert "hunter2" not in text
         assert planted["GREENDOT_AUTH_SECRET"] not in text
     assert "ERROR" in result.stdout
-    assert "→ Make one with: openssl rand -hex 32" in result.stdout
+    assert "→ Generate one with: openssl rand -hex 32" in result.stdout
 
 
 def test_mistakes_are_findings_and_the_rest_is_looked_at_once_they_are_corrected(
@@ -399,7 +399,7 @@ def test_mistakes_are_findings_and_the_rest_is_looked_at_once_they_are_corrected
     for told, mistakes in ((first, 3), (second, 1), (third, 1)):
         assert told.code == 2
         assert len(told.bad) == mistakes
-        assert told.about("other checks: not run, because settings are wrong") == ["note"]
+        assert told.about("other checks: not run, because the settings are wrong") == ["note"]
         assert told.about("maxmemory-policy is allkeys-lru") == []
         assert "hush" not in told.text
     assert last.about("maxmemory-policy is allkeys-lru") == ["error"]
@@ -422,6 +422,6 @@ def test_beside_a_dev_server_its_secret_is_found(doctor: Doctor) -> None:
     inside = dict.fromkeys(("GREENDOT_DOOR_ORIGINS", "GREENDOT_DOOR_HOSTS", "GREENDOT_DOOR_TRUSTED_PROXIES"), "")
     told = doctor(**inside, GREENDOT_AUTH_SECRET="")
     assert told.about("auth.secret is not set") == []
-    assert told.about("looked at as if --dev were given") == ["note"]
+    assert told.about("checked as if --dev were given") == ["note"]
     assert told.about("server.dev: dev mode") == ["warning"]
     assert GOOD["GREENDOT_AUTH_SECRET"] not in told.text

@@ -18,7 +18,7 @@ async def test_operators_see_what_became_of_a_push_and_try_one(tmp_path: Path) -
         out = ""
         while "dry run" not in out:
             out = (await greendot(tmp_path, "push", "explain", notification)).out
-        assert "Over: offline. The user was away." in out
+        assert "Done: offline. The user was offline." in out
         assert "phone   fcm       sent     1" in out
         listed = (await greendot(tmp_path, "push", "devices", "ann")).out
         assert "…secret" in listed
@@ -28,9 +28,9 @@ async def test_operators_see_what_became_of_a_push_and_try_one(tmp_path: Path) -
         tried = await greendot(tmp_path, "push", "test", "--user", "ann", "--dry-run")
         assert (tried.code, "dry run" in tried.out) == (0, True)
         nobody = await greendot(tmp_path, "push", "test", "--user", "bob")
-        assert (nobody.code, "no device" in nobody.err) == (2, True)
+        assert (nobody.code, "no registered device" in nobody.err) == (2, True)
         missing = await greendot(tmp_path, "push", "test", "--user", "ann")
-        assert (missing.code, "fcm is not set up" in missing.out) == (2, True)
+        assert (missing.code, "fcm is not configured" in missing.out) == (2, True)
 
 
 async def test_a_worker_without_a_shared_engine_says_what_to_do(tmp_path: Path) -> None:

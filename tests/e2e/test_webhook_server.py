@@ -188,7 +188,9 @@ async def test_dead_letters_are_listed_and_replayed_from_the_command_line(tmp_pa
             await server.ask("PUT", "/v1/rooms/r1", {"open": True})
             await say(server, range(1, 3))
             async with asyncio.timeout(30):
-                while (dead := await greendot(tmp_path, "webhooks", "dead", **given)).out.count("answered 500") < 2:
+                while (dead := await greendot(tmp_path, "webhooks", "dead", **given)).out.count(
+                    "responded with 500"
+                ) < 2:
                     pass
             listed = await greendot(tmp_path, "webhooks", "list", **given)
             assert listed.out.splitlines()[1].split()[:5] == ["default", "on", "0", "0", "2"]
@@ -197,7 +199,7 @@ async def test_dead_letters_are_listed_and_replayed_from_the_command_line(tmp_pa
             assert SECRET not in dead.out + listed.out
             app.behave = lambda events: 200
             none = await greendot(tmp_path, "webhooks", "replay", "--id", "99", **given)
-            assert "Not dead, or not there: 99." in none.out
+            assert "Not found, or not dead letters: 99." in none.out
             replayed = await greendot(tmp_path, "webhooks", "replay", "--all", **given)
             assert "2 events will be sent." in replayed.out
             await until(lambda: sorted(numbers_in(app.events)) == [1, 2])
@@ -207,13 +209,13 @@ async def test_dead_letters_are_listed_and_replayed_from_the_command_line(tmp_pa
 async def test_a_ping_says_what_came_back(tmp_path: Path) -> None:
     async with receiving() as app:
         fine = await greendot(tmp_path, "webhooks", "test", **hooked(app.url))
-        assert (fine.code, fine.out) == (0, "Answered 200. 'ok'\nThe webhook is taken.\n")
+        assert (fine.code, fine.out) == (0, "The app responded with 200. 'ok'\nThe app accepted the ping.\n")
         app.verify()
         assert [event["type"] for event in app.requests[0].events] == ["ping"]
         app.behave = lambda events: 404
         wrong = await greendot(tmp_path, "webhooks", "test", **hooked(app.url))
-        assert (wrong.code, wrong.out) == (2, "Answered 404. 'ok'\n")
-        assert "only an answer of 200 to 299 counts" in wrong.err
+        assert (wrong.code, wrong.out) == (2, "The app responded with 404. 'ok'\n")
+        assert "It must respond with a status from 200 to 299" in wrong.err
         refused = await greendot(tmp_path, "webhooks", "test", f"https://localhost:{app.port}/")
         assert refused.code == 2
         assert "not a public address" in refused.err

@@ -170,7 +170,7 @@ def push_terms(settings: Settings) -> Terms:
             listed_in="push.allow_private",
         )
     except OSError as error:
-        raise ConfigError(f"push.ca_file {push.ca_file}: {error.strerror or error}") from None
+        raise ConfigError(f"push.ca_file: cannot read {push.ca_file}: {error.strerror or error}") from None
 
 
 def check_accounts(settings: Settings) -> None:
@@ -204,8 +204,8 @@ def _read(setting: str, path: str) -> str:
     try:
         return Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not a text"
-        raise ConfigError(f"{setting} {path}: {why}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not a text file"
+        raise ConfigError(f"{setting}: cannot read {path}: {why}") from None
 
 
 def _usable(setting: str, make: Callable[[], T]) -> T:

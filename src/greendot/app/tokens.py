@@ -37,7 +37,7 @@ def _key(key: AuthKey) -> VerificationKey:
         given = Path(key.file).read_bytes().strip() if key.file else (key.secret or key.public_key).encode()
         material = secret_of(key.alg, given) if key.alg in HASHES else public_key_of(key.alg, given)
     except OSError as error:
-        raise ConfigError(f"auth.keys: the file of key {key.kid!r} cannot be read: {error.strerror}.") from None
+        raise ConfigError(f"auth.keys: cannot read the file of key {key.kid!r}: {error.strerror}.") from None
     except BadKey as error:
         raise ConfigError(f"auth.keys: key {key.kid!r}: {error}.") from None
     ends = None if key.not_after is None else round(key.not_after.timestamp() * 1000)

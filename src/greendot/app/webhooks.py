@@ -60,4 +60,4 @@ def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:
     try:
         return Terms(allowed=networks(common.allow_private), timeout_s=timeout_s, ca_file=common.ca_file)
     except OSError as error:
-        raise ConfigError(f"webhooks.ca_file {common.ca_file}: {error.strerror or error}") from None
+        raise ConfigError(f"webhooks.ca_file: cannot read {common.ca_file}: {error.strerror or error}") from None

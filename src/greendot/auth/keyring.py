@@ -50,10 +50,10 @@ class BadKey(ValueError):
 def secret_of(alg: str, secret: bytes) -> bytes:
     """Return the secret if it is long enough and no PEM. Raise BadKey with the reason otherwise."""
     if secret.lstrip().startswith(b"-----BEGIN"):
-        raise BadKey(f"{alg} needs a secret, and this is a key in PEM, such as everybody may know")
+        raise BadKey(f"{alg} needs a secret, but this is a PEM key, which may be public")
     if len(secret) < SHORTEST[alg]:
         raise BadKey(
-            f"{alg} needs a secret of at least {SHORTEST[alg]} characters. Make one with: openssl rand -hex "
+            f"{alg} needs a secret of at least {SHORTEST[alg]} characters. Generate one with: openssl rand -hex "
             f"{SHORTEST[alg]}"
         )
     return secret
@@ -62,7 +62,9 @@ def secret_of(alg: str, secret: bytes) -> bytes:
 def public_key_of(alg: str, pem: bytes) -> Any:
     """Return the public key in `pem`, plain or in a certificate. Raise BadKey with the reason otherwise."""
     if b"PRIVATE KEY" in pem:
-        raise BadKey("this is a private key; the server needs the public one (openssl pkey -pubout)")
+        raise BadKey(
+            "this is a private key, but the server needs the public key. Extract it with: openssl pkey -pubout"
+        )
     try:
         if b"BEGIN CERTIFICATE" in pem:
             return checked(alg, load_pem_x509_certificate(pem).public_key())
@@ -70,7 +72,7 @@ def public_key_of(alg: str, pem: bytes) -> Any:
     except (ValueError, UnsupportedAlgorithm) as error:
         if isinstance(error, BadKey):
             raise
-        raise BadKey("this is not a public key in PEM (-----BEGIN PUBLIC KEY-----)") from None
+        raise BadKey("this is not a public key in PEM format (-----BEGIN PUBLIC KEY-----)") from None
 
 
 def checked(alg: str, key: Any) -> Any:
@@ -80,12 +82,14 @@ def checked(alg: str, key: Any) -> Any:
             if not isinstance(key, RSAPublicKey):
                 raise BadKey("RS256 needs an RSA key")
             if key.key_size not in _RSA_BITS:
-                raise BadKey(f"an RSA key must have {_RSA_BITS[0]} to {_RSA_BITS[-1]} bits; this has {key.key_size}")
+                raise BadKey(
+                    f"an RSA key must have {_RSA_BITS[0]} to {_RSA_BITS[-1]} bits, but this key has {key.key_size}"
+                )
             if key.public_numbers().e > _MOST_EXPONENT:
-                raise BadKey("the RSA key's exponent is too large")
+                raise BadKey("the exponent of the RSA key is too large")
         case "ES256":
             if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-                raise BadKey("ES256 needs a key on the curve P-256")
+                raise BadKey("ES256 needs a key on curve P-256")
         case "EdDSA":
             if not isinstance(key, Ed25519PublicKey):
                 raise BadKey("EdDSA needs an Ed25519 key")

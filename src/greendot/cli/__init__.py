@@ -71,9 +71,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="greendot")
 def cli() -> None:
-    """Greendot: who is online, who is typing, who is in the room, and what nobody may miss.
+    """Run and operate Greendot: presence, typing, rooms and a durable inbox in real time.
 
-    Settings come from flags, then the environment (GREENDOT_SECTION_KEY), then the TOML file, then defaults.
+    Flags override environment variables (GREENDOT_SECTION_KEY), these override the TOML file, and the file overrides
+    the defaults.
     """
 
 

@@ -1,6 +1,6 @@
-"""Client of the dashboard's socket, by which commands observe a running server. The socket needs a key.
+"""Client of the dashboard's socket, through which commands observe a running server. The socket needs a key.
 
-Commands show and do the same as the dashboard: one source, and one set of rules about who sees what.
+Commands show and do the same as the dashboard, under the same access rules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANSWER_S = 10.0
 AGAIN_S = 1.0  # between two attempts to reach a server that went away
 SILENT_S = 5.0  # without a frame: the server is gone, because it sends a sample every second
 
-some_tenant_option = click.option("--tenant", metavar="T", help="Whose. [default: that of the key]")
+some_tenant_option = click.option("--tenant", metavar="T", help="Tenant. [default: the tenant of the key]")
 
 
 class Gone(ConfigError):
@@ -51,9 +51,9 @@ def where(url: str | None, config: Path | None) -> Where:
     key = settings.admin.key or settings.api.key
     if not key:
         raise ConfigError(
-            "there is no key to show to the server: set GREENDOT_ADMIN_KEY to its own, or GREENDOT_API_KEY to one with "
-            "the scope admin (a dev server's is found when this is called in its folder: "
-            f"{settings.server.data_dir}/ here has none)."
+            "no key for the server's dashboard found. Set GREENDOT_ADMIN_KEY to the server's admin key, or "
+            "GREENDOT_API_KEY to a key with scope admin. For a dev server, run this command in its folder "
+            f"({settings.server.data_dir}/ here has no key)."
         )
     if url is None:
         port = settings.admin.port or settings.server.port
@@ -66,7 +66,9 @@ def where(url: str | None, config: Path | None) -> Where:
 def dashboard_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --url and --config. The command gets `find_server`, to call after it has checked its other arguments."""
 
-    @click.option("--url", metavar="URL", help="A server, or its dashboard's port. [default: the one here]")
+    @click.option(
+        "--url", metavar="URL", help="Server, or the port of its dashboard. [default: the server on this machine]"
+    )
     @config_option
     @wraps(command)
     def called(url: str | None, config: Path | None, **rest: Any) -> None:
@@ -112,11 +114,11 @@ class Live(WSListener):
             async with asyncio.timeout(ANSWER_S):
                 frame = await answer
         except TimeoutError:
-            raise Gone(f"the server at {self.url} does not answer in time.") from None
+            raise Gone(f"the server at {self.url} did not answer in time.") from None
         finally:
             del self._answers[number]
         if frame["type"] == "error":
-            raise ConfigError(f"the server at {self.url} refused it: {frame['message']}.")
+            raise ConfigError(f"the server at {self.url} refused the request: {frame['message']}.")
         data: dict[str, Any] = frame["data"]
         return data
 
@@ -129,7 +131,7 @@ class Live(WSListener):
             async with asyncio.timeout(within_s):
                 frame = await self._frames.get()
         except TimeoutError:
-            raise Gone(f"the server at {self.url} says nothing any more.") from None
+            raise Gone(f"the server at {self.url} stopped sending.") from None
         if frame is None:
             raise self._why()
         return frame
@@ -144,7 +146,7 @@ class Live(WSListener):
 
     def _why(self) -> ConfigError:
         if self._close is None:
-            return Gone(f"the server at {self.url} went away.")
+            return Gone(f"connection to {self.url} lost.")
         code, reason = self._close
         if code == Close.BAD_TOKEN:
             return ConfigError(f"the server at {self.url} refused the key: {reason}.")
@@ -167,7 +169,7 @@ class Live(WSListener):
             try:
                 said: dict[str, Any] = decode(payload, dict)
             except msgspec.DecodeError as error:
-                self._close = int(Close.PROTOCOL_VIOLATION), f"a frame cannot be read ({error})"
+                self._close = int(Close.PROTOCOL_VIOLATION), f"a frame cannot be decoded ({error})"
                 transport.disconnect(False)
                 return
             if (answer := self._answers.get(said.get("id", 0))) is not None and not answer.done():
@@ -209,7 +211,7 @@ async def follow(
         except Gone as gone:
             if not has_begun():
                 raise
-            click.echo(f"{gone} Waiting for it …", err=True)
+            click.echo(f"{gone} Waiting for the server …", err=True)
             await _back(at)
             if returned:
                 click.echo(returned, err=True)
@@ -246,15 +248,15 @@ async def _opened(url: str) -> Live:
         status = error.response.status if error.response is not None else None
         if status == 404:
             raise ConfigError(
-                f"the server at {url} has no dashboard there, which this goes by: set admin.enabled (GREENDOT_ADMIN_"
-                "ENABLED=true), or name the port it has for itself with --url."
+                f"the server at {url} has no dashboard at this address, and this command needs it. Set admin.enabled "
+                "(GREENDOT_ADMIN_ENABLED=true), or give the dashboard's own port with --url."
             ) from None
         raise ConfigError(f"the server at {url} refused the connection: {status}.") from None
     except (OSError, WSError, TimeoutError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or "it took too long"
+        reason = getattr(error, "strerror", None) or str(error) or "it timed out"
         raise Gone(
-            f"no server answers at {url}: {reason}. Start one (greendot serve --dev), or name another with --url."
+            f"no server answers at {url}: {reason}. Start one (greendot serve --dev), or choose another with --url."
         ) from None
     if not isinstance(live, Live):  # the result of picows for a socket lost during the handshake
-        raise Gone(f"the server at {url} went away.")
+        raise Gone(f"connection to {url} lost.")
     return live

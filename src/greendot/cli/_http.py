@@ -17,15 +17,15 @@ from greendot.protocol.decoding import decode
 
 REQUEST_S = 10.0
 
-url_option = click.option("--url", metavar="URL", help="A server. [default: http://127.0.0.1:8000]")
+url_option = click.option("--url", metavar="URL", help="Server to call. [default: http://127.0.0.1:8000]")
 
 
 def check_target(url: str | None, store: str | None, tenant: str | None) -> None:
     """Raise UsageError for options that do not go together: a command calls a server, or writes to the store itself."""
     if store is None and tenant is not None:
-        raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
+        raise click.UsageError("--tenant needs --store: a server takes the tenant from the API key.")
     if store is not None and url is not None:
-        raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
+        raise click.UsageError("Give either --url (call a server) or --store (write directly to the store), not both.")
 
 
 def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -> dict[str, Any]:
@@ -37,13 +37,12 @@ def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -
     url = url or f"http://127.0.0.1:{settings.server.port}"
     if not settings.api.key:
         raise ConfigError(
-            "there is no API key to show to the server: set GREENDOT_API_KEY to the server's (a dev server's is found "
-            f"when this is called in its folder: {settings.server.data_dir}/ here has none), or write past it with "
-            "--store URL."
+            "no API key found. Set GREENDOT_API_KEY to the server's key, run this command in a dev server's folder "
+            f"({settings.server.data_dir}/ here has no key), or write directly to the store with --store URL."
         )
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url!r} must begin with http:// or https://.")
-    request = urllib.request.Request(  # noqa: S310  (what it may begin with is checked above)
+    request = urllib.request.Request(  # noqa: S310  (the scheme is checked above)
         f"{url.rstrip('/')}{path}",
         msgspec.json.encode(said),
         {"Authorization": f"Bearer {settings.api.key}", "Content-Type": "application/json"},
@@ -55,12 +54,12 @@ def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -
             answer: dict[str, Any] = decode(response.read(), dict)
             return answer
     except urllib.error.HTTPError as error:
-        raise ConfigError(f"the server at {url} refused it: {_reason(error)}") from None
+        raise ConfigError(f"the server at {url} refused the request: {_reason(error)}") from None
     except (OSError, ValueError, msgspec.DecodeError) as error:
         reason = getattr(error, "reason", error)
         raise ConfigError(
             f"no server answers at {url}: {getattr(reason, 'strerror', None) or reason}. Start one (greendot serve "
-            "--dev), name another with --url, or write past it with --store URL."
+            "--dev), choose another with --url, or write directly to the store with --store URL."
         ) from None
 
 

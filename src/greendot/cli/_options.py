@@ -9,9 +9,9 @@ import msgspec
 
 from greendot.config import check_id
 
-engine_option = click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
-tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose users and rooms.")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+engine_option = click.option("--engine", metavar="URL", help="Engine of the servers: redis://HOST:PORT.")
+tenant_option = click.option("--tenant", default="default", show_default=True, help="Tenant of the users and rooms.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
 def check_ids(what: str, names: tuple[str, ...], tenant: str) -> None:
@@ -25,9 +25,9 @@ def print_json(answer: Any) -> None:
 
 
 limit_option = click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most N."
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Show at most N."
 )
-after_option = click.option("--after", metavar="ID", help="Go on after this one.")
+after_option = click.option("--after", metavar="ID", help="Continue after this id.")
 
 
 def print_next_page(count: int, limit: int, last: str) -> None:

@@ -42,11 +42,11 @@ class EndedSessions(NamedTuple):
     def report(self, whose: str) -> None:
         """Print what is not certain."""
         if self.left:
-            click.echo(f"{several(self.left, 'session')} did not end in time: call this again.")
+            click.echo(f"{several(self.left, 'session')} did not end in time. Run this command again.")
         elif not self.sure:
             click.echo(
-                f"Not all servers have confirmed that the sessions of {whose} have ended: they may have written since. "
-                "Call this again. (If the servers share a Redis, say which: --engine URL.)"
+                f"Not all servers have confirmed that the sessions of {whose} have ended. These sessions may have "
+                "written new data. Run this command again. If the servers share a Redis, give its URL: --engine URL."
             )
 
 

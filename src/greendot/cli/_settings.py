@@ -58,12 +58,12 @@ def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
             os.fchmod(file.fileno(), 0o600)  # an empty file may exist with another mode
             file.write(value + "\n")
     except OSError as error:
-        raise ConfigError(f"cannot keep the generated {name} in {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot save the generated {name} in {path}: {error.strerror}") from None
     return value, True
 
 
 def dev_secret(settings: Settings) -> str:
-    """Return the secret that a dev server made here; empty if none did."""
+    """Return the secret of the dev server in this folder; empty if there is none."""
     return _kept(dev_file(settings, "secret"))
 
 
@@ -95,5 +95,5 @@ def _kept(path: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"cannot read {path}: {error}. Remove it, and `greendot serve --dev` makes a new one."
+            f"cannot read {path}: {error}. Remove the file: `greendot serve --dev` creates a new one."
         ) from None

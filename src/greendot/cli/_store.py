@@ -22,7 +22,7 @@ INTERRUPTED = 130  # exit code after Ctrl-C, as in shells
 
 T = TypeVar("T")
 
-store_option = click.option("--store", metavar="URL", help="The servers' store: sqlite:///FILE or postgresql://….")
+store_option = click.option("--store", metavar="URL", help="Store of the servers: sqlite:///FILE or postgresql://…")
 
 
 class StoreAccess:
@@ -34,14 +34,17 @@ class StoreAccess:
 
     @cached_property
     def settings(self) -> Settings:
-        """Return the settings. Raise ConfigError if there is no store: a command makes none."""
+        """Return the settings. Raise ConfigError if there is no store: commands create none."""
         settings = settings_from(self.config, self._flags)
         path = settings.store_path
         if path == ":memory:":
-            raise ConfigError("a store in memory lives inside the server process: ask the server, over HTTP.")
+            raise ConfigError(
+                "a store in memory is inside the server process and cannot be read from here. Use the HTTP "
+                "API of the server."
+            )
         if path and not Path(path).exists():
             raise ConfigError(
-                f"there is no store {path} here. Call this in the server's folder, or give the server's store: "
+                f"store {path} not found. Run this command in the server's folder, or give the server's store: "
                 "--store URL"
             )
         return settings

@@ -17,10 +17,10 @@ from greendot.cli._tables import several
 from greendot.ops.backup import Contents, back_up, put_back
 
 SHOWN_S = 0.2  # between two displays of the progress
-NOT_IN_IT = "Not in it: settings, secrets, and what is in Redis (who is online now, which fills itself again)."
+NOT_INCLUDED = "Not included: settings, secrets and data in Redis (presence, which the nodes restore)."
 REVIVED = (
-    "Tokens that were revoked and users that were erased since the backup was made are back. "
-    "To have no token count that was issued until now:"
+    "Tokens revoked after the backup are valid again, and users erased after it are back. "
+    "To revoke all tokens issued until now:"
 )
 
 T = TypeVar("T")
@@ -33,10 +33,10 @@ T = TypeVar("T")
 @store_option
 @config_option
 def backup(file: Path, force: bool, as_json: bool, store: str | None, config: Path | None) -> None:
-    """Copy the embedded store (SQLite) to FILE, as it is at one moment. Servers go on meanwhile, and do not wait.
+    """Back up the embedded store (SQLite) to FILE. Servers keep running and are not blocked.
 
-    The copy is looked at before it takes its name: is it whole, of which version; its checksum is put beside it.
-    What is in Redis is not in it.
+    The backup has the state of one moment. Integrity and version are verified before FILE appears. The checksum is
+    written to FILE.sha256. Data in Redis is not included.
 
     \b
       greendot backup /backups/greendot-$(date +%F).db
@@ -47,23 +47,23 @@ def backup(file: Path, force: bool, as_json: bool, store: str | None, config: Pa
         print_json({"file": str(file), "store": settings.store_path} | _shown(found))
         return
     click.echo(f"Backed up {settings.store_path} to {file}: {_describe(found)}.")
-    click.echo(f"Its checksum is in {file}.sha256. {NOT_IN_IT}")
+    click.echo(f"Checksum: {file}.sha256. {NOT_INCLUDED}")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace a store that is there; it is kept beside it.")
+@click.option("--force", is_flag=True, help="Replace an existing store; the old one is kept beside it.")
 @json_option
 @store_option
 @config_option
 def restore(file: Path, force: bool, as_json: bool, store: str | None, config: Path | None) -> None:
-    """Put a backup in the place of the embedded store (SQLite). No server may run on it.
+    """Replace the embedded store (SQLite) with a backup. Stop all servers and workers first.
 
-    FILE is checked first: checksum, integrity, tables and version. The store is opened and checked again before
-    anything is said to be restored. Called again after it was killed, it begins anew.
+    FILE is verified first: checksum, integrity, tables and version. After the replacement the store is opened and
+    verified again. If the command was killed, run it again.
 
-    Tokens that were revoked after the backup was made are valid again: `greendot revoke --all-tenants --store URL`
-    revokes all that were issued until now. Users erased since then are back: erase them again.
+    Tokens revoked after the backup are valid again. To revoke all tokens issued until now, run `greendot revoke
+    --all-tenants --store URL`. Users erased after the backup are back: erase them again.
 
     \b
       greendot restore /backups/greendot-2027-03-01.db --store sqlite:////var/lib/greendot/greendot.db --force
@@ -76,18 +76,22 @@ def restore(file: Path, force: bool, as_json: bool, store: str | None, config: P
         more = {"checksum_compared": done.checked, "kept": kept, "left_behind": left, "to_migrate": done.old}
         print_json({"file": str(file), "store": settings.store_path} | _shown(done.contents) | more)
         return
-    click.echo(f"Restored {settings.store_path} from {file}: {_describe(done.contents)}. It was opened and checked.")
+    click.echo(
+        f"Restored {settings.store_path} from {file}: {_describe(done.contents)}. The store was opened and verified."
+    )
     if done.kept is not None:
-        click.echo(f"What was there is in {done.kept}.")
+        click.echo(f"The previous store was kept as {done.kept}.")
     if done.left:
         names = ", ".join(path.name for path in done.left)
-        whose = "it" if done.kept is not None else "a database that was moved"
-        click.echo(f"SQLite's logs of {whose} were beside it, and are now {names} in {done.left[0].parent}.")
+        whose = "the previous store" if done.kept is not None else "a database that was moved"
+        click.echo(f"SQLite logs of {whose} were renamed to {names} in {done.left[0].parent}.")
     if not done.checked:
-        click.echo(f"There is no {file.name}.sha256 beside it, so a changed text in it would not have been noticed.")
+        click.echo(
+            f"{file.name}.sha256 not found: the checksum was not verified, so changed data would not be noticed."
+        )
     click.echo(f"{REVIVED} greendot revoke --all-tenants --store sqlite:///{settings.store_path}")
     if done.old:
-        click.echo("Its tables are older: a server brings them up to date when it starts.")
+        click.echo("The tables have an older version. The next server migrates them when it starts.")
 
 
 def _with_progress(work: Callable[[Callable[[int, int], None]], T]) -> T:

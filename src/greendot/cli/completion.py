@@ -1,4 +1,4 @@
-"""Command `greendot completion`: a script by which a shell completes commands and options."""
+"""Command `greendot completion`: script that completes commands and options in a shell."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ VARIABLE = "_GREENDOT_COMPLETE"  # the variable that click reads
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete `greendot` when TAB is pressed. Once for all:
+    """Print the completion script of SHELL for `greendot`. Install it once:
 
     \b
       bash: echo 'eval "$(greendot completion bash)"' >> ~/.bashrc
-      zsh:  echo 'eval "$(greendot completion zsh)"' >> ~/.zshrc       (behind compinit)
+      zsh:  echo 'eval "$(greendot completion zsh)"' >> ~/.zshrc       (after compinit)
       fish: greendot completion fish > ~/.config/fish/completions/greendot.fish
     """
     kind = get_completion_class(shell)

@@ -17,7 +17,7 @@ from greendot.config import commented, shown, strange_variables
 @click.command("check-config")
 @config_option
 def check_config(config: Path | None) -> None:
-    """Check the settings and print what they come to; secrets are not shown."""
+    """Check the settings and print the resulting values. Secrets are not shown."""
     settings = settings_from(config, {}, CHECKS)
     for section, values in shown(settings).items():
         click.echo(f"[{section}]")
@@ -26,12 +26,12 @@ def check_config(config: Path | None) -> None:
         click.echo()
     for note in strange_variables(os.environ):
         click.echo(f"Note: {note}")
-    click.echo("The settings are good.")
+    click.echo("The settings are valid.")
 
 
 @click.command()
 def defaultconfig() -> None:
-    """Print all settings there are as a TOML file: each with its default, what it means and what it may be.
+    """Print all settings as a TOML file, each with its default, meaning and allowed values.
 
     \b
       greendot defaultconfig > greendot.toml

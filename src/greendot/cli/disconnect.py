@@ -20,19 +20,19 @@ FEW = 1  # sessions that are closed without confirmation
 
 
 @click.command()
-@click.option("--session", metavar="S", help="This session, as `greendot inspect user` shows it.")
-@click.option("--user", metavar="U", help="All sessions of this user, on all nodes.")
-@click.option("--node", metavar="N", help="Everybody on this node, as `greendot top` shows it.")
+@click.option("--session", metavar="S", help="Close this session. `greendot inspect user` shows sessions.")
+@click.option("--user", metavar="U", help="Close all sessions of this user, on all nodes.")
+@click.option("--node", metavar="N", help="Close all sessions on this node. `greendot top` shows nodes.")
 @some_tenant_option
 @click.option(
     "--code",
     type=click.Choice(["4503", "4000"]),
     default="4503",
     show_default=True,
-    help="The close code: clients closed with 4503 stay away, with 4000 they come back, elsewhere if they can.",
+    help="Close code. 4503: clients do not reconnect. 4000: clients reconnect, to another node if possible.",
 )
-@click.option("--reason", default=REASON, show_default=True, metavar="TEXT", help="What clients are told.")
-@click.option("--yes", is_flag=True, help="Do not ask, however many they are.")
+@click.option("--reason", default=REASON, show_default=True, metavar="TEXT", help="Close reason for the clients.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @dashboard_options
 def disconnect(
@@ -46,11 +46,11 @@ def disconnect(
     as_json: bool,
     find_server: Callable[[], Where],
 ) -> None:
-    """Close a session, all of a user's, or all that is on a node.
+    """Close a session, all sessions of a user, or all sessions on a node.
 
     \b
-    A disconnect ends connections, not rights: tokens stay valid. With 4503 a client does not come back by itself,
-    but a person who opens it again is let in. `greendot revoke` takes the token back as well (4501).
+    A disconnect closes connections; tokens stay valid. After 4503 a client does not reconnect by itself, but a user
+    who opens the app again is admitted. `greendot revoke` also revokes the token (4501).
 
     \b
     greendot disconnect --session mjZo-JhjZjhoos6
@@ -59,16 +59,18 @@ def disconnect(
     """
     named = {name: given for name, given in (("session", session), ("user", user), ("node", node)) if given is not None}
     if len(named) != 1:
-        raise click.UsageError("Give one of --session, --user and --node.")
+        raise click.UsageError("Give exactly one of --session, --user and --node.")
     for name, given in (*named.items(), *([("tenant", tenant)] if tenant is not None else ())):
         check_id(name, given)
     if len(reason) > MOST_REASON:
-        raise click.UsageError(f"--reason: a close frame has little room: at most {MOST_REASON} characters.")
+        raise click.UsageError(f"--reason may have at most {MOST_REASON} characters, because a close frame is small.")
     act = {"type": "act", "do": "disconnect", "tenant": tenant, "code": int(code), "reason": reason, **named}
     answer = on_a_loop(_disconnect(find_server(), act, yes=yes))
     if not answer["count"]:
         ((what, name),) = named.items()
-        raise ConfigError(f"nothing of {what} {name!r} is connected{'' if tenant is None else f' in tenant {tenant}'}.")
+        raise ConfigError(
+            f"no connected session found for {what} {name!r}{'' if tenant is None else f' in tenant {tenant}'}."
+        )
     if as_json:
         print_json(answer)
     else:
@@ -88,7 +90,7 @@ async def _disconnect(at: Where, act: dict[str, Any], *, yes: bool) -> dict[str,
 def _confirm(offer: dict[str, Any]) -> None:
     """Ask for confirmation, with the server's sentence about the current state. Raise ConfigError without consent."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"{offer['says']} Say so with --yes.")
+        raise ConfigError(f"{offer['says']} To confirm, add --yes.")
     click.echo(offer["says"], err=True)
     if not click.confirm(offer["title"], default=False, prompt_suffix=" ", err=True):
-        raise ConfigError("nothing was done.")
+        raise ConfigError("cancelled; no session was closed.")

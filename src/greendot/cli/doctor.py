@@ -37,16 +37,17 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}
     type=click.IntRange(1, 10_000_000),
     default=10_000,
     show_default=True,
-    help="How many are expected on this machine.",
+    help="Connections expected on this machine.",
 )
 @json_option
 @config_option
 def doctor(flags: dict[str, dict[str, Any]], connections: int, as_json: bool, config: Path | None) -> None:
-    """Look at settings, engine, store and machine, and say what to do. Changes nothing; secrets are not shown.
+    """Check settings, engine, store and machine, and print findings with remedies.
 
-    Give it what the server is given. Exit code: 0 with nothing worse than notes, 1 with warnings, 2 with errors.
+    Nothing is changed, and secrets are not shown. Use the same flags, environment and --config as the server. Exit
+    code: 0 without warnings and errors, 1 with warnings, 2 with errors.
     """
-    why, do = "It may be another program's.", "Remove it, if it was for us."
+    why, do = "It may belong to another program.", "If it was meant for Greendot, remove it."
     findings = [note("environment", text, why, do) for text in strange_variables(os.environ)]
     try:
         settings, notes = _read(config, given(flags))
@@ -74,9 +75,9 @@ def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settin
         notes = [
             note(
                 "server.dev",
-                f"no secret is set, and a dev server's is in {where}: looked at as if --dev were given",
-                "A server for others needs a secret of its own.",
-                "For production, give what that server is given: greendot doctor --config FILE",
+                f"no secret is set, but {where} has the secret of a dev server: checked as if --dev were given",
+                "A production server needs its own secret.",
+                "For production, use the settings of that server: greendot doctor --config FILE",
             )
         ]
     return load(config, os.environ, flags, SERVER_CHECKS), notes

@@ -10,7 +10,7 @@ import msgspec
 
 @click.command()
 def openapi() -> None:
-    """Print the OpenAPI document of the HTTP API, as servers of this version serve it at /openapi.json."""
+    """Print the OpenAPI document of the HTTP API. Servers of this version serve it at /openapi.json."""
     from greendot.app.http import document  # imported late: loads the whole server
 
     _print(document())
@@ -18,7 +18,7 @@ def openapi() -> None:
 
 @click.command()
 def asyncapi() -> None:
-    """Print the AsyncAPI document of the WebSocket protocol, as servers of this version serve it at /asyncapi.json."""
+    """Print the AsyncAPI document of the WebSocket protocol. Servers of this version serve it at /asyncapi.json."""
     from greendot.http.asyncapi import document
 
     _print(document())

@@ -53,14 +53,14 @@ class EngineAccess:
         settings = as_running_server(settings_from(self._config, {"engine": {"url": self._url}}))
         if settings.engine.url == "memory":
             raise ConfigError(
-                "the memory engine's state lives inside the server process: ask the server, with "
-                f"{request}. For servers that share a Redis give its URL: --engine redis://HOST:PORT"
+                "the memory engine is inside the server process and cannot be read from here. Send the server "
+                f"{request}. If the servers share a Redis, give its URL: --engine redis://HOST:PORT"
             )
         if not settings.auth.secret:
             raise ConfigError(
-                "the servers' secret is not set, and they heed only what it signs: set GREENDOT_AUTH_SECRET to it "
-                "(a dev server's is found when this is called in its folder: "
-                f"{settings.server.data_dir}/ here has none)."
+                "auth.secret is not set, but servers accept only messages signed with it. Set GREENDOT_AUTH_SECRET to "
+                "the secret of the servers. For a dev server, run this command in its folder "
+                f"({settings.server.data_dir}/ here has no secret)."
             )
         return settings
 
@@ -103,7 +103,7 @@ class SessionEntry(Struct, frozen=True):
 @json_option
 @engine_options
 def nodes(as_json: bool, access: EngineAccess) -> None:
-    """The nodes on the engine: which live, which died and when their sessions end."""
+    """List the nodes on the engine, live and dead, and when the sessions of dead nodes end."""
 
     async def look(engine: RedisEngine) -> tuple[list[NodeInfo], int]:
         return await engine.nodes(), engine.time.now()
@@ -116,7 +116,7 @@ def nodes(as_json: bool, access: EngineAccess) -> None:
         (node.node, node.state, node.level, ago(node.renewed_at, now), left(node.ends_at and node.ends_at - now))
         for node in found
     ]
-    print_table(("NODE", "STATE", "LOAD", "RENEWED", "SESSIONS END IN"), rows, "No node has been on this engine.")
+    print_table(("NODE", "STATE", "LOAD", "RENEWED", "SESSIONS END IN"), rows, "No nodes found on this engine.")
 
 
 @click.command()
@@ -125,7 +125,7 @@ def nodes(as_json: bool, access: EngineAccess) -> None:
 @json_option
 @engine_options
 def presence(users: tuple[str, ...], tenant: str, as_json: bool, access: EngineAccess) -> None:
-    """How others see each USER: state, since when, last seen, devices."""
+    """Show the presence of each USER as other users see it."""
     check_ids("user", users, tenant)
     request = f"GET /v1/users/{users[0]}/presence" if len(users) == 1 else "POST /v1/presence/query"
 
@@ -157,14 +157,14 @@ def presence(users: tuple[str, ...], tenant: str, as_json: bool, access: EngineA
 @json_option
 @engine_options
 def sessions(user: str, tenant: str, as_json: bool, access: EngineAccess) -> None:
-    """The sessions of USER on all nodes."""
+    """List the sessions of USER on all nodes."""
     check_ids("user", (user,), tenant)
     found = access.run(f"GET /v1/users/{user}/sessions", lambda engine: _sessions(engine, tenant, user))
     if as_json:
         print_json({"sessions": found})
         return
     rows = [(entry.session, entry.device, entry.node, entry.state, left(entry.ends_in_ms)) for entry in found]
-    print_table(("SESSION", "DEVICE", "NODE", "STATE", "ENDS IN"), rows, f"{user} has no session.")
+    print_table(("SESSION", "DEVICE", "NODE", "STATE", "ENDS IN"), rows, f"{user} has no sessions.")
 
 
 async def _sessions(engine: RedisEngine, tenant: str, user: str) -> list[SessionEntry]:
@@ -186,7 +186,7 @@ async def _sessions(engine: RedisEngine, tenant: str, user: str) -> list[Session
 @json_option
 @engine_options
 def typing(room: str, tenant: str, as_json: bool, access: EngineAccess) -> None:
-    """Who is typing in ROOM."""
+    """List the users who are typing in ROOM."""
     check_ids("room", (room,), tenant)
     found = access.run(f"GET /v1/rooms/{room}/typing", lambda engine: engine.typers(tenant, room))
     typers = [Typer(*typist) for typist in found]
@@ -194,21 +194,22 @@ def typing(room: str, tenant: str, as_json: bool, access: EngineAccess) -> None:
         print_json({"typing": typers})
         return
     rows = [(typer.user, typer.name or NOTHING, left(typer.expires_in_ms)) for typer in typers]
-    print_table(("USER", "NAME", "STOPS IN"), rows, f"Nobody is typing in {room}.")
+    print_table(("USER", "NAME", "STOPS IN"), rows, f"No user is typing in {room}.")
 
 
 @click.command()
 @json_option
 @engine_options
 def sweep(as_json: bool, access: EngineAccess) -> None:
-    """Look at everything in the engine, end what no longer counts, and say what it was.
+    """End sessions that no longer count, and remove old entries from the engine.
 
-    Nodes do this every ten minutes by themselves. Give it their settings: how long a last-seen is kept is one.
+    Nodes sweep every ten minutes. Use the settings of the servers: presence.last_seen_days decides which last-seen
+    times are removed.
     """
 
     async def look(engine: RedisEngine) -> tuple[Swept, int]:
         if sys.stderr.isatty():
-            asyncio.get_running_loop().call_later(SLOW_S, click.echo, "Looking at every user …", sys.stderr)
+            asyncio.get_running_loop().call_later(SLOW_S, click.echo, "Checking all users …", sys.stderr)
         swept = await engine.sweep()
         return swept, sum(node.state == "live" for node in await engine.nodes())
 
@@ -219,15 +220,17 @@ def sweep(as_json: bool, access: EngineAccess) -> None:
     for sentence in _repairs(swept) or ["Nothing to repair."]:
         click.echo(sentence)
     if asked:
-        who = f"{several(asked, 'live node')} {'was' if asked == 1 else 'were'}"
-        click.echo(f"{who} asked to compare too; presence_audited_sessions_total counts what is ended there.")
+        compares = "compares its" if asked == 1 else "compare their"
+        click.echo(
+            f"{several(asked, 'live node')} {compares} sessions too; presence_audited_sessions_total counts ended ones."
+        )
 
 
 def _repairs(swept: Swept) -> list[str]:
     counted = [
         (swept.sessions, f"Ended {several(swept.sessions, 'session')} that no longer counted."),
-        (swept.users, f"{several(swept.users, 'user')} went offline by that."),
-        (swept.forgotten, f"Forgot when {several(swept.forgotten, 'user')} had last been seen: it was long ago."),
-        (swept.nodes, f"Struck {several(swept.nodes, 'dead node')} off the list."),
+        (swept.users, f"{several(swept.users, 'user')} went offline as a result."),
+        (swept.forgotten, f"Removed the old last-seen time of {several(swept.forgotten, 'user')}."),
+        (swept.nodes, f"Removed {several(swept.nodes, 'dead node')} from the list."),
     ]
     return [sentence for count, sentence in counted if count]

@@ -1,4 +1,4 @@
-"""Command `greendot genconfig`: a file of settings for production, with fresh secrets."""
+"""Command `greendot genconfig`: settings file for production, with fresh secrets."""
 
 from __future__ import annotations
 
@@ -16,41 +16,46 @@ from greendot.ops.files import put_in_place, refuse_to_overwrite
 HERE = ("127.0.0.1", "::1")
 LISTS = ("origins", "names")  # answers with commas between values
 HEAD = """\
-Settings of a Greendot server, written by `greendot genconfig`. There are secrets in it: for its user's eyes only.
-Check it with `greendot check-config --config FILE` and `greendot doctor --config FILE`; `greendot defaultconfig` shows
-all that can be set.
+Settings of a Greendot server, written by `greendot genconfig`. This file has secrets: keep it private to its owner.
+Check it with `greendot check-config --config FILE` and `greendot doctor --config FILE`. `greendot defaultconfig`
+prints all settings.
 """
 REMARKS = {
-    "auth.secret": "Your app's backend signs tokens with it, and the nodes what they tell each other: the same on all.",
-    "auth.longest_token_s": "A token that is lost opens the door for so long.",
-    "api.key": "A first key, of tenant `default`. Make one for each app (greendot keys create), then take it out.",
-    "privacy.hash_key": "What addresses and browsers of sessions are hashed with.",
-    "door.origins": "Pages that may connect, as browsers name them. Empty: those of the server's own host.",
-    "door.hosts": "Names by which this server is reached. Empty: any.",
-    "door.trusted_proxies": "Whose word is taken for where a client is.",
-    "webhooks.secret": "Signs what your app is told; the app checks it.",
+    "auth.secret": "Signs tokens (in your app's backend) and messages between nodes. Use the same secret on all nodes.",
+    "auth.longest_token_s": "Longest lifetime of a token, in seconds. A stolen token is valid for at most this time.",
+    "api.key": "First API key, of tenant `default`. Create a key for each app (greendot keys create), then remove it.",
+    "privacy.hash_key": "Key for the hashes of addresses and browsers of sessions.",
+    "door.origins": "Origins of the pages that may connect. Empty: only pages of the server's own host.",
+    "door.hosts": "Host names of this server. Empty: any.",
+    "door.trusted_proxies": "Proxies that are trusted to forward the client's address.",
+    "webhooks.secret": "Signs webhook requests. Your app verifies the signature.",
 }
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default=Path("greendot.toml"))
-@click.option("--origin", "origins", multiple=True, metavar="URL", help="A page that connects; may be repeated.")
-@click.option("--name", "names", multiple=True, metavar="HOST", help="Where the server is reached; may be repeated.")
-@click.option("--proxy", metavar="ADDRESS", help="Who does TLS in front. [default: a proxy on this machine]")
-@click.option("--tls-cert", metavar="FILE", help="TLS without a proxy: the certificate.")
-@click.option("--tls-key", metavar="FILE", help="Its key.")
+@click.option(
+    "--origin", "origins", multiple=True, metavar="URL", help="Origin of a page that may connect; may be repeated."
+)
+@click.option("--name", "names", multiple=True, metavar="HOST", help="Host name of the server; may be repeated.")
+@click.option(
+    "--proxy", metavar="ADDRESS", help="Address of the proxy that does TLS. [default: a proxy on this machine]"
+)
+@click.option("--tls-cert", metavar="FILE", help="Certificate, for TLS without a proxy.")
+@click.option("--tls-key", metavar="FILE", help="Private key of the certificate.")
 @click.option("--port", type=click.IntRange(1, 65_535), help="Port to listen on. [default: 8000]")
-@click.option("--engine", metavar="URL", help="The Redis that servers share. [default: memory, for one server]")
-@click.option("--store", metavar="URL", help="Where records live. [default: a SQLite file in the data directory]")
-@click.option("--data-dir", metavar="FOLDER", help="[default: /var/lib/greendot]")
-@click.option("--audience", metavar="TEXT", help="What tokens must have in `aud`.")
-@click.option("--webhook", metavar="URL", help="Where your app is told what happens.")
-@click.option("--no-input", is_flag=True, help="Ask nothing: what is not given is as it is by default.")
+@click.option("--engine", metavar="URL", help="Redis that the servers share. [default: memory, for one server]")
+@click.option("--store", metavar="URL", help="Store for records. [default: a SQLite file in the data directory]")
+@click.option("--data-dir", metavar="FOLDER", help="Data directory. [default: /var/lib/greendot]")
+@click.option("--audience", metavar="TEXT", help="Required `aud` claim of tokens.")
+@click.option("--webhook", metavar="URL", help="URL of your app that receives webhook events.")
+@click.option("--no-input", is_flag=True, help="Do not ask; use the defaults for options that are not given.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def genconfig(file: Path, no_input: bool, force: bool, **given: Any) -> None:
-    """Write settings for production to FILE (greendot.toml; - prints them), with fresh secrets, for its owner only.
+    """Write settings for production to FILE, with fresh secrets. Only its owner can read FILE.
 
-    In a terminal it asks for what is not given. Nothing is overwritten without --force.
+    Without FILE the name is greendot.toml; - prints the settings. In a terminal the command asks for values that are
+    not given. An existing file is overwritten only with --force.
 
     \b
       greendot genconfig
@@ -67,7 +72,7 @@ def genconfig(file: Path, no_input: bool, force: bool, **given: Any) -> None:
         return
     with put_in_place(file, force=force) as beside:
         beside.write_text(text)
-    click.echo(f"Wrote {file}, which only you may read (mode 600). Next:")
+    click.echo(f"Wrote {file}. Only you can read it (mode 600). Next steps:")
     click.echo(f"  greendot doctor --config {file}")
     if given["store"] and given["store"].startswith("postgres"):
         click.echo(f"  greendot migrate --config {file}")
@@ -81,7 +86,7 @@ def sections(given: dict[str, Any]) -> dict[str, dict[str, Any]]:
     outside = own_tls or given["proxy"] not in (None, *HERE)
     made: dict[str, dict[str, Any]] = {
         "server": {
-            "host": "0.0.0.0" if outside else "127.0.0.1",  # noqa: S104  (it is written down, and nothing is bound)
+            "host": "0.0.0.0" if outside else "127.0.0.1",  # noqa: S104  (a value in a file; nothing is bound)
             "port": given["port"] or 8000,
             "data_dir": given["data_dir"] or "/var/lib/greendot",
         },
@@ -119,18 +124,20 @@ def rendered(made: dict[str, dict[str, Any]]) -> str:
 def _ask(given: dict[str, Any]) -> None:
     """Ask for the values that were not given."""
     for key, question, begin in (
-        ("origins", "Pages that connect (https://app.example.com, …; empty: those of the server's own host)", ""),
-        ("names", "Names by which the server is reached (chat.example.com, …; empty: any)", ""),
-        ("proxy", "Address of the proxy that does TLS in front (- for none)", None if given["tls_cert"] else HERE[0]),
-        ("engine", "Redis that servers share (redis://HOST:PORT; empty: one server alone)", ""),
-        ("store", "Where records live (postgresql://…; empty: a SQLite file)", ""),
-        ("data_dir", "Folder for files of its own", "/var/lib/greendot"),
-        ("audience", "What tokens must have in `aud` (empty: whatever it is)", ""),
+        ("origins", "Origins of pages that may connect (https://app.example.com, …; empty: the server's own host)", ""),
+        ("names", "Host names of the server (chat.example.com, …; empty: any)", ""),
+        ("proxy", "Address of the proxy that does TLS (- for none)", None if given["tls_cert"] else HERE[0]),
+        ("engine", "Redis that the servers share (redis://HOST:PORT; empty: a single server)", ""),
+        ("store", "Store for records (postgresql://…; empty: a SQLite file)", ""),
+        ("data_dir", "Data directory", "/var/lib/greendot"),
+        ("audience", "Required `aud` claim of tokens (empty: any)", ""),
     ):
         if begin is not None and not given[key]:
             said = click.prompt(question, default=begin, show_default=bool(begin)).strip()
             given[key] = [one.strip() for one in said.split(",") if one.strip()] if key in LISTS else said or None
     if given["proxy"] == "-":
         given["proxy"] = None
-        given["tls_cert"] = click.prompt("File with the certificate")
-        given["tls_key"] = click.prompt("File with its key (empty: in the same file)", "", show_default=False) or None
+        given["tls_cert"] = click.prompt("Certificate file")
+        given["tls_key"] = (
+            click.prompt("Private key file (empty: in the certificate file)", "", show_default=False) or None
+        )

@@ -18,13 +18,13 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (nothing is bo
 
 @click.command()
 @click.option(
-    "--ready", is_flag=True, help="Also whether new clients are welcome: not while it starts, drains or lacks Redis."
+    "--ready", is_flag=True, help="Check readiness for new clients: not while it starts, drains or lacks Redis."
 )
 @config_option
 def health(ready: bool, config: Path | None) -> None:
-    """Ask the server on this machine whether it is alive; exit code 0 if it is, 1 if not.
+    """Check whether the server on this machine is alive. Exit code: 0 if it is, 1 if not.
 
-    Give it what the server is given, the same environment and --config: where it listens, and whether by TLS, is there.
+    Use the same environment and --config as the server: they have its address, its port and its TLS settings.
     """
     settings = settings_from(config, {})
     path = "/readyz" if ready else "/livez"

@@ -1,4 +1,4 @@
-"""Command `greendot inspect`: all data of a user, a room, a node or a topic, and how long it lasts."""
+"""Command `greendot inspect`: all data of a user, a room, a node or a topic, with expiry times."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ KINDS = "room", "watch", "user"
 
 @click.group("inspect")
 def inspect() -> None:
-    """All there is of a user, a room, a node or a topic, wherever it is, and how long it lasts.
+    """Show all data of a user, a room, a node or a topic on all nodes, and when it expires.
 
-    A running server is asked, by its dashboard's socket. `nodes`, `presence`, `sessions` and `typing` look into a
-    shared engine without one.
+    The command calls a running server through its dashboard socket. `nodes`, `presence`, `sessions` and `typing` read
+    a shared engine without a server.
     """
 
 
@@ -33,7 +33,7 @@ def inspect() -> None:
 @json_option
 @dashboard_options
 def user(name: str, tenant: str | None, as_json: bool, find_server: Callable[[], Where]) -> None:
-    """Sessions, rooms, inbox, devices, watchers of USER: what each is, and when it ends."""
+    """Show sessions, rooms, inbox, devices and watchers of USER, and when they expire."""
     _find(find_server, _named("user", name, tenant), as_json, inspect_view.user)
 
 
@@ -43,7 +43,7 @@ def user(name: str, tenant: str | None, as_json: bool, find_server: Callable[[],
 @json_option
 @dashboard_options
 def room(name: str, tenant: str | None, as_json: bool, find_server: Callable[[], Where]) -> None:
-    """Members of ROOM, who is in it, who types and until when, and on which nodes it is listened to."""
+    """Show members, occupants and typing users of ROOM, and its subscribers on each node."""
     _find(find_server, _named("room", name, tenant), as_json, inspect_view.room)
 
 
@@ -52,7 +52,7 @@ def room(name: str, tenant: str | None, as_json: bool, find_server: Callable[[],
 @json_option
 @dashboard_options
 def node(name: str, as_json: bool, find_server: Callable[[], Where]) -> None:
-    """What NODE holds, how it is, and what is left of its lease."""
+    """Show the state, load and lease of NODE, and the connections and sessions on it."""
     _find(find_server, _named("node", name, None), as_json, inspect_view.node)
 
 
@@ -62,13 +62,13 @@ def node(name: str, as_json: bool, find_server: Callable[[], Where]) -> None:
 @json_option
 @dashboard_options
 def topic(name: str, tenant: str | None, as_json: bool, find_server: Callable[[], Where]) -> None:
-    """Who listens to TOPIC on each node, and what waits for them.
+    """Show the subscribers of TOPIC on each node, and the frames that wait for them.
 
-    TOPIC is room:ROOM, watch:USER for those who watch a user, or user:USER for the user's own devices.
+    TOPIC is room:ROOM, watch:USER (the watchers of a user) or user:USER (the user's own devices).
     """
     kind, _, rest = name.partition(":")
     if kind not in KINDS or not rest:
-        raise click.UsageError(f"A topic is written as {', '.join(f'{kind}:NAME' for kind in KINDS)}, not {name!r}.")
+        raise click.UsageError(f"TOPIC must be {' or '.join(f'{kind}:NAME' for kind in KINDS)}, not {name!r}.")
     _check_names("name", rest, tenant)
     question = {"type": "find.topic", "kind": kind, "name": rest, "tenant": tenant}
     _find(find_server, question, as_json, inspect_view.topic)
@@ -91,8 +91,8 @@ def _find(find_server: Callable[[], Where], question: dict[str, Any], as_json: b
         what = question["type"].removeprefix("find.")
         name = question.get(what) or f"{question['kind']}:{question['name']}"
         of = f" in tenant {answer['tenant']}" if "tenant" in answer else ""
-        says = "nobody listens to topic" if what == "topic" else f"nothing is known of {what}"
-        raise ConfigError(f"{says} {name!r}{of}.")
+        found = "no subscribers" if what == "topic" else "no data"
+        raise ConfigError(f"{found} found for {what} {name!r}{of}.")
     if as_json:
         print_json(answer)
     else:

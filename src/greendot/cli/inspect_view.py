@@ -1,4 +1,4 @@
-"""Output of `greendot inspect`: a summary, then tables of what belongs to it, each with when it ends."""
+"""Output of `greendot inspect`: a summary, then tables with expiry times."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from greendot.cli._tables import NOTHING, ago, duration, left, printable, severa
 
 WIDE = 10  # columns for the names of facts
 WATCH_MODES = {
-    "live": "told of changes at once",
-    "slices": "so many that they are told of changes in slices",
-    "asked": "so many that they are told nothing and ask",
+    "live": "changes are delivered at once",
+    "slices": "changes are delivered in slices, because there are many watchers",
+    "asked": "changes are not delivered, because there are too many watchers; they poll",
 }
-LEVELS = {"shedding": "sheds signals", "refusing": "refuses new work", "normal": "has enough room"}
+DELIVERY = {"live": "live", "slices": "slices", "asked": "polled"}
+LEVELS = {"shedding": "shedding signals", "refusing": "refusing new work", "normal": "load normal"}
 
 
 def user(it: dict[str, Any], now: int) -> list[str]:
@@ -27,11 +28,11 @@ def user(it: dict[str, Any], now: int) -> list[str]:
         lines.append(_fact("status", f"{status['status']}{text}{_until(status['until'], now)}"))
     if own["last_seen"] is not None:
         kept = left(own["last_seen"] + it["last_seen_kept_ms"] - now)
-        lines.append(_fact("last seen", f"{ago(own['last_seen'], now)}; forgotten in {kept}"))
+        lines.append(_fact("last seen", f"{ago(own['last_seen'], now)}; removed in {kept}"))
     inbox = it["inbox"]
-    kept = f"each kept for {duration(it['inbox_kept_ms'])}"
+    kept = f"kept for {duration(it['inbox_kept_ms'])}"
     counts = f"{inbox['unread']} unread, {inbox['unseen']} unseen, newest number {inbox['head']}; {kept}"
-    lines.append(_fact("inbox", counts if inbox["head"] else "never notified"))
+    lines.append(_fact("inbox", counts if inbox["head"] else "no notifications yet"))
     watchers = it["watchers"]
     lines.append(
         _fact("watchers", f"{watchers['count']}, {WATCH_MODES[watchers['told']]}" if watchers["count"] else "none")
@@ -47,19 +48,30 @@ def user(it: dict[str, Any], now: int) -> list[str]:
 def _belongings(it: dict[str, Any], now: int) -> list[str]:
     """Return the tables of a user: sessions, leases of their nodes, rooms, push devices, pushes."""
     sessions = [_session(session, now) for session in it["sessions"]]
-    head = "SESSION", "DEVICE", "NODE", "STATE", "ENDS IN", "TOKEN ENDS IN", "HEARD", "ROOMS", "WATCHES", "WAITS"
-    lines = _table(head, sessions) if sessions else ["", "No session."]
+    head = (
+        "SESSION",
+        "DEVICE",
+        "NODE",
+        "STATE",
+        "ENDS IN",
+        "TOKEN EXPIRES IN",
+        "LAST FRAME",
+        "ROOMS",
+        "WATCHES",
+        "BUFFERED",
+    )
+    lines = _table(head, sessions) if sessions else ["", "No sessions."]
     lines += _leases(it["nodes"])
     rooms = [(r["room"], "open" if r["open"] else "member", str(r["head"]), str(r["unread"])) for r in it["rooms"]]
-    lines += _table(("ROOM", "AS", "MESSAGES", "UNREAD"), rooms)
+    lines += _table(("ROOM", "ACCESS", "MESSAGES", "UNREAD"), rooms)
     if it["room_count"] > len(rooms):
         lines.append(f"… and {it['room_count'] - len(rooms)} more rooms.")
     devices = [(d["device"], d["provider"], ago(d["used_at"], now), left(d["kept_until"] - now)) for d in it["devices"]]
-    lines += _table(("PUSHED TO", "BY", "USED", "REMOVED IN, UNLESS USED"), devices)
+    lines += _table(("PUSH DEVICE", "PROVIDER", "LAST USED", "REMOVED IN IF UNUSED"), devices)
     pushes = [
         (str(p["number"]), _due_in(p["due_at"] - now), str(p["attempts"]), p["reason"] or "new") for p in it["pushes"]
     ]
-    return lines + _table(("NOTIFICATION", "PUSH DUE", "TRIES", "WHY"), pushes)
+    return lines + _table(("NOTIFICATION", "PUSH DUE", "ATTEMPTS", "REASON"), pushes)
 
 
 def _session(it: dict[str, Any], now: int) -> tuple[str, ...]:
@@ -82,21 +94,21 @@ def _leases(nodes: Sequence[dict[str, Any]]) -> list[str]:
     rows = [
         (n["node"], n["state"], n["level"], left(n["lease_ends_in_ms"]), left(n["sessions_end_in_ms"])) for n in nodes
     ]
-    return _table(("NODE", "STATE", "LOAD", "LEASE ENDS IN", "ITS SESSIONS END IN"), rows)
+    return _table(("NODE", "STATE", "LOAD", "LEASE ENDS IN", "SESSIONS END IN"), rows)
 
 
 def room(it: dict[str, Any], now: int) -> list[str]:
-    whom = "open to everybody" if it["open"] else "for members only"
+    whom = "open to all users" if it["open"] else "for members only"
     lines = [
         f"{it['room']} (tenant {it['tenant']}) is {whom}, bus {it['bus']}.",
-        _fact("messages", f"{it['head']}; kept without an end"),
+        _fact("messages", f"{it['head']}; kept without limit"),
         _fact("members", str(it["member_count"])),
-        _fact("present", f"{it['present_count']}, by {several(it['listeners'], 'socket')}"),
+        _fact("occupants", f"{it['present_count']}, with {several(it['listeners'], 'connection')}"),
     ]
     typing = [(who, left(ms)) for who, ms in it["typing_ends_in_ms"].items()]
-    lines += _table(("TYPING", "ENDS IN"), typing) if typing else [_fact("typing", "nobody")]
-    lines += _table(("NODE", "LISTENERS"), [(n["node"], str(n["listeners"])) for n in it["nodes"]])
-    lines += _table(("PRESENT",), [(who,) for who in it["present"]])
+    lines += _table(("TYPING", "ENDS IN"), typing) if typing else [_fact("typing", "none")]
+    lines += _table(("NODE", "SUBSCRIBERS"), [(n["node"], str(n["listeners"])) for n in it["nodes"]])
+    lines += _table(("OCCUPANT",), [(who,) for who in it["present"]])
     lines += _table(("MEMBER", "ROLE"), [(m["user"], m["role"]) for m in it["members"]])
     if it["member_count"] > len(it["members"]):
         lines.append(f"… and {it['member_count'] - len(it['members'])} more members: greendot rooms {it['room']}")
@@ -107,17 +119,17 @@ def node(it: dict[str, Any], now: int) -> list[str]:
     if it["state"] == "dead":
         ends = it["sessions_end_in_ms"]
         rest = f"its sessions end in {left(ends)}" if ends else "its sessions have ended"
-        return [f"Node {it['node']} is dead, heard of {duration(it['renewed_ago_ms'] or 0)} ago; {rest}."]
-    lease = f"Its lease ends in {left(it['lease_ends_in_ms'])}, unless it renews it."
+        return [f"Node {it['node']} is dead. Its lease was renewed {duration(it['renewed_ago_ms'] or 0)} ago; {rest}."]
+    lease = f"Its lease ends in {left(it['lease_ends_in_ms'])} unless renewed."
     if not it["answered"]:
-        return [f"Node {it['node']} is live, and does not answer. {lease}"]
+        return [f"Node {it['node']} is live but does not answer. {lease}"]
     gauges = it["gauges"]
     lines = [
         f"Node {it['node']} is {'draining' if it['draining'] else 'live'}, {LEVELS[it['level']]}. {lease}",
         _fact("version", it["version"]),
         _fact("started", ago(it["started_at"], now)),
-        _fact("sockets", f"{it['connections']}, of them {it['strangers']} that have not said who they are"),
-        _fact("sessions", f"{it['sessions']}, of them {it['lingering']} lingering"),
+        _fact("sockets", f"{it['connections']}, {it['strangers']} of them without a hello yet"),
+        _fact("sessions", f"{it['sessions']}, {it['lingering']} of them lingering"),
         _fact("users", str(it["users"])),
         _fact("topics", f"{several(it['rooms'], 'room')}, {several(it['watched'], 'watched user')}"),
         _fact("timers", str(it["timers"])),
@@ -127,23 +139,23 @@ def node(it: dict[str, Any], now: int) -> list[str]:
 
 
 def topic(it: dict[str, Any], now: int) -> list[str]:
-    lines = [f"{it['kind']}:{it['name']} (tenant {it['tenant']}) has {several(it['listeners'], 'listener')}."]
+    lines = [f"{it['kind']}:{it['name']} (tenant {it['tenant']}) has {several(it['listeners'], 'subscriber')}."]
     rows = [
         (
             n["node"],
             str(n["listeners"]),
             str(n["barred"]),
-            n["told"] if it["kind"] == "watch" else NOTHING,
+            DELIVERY[n["told"]] if it["kind"] == "watch" else NOTHING,
             str(n["frames"]),
             str(n["writes"]),
-            "stale" if n["stale"] else "unheard" if n["unheard_in_ms"] is not None else "heard",
+            "stale" if n["stale"] else "unused" if n["unheard_in_ms"] is not None else "in use",
             left(n["unheard_in_ms"]),
         )
         for n in it["nodes"]
     ]
-    lines += _table(("NODE", "LISTENERS", "BARRED", "TOLD", "FRAMES", "WRITES", "STATE", "GIVEN UP IN"), rows)
+    lines += _table(("NODE", "SUBSCRIBERS", "HIDDEN FROM", "DELIVERY", "FRAMES", "WRITES", "STATE", "REMOVED IN"), rows)
     if it["silent"]:
-        lines.append(f"Not answered: {', '.join(it['silent'])}.")
+        lines.append(f"Nodes that did not answer: {', '.join(it['silent'])}.")
     return lines
 
 

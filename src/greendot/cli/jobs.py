@@ -30,20 +30,20 @@ from greendot.store.port import Store
 
 FAILED = 1  # exit code of a run that failed, or did not begin
 MOST_SHOWN = 1_000
-_ENGINE = "the memory engine's state lives inside the server process: the server runs this job by itself"
+_ENGINE = "the memory engine is inside the server process, so only the server can run this job"
 _ASK_ENGINE = ("unread-reminder", "sweep")  # jobs that need the presence in the engine
 
 
 @click.group()
 def jobs() -> None:
-    """What is done now and then, by one of all servers."""
+    """List and run jobs. Each job runs on one server at a time."""
 
 
 @jobs.command("list")
 @json_option
 @store_options
 def list_(as_json: bool, access: StoreAccess) -> None:
-    """When each job ran and runs again, and what became of it."""
+    """List the jobs: schedule, next run, last run and its result."""
 
     async def look(store: Store) -> tuple[list[JobState], list[JobRun]]:
         states = await store.jobs()
@@ -58,11 +58,11 @@ def list_(as_json: bool, access: StoreAccess) -> None:
     now = SystemClock().now_ms()
     rows = [_job_row(state, last.get(state.name), now) for state in states]
     rows += [
-        (name, NOTHING, "no server has planned it", *[NOTHING] * 4)
+        (name, NOTHING, "not scheduled by a server", *[NOTHING] * 4)
         for name in JOBS
         if name not in {state.name for state in states}
     ]
-    click.echo(table(("JOB", "SCHEDULE", "NEXT", "LAST", "TOOK", "RESULT", "WHAT"), rows))
+    click.echo(table(("JOB", "SCHEDULE", "NEXT", "LAST", "TOOK", "RESULT", "DETAILS"), rows))
 
 
 @jobs.command()
@@ -71,7 +71,7 @@ def list_(as_json: bool, access: StoreAccess) -> None:
 @json_option
 @store_options
 def history(name: str | None, limit: int, as_json: bool, access: StoreAccess) -> None:
-    """The last runs, of one job or of all, the newest first."""
+    """List the last runs of one job or of all jobs, the newest first."""
     if name is not None:
         _check(name)
     runs = access.run(lambda store: store.job_runs(name, limit))
@@ -80,7 +80,7 @@ def history(name: str | None, limit: int, as_json: bool, access: StoreAccess) ->
         return
     now = SystemClock().now_ms()
     rows = [(run.name, str(run.fence), *_run_cells(run, now)) for run in runs]
-    print_table(("JOB", "RUN", "BEGAN", "TOOK", "RESULT", "WHAT"), rows, "Nothing has run yet.")
+    print_table(("JOB", "RUN", "STARTED", "TOOK", "RESULT", "DETAILS"), rows, "No runs yet.")
 
 
 @jobs.command()
@@ -88,25 +88,25 @@ def history(name: str | None, limit: int, as_json: bool, access: StoreAccess) ->
 @engine_option
 @store_options
 def run(name: str, access: StoreAccess) -> None:
-    """Run a job now, due or not, unless a server does. Ctrl-C stops it; the next run goes on from there."""
+    """Run a job now, unless it is already running. Ctrl-C stops it; the next run continues."""
     _check(name)
     settings = as_running_server(access.settings)
     if settings.engine.url == "memory" and name in _ASK_ENGINE:
-        raise ConfigError(f"{_ENGINE}. For servers that share a Redis give its URL: --engine redis://HOST:PORT")
+        raise ConfigError(f"{_ENGINE}. If the servers share a Redis, give its URL: --engine redis://HOST:PORT")
     ended = on_a_loop(_run(settings, name))
     if ended is None:
-        click.echo(f"{name} is being run by another: `greendot jobs list` shows how it goes.", err=True)
+        click.echo(f"{name} is already running. See its progress with: greendot jobs list", err=True)
         sys.exit(FAILED)
     click.echo(f"{name}: {ended.outcome}. {ended.note[:1].upper()}{ended.note[1:]}.")
     if ended.outcome == "stopped":
-        click.echo("The next run goes on from there.")
+        click.echo("The next run continues from there.")
         sys.exit(INTERRUPTED)
     sys.exit(0 if ended.outcome == "ok" else FAILED)
 
 
 def _check(name: str) -> None:
     if name not in JOBS:
-        raise click.UsageError(f"There is no job {name!r}. There are: {', '.join(JOBS)}.")
+        raise click.UsageError(f"There is no job {name!r}. Valid names: {', '.join(JOBS)}.")
 
 
 async def _run(settings: Settings, name: str) -> JobEnd | None:
@@ -130,10 +130,10 @@ def _stop(runner: Runner, name: str) -> None:
 
 
 def _progress_report() -> ProgressReport:
-    def tell(name: str, done: int) -> None:
+    def report(name: str, done: int) -> None:
         click.echo(f"{name}: {done:,} done …", err=True)
 
-    return ProgressReport(tell, 1.0 if sys.stderr.isatty() else REPORT_S)
+    return ProgressReport(report, 1.0 if sys.stderr.isatty() else REPORT_S)
 
 
 @asynccontextmanager
@@ -165,7 +165,7 @@ def _job_row(state: JobState, last: JobRun | None, now: int) -> tuple[str, ...]:
     if state.next_at - now >= 86_400_000:
         upcoming = datetime.fromtimestamp(state.next_at / 1000).astimezone().isoformat(" ", "seconds")
     if state.holder is not None:
-        upcoming = "runs"
+        upcoming = "running"
     return (state.name, state.schedule, upcoming, *cells)
 
 

@@ -21,23 +21,21 @@ from greendot.store.read_cache import BELIEVED_S
 
 OPERATORS = "(operator)"  # in the tenant column of tables; no tenant can have this name
 
-_tenant = click.option("--tenant", metavar="T", help="Whose key. [default: default]")
-_operator = click.option("--operator", is_flag=True, help="A key of no tenant, for those who run the servers.")
+_tenant = click.option("--tenant", metavar="T", help="Tenant of the key. [default: default]")
+_operator = click.option("--operator", is_flag=True, help="Operator key, which belongs to no tenant.")
 
 
 @click.group()
 def keys() -> None:
-    """API keys: who may do what over HTTP."""
+    """Manage API keys for the HTTP API."""
 
 
 @keys.command()
 @click.argument("name")
 @_tenant
 @_operator
-@click.option(
-    "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="What it may do; several may be given."
-)
-@click.option("--expires", type=Duration(), help="The key ends after so long, such as 90d.")
+@click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Scope of the key; may be repeated.")
+@click.option("--expires", type=Duration(), help="Lifetime of the key, such as 90d.")
 @json_option
 @store_options
 def create(
@@ -49,13 +47,13 @@ def create(
     as_json: bool,
     access: StoreAccess,
 ) -> None:
-    """Make a key with this NAME and print it. It cannot be shown again."""
+    """Create an API key called NAME and print it. It cannot be shown again."""
     owner = _owner(name, tenant, operator)
     if operator == bool(scopes):
         raise click.UsageError(
-            "An operator's key has no scopes: leave out --scope."
+            "An operator key has no scopes. Leave out --scope."
             if operator
-            else f"Say what it may do: --scope {' or '.join(SCOPES)}."
+            else f"A key needs a scope. Add --scope {' or '.join(SCOPES)}."
         )
     shown, secret = _new_secret(expires)
     key = ApiKey(owner, name, ("operator",) if operator else tuple(dict.fromkeys(scopes)), secret.created_at)
@@ -65,22 +63,26 @@ def create(
         return await store.create_key(key, secret)
 
     if not access.run(make):
-        raise ConfigError(f"{_whose(owner)} has a key {name!r} already: rotate or revoke it, or take another name.")
-    _show(shown, f"Made {name}, a key of {_whose(owner)}: {', '.join(key.scopes)}.", key, secret, as_json)
+        raise ConfigError(
+            f"key {name!r} of {_whose(owner)} already exists. Rotate or revoke it, or choose another name."
+        )
+    _show(shown, f"Created key {name} of {_whose(owner)}: {', '.join(key.scopes)}.", key, secret, as_json)
 
 
 @keys.command()
 @click.argument("name")
 @_tenant
 @_operator
-@click.option("--overlap", type=Duration(), default="24h", show_default=True, help="So long the old secret goes on.")
-@click.option("--expires", type=Duration(), help="The new secret ends after so long. [default: as the old one did]")
+@click.option(
+    "--overlap", type=Duration(), default="24h", show_default=True, help="Time for which the old secret stays valid."
+)
+@click.option("--expires", type=Duration(), help="Lifetime of the new secret. [default: that of the old one]")
 @json_option
 @store_options
 def rotate(
     name: str, tenant: str | None, operator: bool, overlap: int, expires: int | None, as_json: bool, access: StoreAccess
 ) -> None:
-    """Make a new secret for the key NAME and print it. The old one goes on for a while, so that no app is cut off."""
+    """Create a new secret for the key NAME and print it. The old secret stays valid for a while."""
     owner = _owner(name, tenant, operator)
 
     async def change(store: Store) -> tuple[ApiKey, str, Secret]:
@@ -95,8 +97,8 @@ def rotate(
         raise _no_key(owner, name)
 
     key, shown, secret = access.run(change)
-    how = f"goes on for {duration(overlap)}" if overlap else f"is refused within {BELIEVED_S:.0f} s"
-    _show(shown, f"Made a new secret for {name}, a key of {_whose(owner)}. The old one {how}.", key, secret, as_json)
+    how = f"stays valid for {duration(overlap)}" if overlap else f"is refused within {BELIEVED_S:.0f} s"
+    _show(shown, f"Created a new secret for key {name} of {_whose(owner)}. The old secret {how}.", key, secret, as_json)
 
 
 @keys.command()
@@ -105,20 +107,20 @@ def rotate(
 @_operator
 @store_options
 def revoke(name: str, tenant: str | None, operator: bool, access: StoreAccess) -> None:
-    """End the key NAME with all its secrets."""
+    """Revoke the key NAME with all its secrets."""
     owner = _owner(name, tenant, operator)
     if not access.run(lambda store: store.remove_key(owner, name)):
         raise _no_key(owner, name)
-    click.echo(f"Revoked {name}, a key of {_whose(owner)}: servers refuse it within {BELIEVED_S:.0f} s.")
+    click.echo(f"Revoked key {name} of {_whose(owner)}. Servers refuse it within {BELIEVED_S:.0f} s.")
 
 
 @keys.command("list")
-@click.option("--tenant", metavar="T", help="Those of one tenant.")
-@click.option("--operator", is_flag=True, help="Those of no tenant.")
+@click.option("--tenant", metavar="T", help="Only keys of this tenant.")
+@click.option("--operator", is_flag=True, help="Only operator keys.")
 @json_option
 @store_options
 def list_keys(tenant: str | None, operator: bool, as_json: bool, access: StoreAccess) -> None:
-    """The keys there are, with each secret's dates; never the secrets."""
+    """List the keys with the dates of their secrets. Secrets are not shown."""
     owner = None if tenant is None and not operator else _owner("x", tenant, operator)
     found = access.run(lambda store: store.api_keys(owner))
     if as_json:
@@ -126,8 +128,8 @@ def list_keys(tenant: str | None, operator: bool, as_json: bool, access: StoreAc
         return
     now = SystemClock().now_ms()
     rows = [row for of in found for row in _rows(of, now)]
-    head = ("TENANT", "NAME", "SECRET", "SCOPES", "MADE", "LAST USED", "ENDS IN")
-    print_table(head, rows, "There are no keys. `greendot keys create` makes one.")
+    head = ("TENANT", "NAME", "SECRET", "SCOPES", "CREATED", "LAST USED", "EXPIRES IN")
+    print_table(head, rows, "There are no keys. Create one with: greendot keys create")
 
 
 def _rows(of: KeyAndSecrets, now: int) -> list[tuple[str, ...]]:
@@ -182,12 +184,13 @@ async def _check_registered(settings: Settings, store: Store, owner: str) -> Non
         return
     if await store.tenant(owner) is None:
         raise ConfigError(
-            f"tenant {owner} is not registered, and only registered ones may come: greendot tenants create {owner}"
+            f"tenant {owner} is not registered, and auth.tenants admits only registered tenants. Register it: greendot "
+            f"tenants create {owner}"
         )
 
 
 def _no_key(owner: str, name: str) -> ConfigError:
-    return ConfigError(f"{_whose(owner)} has no key {name!r}; `greendot keys list` shows those there are.")
+    return ConfigError(f"key {name!r} of {_whose(owner)} not found. List the keys with: greendot keys list")
 
 
 def _show(shown: str, said: str, key: ApiKey, secret: Secret, as_json: bool) -> None:
@@ -195,6 +198,6 @@ def _show(shown: str, said: str, key: ApiKey, secret: Secret, as_json: bool) -> 
     if as_json:
         print_json({"key": shown, **_entry(key, [secret])})
         return
-    ends = "" if secret.expires_at is None else f", and ends in {duration(secret.expires_at - secret.created_at)}"
-    click.echo(f"{said} This is shown only now{ends}:", err=True)
+    ends = "" if secret.expires_at is None else f" and expires in {duration(secret.expires_at - secret.created_at)}"
+    click.echo(f"{said} It is shown only now{ends}:", err=True)
     click.echo(shown)

@@ -12,10 +12,10 @@ from greendot.cli._settings import config_option, settings_from
 
 
 @click.command()
-@click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE.")
+@click.option("--store", metavar="URL", help="Store: sqlite:///FILE or postgresql://HOST/DATABASE.")
 @config_option
 def migrate(store: str | None, config: Path | None) -> None:
-    """Bring the tables of the store up to date. Safe to call at any time, also by several at once."""
+    """Bring the tables of the store up to date. Safe to run at any time, also in parallel."""
     for step in asyncio.run(make_store(settings_from(config, {"store": {"url": store}})).migrate()):
         click.echo(f"Applied {step}.")
     click.echo("The tables are up to date.")

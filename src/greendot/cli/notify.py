@@ -23,12 +23,12 @@ from greendot.store.inbox import Notice
 
 @click.command()
 @click.argument("user")
-@click.option("--kind", required=True, metavar="K", help="What it is about, such as order.shipped.")
-@click.option("--body", default="null", metavar="JSON", help="What it says, such as '{\"order\": 17}'.")
-@click.option("--key", metavar="K", help="Said again with the same key it is the same notification.")
+@click.option("--kind", required=True, metavar="K", help="Kind of the notification, such as order.shipped.")
+@click.option("--body", default="null", metavar="JSON", help="Body of the notification, such as '{\"order\": 17}'.")
+@click.option("--key", metavar="K", help="Idempotency key: a second call with the same key creates nothing.")
 @url_option
 @store_option
-@click.option("--tenant", help="With --store: whose user. [default: default]")
+@click.option("--tenant", help="With --store: tenant of the user. [default: default]")
 @json_option
 @config_option
 def notify(
@@ -42,10 +42,10 @@ def notify(
     as_json: bool,
     config: Path | None,
 ) -> None:
-    """Put a notification into the inbox of USER.
+    """Send a notification to the inbox of USER.
 
-    A running server does it, with its API key (GREENDOT_API_KEY; a dev server's is found in its folder), and the user's
-    devices hear of it at once. With --store it is written without one.
+    The command calls a running server with its API key (GREENDOT_API_KEY; the key of a dev server is found in its
+    folder). Connected devices receive the notification at once. With --store the command writes directly to the store.
     """
     check_ids("user", (user,), tenant or "default")
     notice = Notice(
@@ -59,7 +59,7 @@ def notify(
     check_target(url, store, tenant)
     if store is not None:
         answer = _write(StoreAccess(store, config), notice)
-        how = "\nDevices that are connected hear of it within a minute or so, when servers look by themselves."
+        how = "\nConnected devices receive it within about a minute, when the servers compare with the store."
     else:
         said = {"user": notice.user, "kind": notice.kind, "body": msgspec.Raw(notice.body), "key": notice.key}
         answer = ask(config, url, "/v1/notifications", said)
@@ -68,9 +68,9 @@ def notify(
         print_json(answer)
         return
     if answer.get("seq") is None:
-        click.echo(f"Told {user}'s devices that are connected: {kind} is a kind that is not kept.")
+        click.echo(f"Sent to the connected devices of {user}. Notifications of kind {kind} are not stored.")
     elif not answer.get("new", True):
-        click.echo(f"{user} was notified with this key before: number {answer['seq']}, id {answer['id']}.")
+        click.echo(f"{user} already has a notification with this key: number {answer['seq']}, id {answer['id']}.")
     else:
         click.echo(f"Notified {user}: number {answer['seq']}, id {answer['id']}.{how}")
 
@@ -81,7 +81,7 @@ def _json(text: str) -> bytes:
         decode(body, object)
     except msgspec.DecodeError as error:
         raise ConfigError(
-            f"--body is not JSON ({error}). A text is written with both quotes: --body '\"hello\"'"
+            f"--body is not valid JSON ({error}). Write a string with both quotes: --body '\"hello\"'"
         ) from None
     if len(body) > MAX_FRAME:
         raise ConfigError(f"--body may have at most {MAX_FRAME} bytes.")
@@ -96,7 +96,7 @@ def _write(access: StoreAccess, notice: Notice) -> dict[str, Any]:
     kinds = access.settings.kinds
     promise = kinds[notice.kind].promise if notice.kind in kinds else "durable"
     if promise in ("ephemeral", "recomputable"):
-        raise ConfigError(f"{notice.kind} is {promise}, so it is not kept in the store: leave out --store.")
+        raise ConfigError(f"notifications of kind {notice.kind} are {promise} and not stored. Leave out --store.")
     notice = msgspec.structs.replace(notice, ack=promise == "acknowledged")
     (created,) = access.run(lambda store: store.notify([notice]))
     return {"id": created.notification.id, "seq": created.notification.seq, "new": created.new}

@@ -17,22 +17,22 @@ from greendot.store.app_outbox import Outbox, OutboxStatus
 
 MOST_SHOWN = 50  # rows that were set aside
 
-url_option = click.option("--url", metavar="URL", help="The app's database: postgresql://…. [default: outbox.url]")
+url_option = click.option("--url", metavar="URL", help="Database of the app: postgresql://… [default: outbox.url]")
 
 
 @click.group()
 def outbox() -> None:
-    """What an app writes in its own transactions for Greendot to send."""
+    """Manage the outbox: rows that an app writes in its own transactions, for Greendot to send."""
 
 
 @outbox.command()
 @url_option
 @config_option
 def install(url: str | None, config: Path | None) -> None:
-    """Make the table greendot_outbox and what belongs to it. Safe to call again."""
+    """Create the table greendot_outbox with its indexes and trigger. Safe to run again."""
     for made in on_a_loop(_outbox(url, config).install()):
-        click.echo(f"Made {made}.")
-    click.echo("The outbox is ready. Servers relay it when outbox.url (GREENDOT_OUTBOX_URL) is this database.")
+        click.echo(f"Created {made}.")
+    click.echo("The outbox is ready. Set outbox.url (GREENDOT_OUTBOX_URL) of the servers to this database.")
 
 
 @outbox.command()
@@ -40,7 +40,7 @@ def install(url: str | None, config: Path | None) -> None:
 @url_option
 @config_option
 def status(as_json: bool, url: str | None, config: Path | None) -> None:
-    """What waits to be sent, since when, and what was set aside, and why."""
+    """Show how many rows wait to be sent, and the rows that were set aside with the reason."""
     found = on_a_loop(_outbox(url, config).status(MOST_SHOWN))
     if as_json:
         print_json(found._asdict() | {"poison": [row._asdict() for row in found.poison]})
@@ -50,30 +50,28 @@ def status(as_json: bool, url: str | None, config: Path | None) -> None:
 
 @outbox.command()
 @click.argument("ids", metavar="ID…", type=int, nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that were set aside.")
+@click.option("--all", "everything", is_flag=True, help="All rows that were set aside.")
 @url_option
 @config_option
 def retry(ids: tuple[int, ...], everything: bool, url: str | None, config: Path | None) -> None:
-    """Have rows sent that were set aside, once the reason is gone."""
+    """Send rows that were set aside again. Correct the cause first."""
     if bool(ids) == everything:
         raise click.UsageError(
-            "Give the ids of rows that were set aside (`greendot outbox status` shows them), or --all."
+            "Give the ids of rows that were set aside, or --all. List the ids with: greendot outbox status"
         )
     found = on_a_loop(_outbox(url, config).retry(None if everything else ids))
-    click.echo(f"{several(len(found), 'row')} will be sent." if found else "Nothing was set aside.")
+    click.echo(f"{several(len(found), 'row')} will be sent." if found else "No matching rows were set aside.")
     if missing := sorted({*ids} - {*found}):
-        click.echo(f"Not set aside, or not there: {', '.join(map(str, missing))}.")
+        click.echo(f"Not found, or not set aside: {', '.join(map(str, missing))}.")
 
 
 def _show(found: OutboxStatus) -> None:
     now = SystemClock().now_ms()
     if not found.waiting:
-        click.echo("Nothing waits to be sent.")
+        click.echo("No rows are waiting.")
     else:
-        verb = "waits" if found.waiting == 1 else "wait"
-        click.echo(
-            f"{several(found.waiting, 'row')} {verb} to be sent, the oldest written {ago(found.oldest_at, now)}."
-        )
+        verb = "is" if found.waiting == 1 else "are"
+        click.echo(f"{several(found.waiting, 'row')} {verb} waiting, the oldest written {ago(found.oldest_at, now)}.")
     if not found.set_aside:
         return
     click.echo(f"{several(found.set_aside, 'row')} {'was' if found.set_aside == 1 else 'were'} set aside:")
@@ -89,14 +87,14 @@ def _show(found: OutboxStatus) -> None:
         )
         for row in found.poison
     ]
-    click.echo(table(("ID", "TENANT", "TARGET", "FOR", "TRIES", "WHEN", "WHY"), rows))
+    click.echo(table(("ID", "TENANT", "TARGET", "RECIPIENT", "ATTEMPTS", "FAILED", "REASON"), rows))
     if found.set_aside > len(rows):
         click.echo(f"… and {found.set_aside - len(rows)} more.")
-    click.echo("Once the reason is gone, `greendot outbox retry ID…` has them sent.")
+    click.echo("Correct the cause, then send them again: greendot outbox retry ID…")
 
 
 def _outbox(url: str | None, config: Path | None) -> Outbox:
     settings = settings_from(config, {"outbox": {"url": url}})
     if not settings.outbox.url:
-        raise ConfigError("outbox.url is not set: give the app's database with --url postgresql://HOST/DATABASE.")
+        raise ConfigError("outbox.url is not set. Give the app's database: --url postgresql://HOST/DATABASE")
     return make_outbox(settings)

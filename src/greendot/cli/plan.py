@@ -30,7 +30,7 @@ class Share(click.ParamType[float]):
         except ValueError:
             share = -1.0
         if not 0 < share <= 1:
-            self.fail(f"{value!r} is no share: write 10% or 0.1, at most 100%.", param, ctx)
+            self.fail(f"{value!r} is not a share. Write 10% or 0.1, at most 100%.", param, ctx)
         return share
 
 
@@ -46,30 +46,33 @@ class PerDay(click.ParamType[tuple[float, bool]]):
         except ValueError:
             rate, of_all = -1.0, False
         if not 0 <= rate <= 1e12:
-            self.fail(f"{value!r} is no rate: write 20/day of each user, or 500/s of all.", param, ctx)
+            self.fail(f"{value!r} is not a rate. Write 20/day (of each user) or 500/s (of all users).", param, ctx)
         return rate, of_all
 
 
 @click.command("plan")
-@click.option("--users", type=click.IntRange(1, 10_000_000_000), default=1_000_000, help="There are. [1,000,000]")
-@click.option("--online", type=Share(), default="10%", help="Of them connected at the busiest time. [10%]")
-@click.option("--devices", type=click.FloatRange(1, 100), default=1.2, help="Connections of each who is. [1.2]")
-@click.option("--rooms", type=click.FloatRange(0, 10_000), default=5.0, help="A user is in. [5]")
-@click.option("--room-size", type=click.FloatRange(1, 10_000_000), default=20.0, help="Members of a room. [20]")
-@click.option("--messages", type=PerDay(), default="10/day", help="20/day of each user, or 500/s of all. [10/day]")
-@click.option("--typing", type=click.FloatRange(0, 1_000), default=1.0, help="Starts of typing for each message. [1]")
-@click.option("--watched", type=click.FloatRange(0, 10_000), default=50.0, help="Users a connection follows. [50]")
-@click.option("--connects", type=click.FloatRange(0, 3_600), default=2.0, help="Of each device in an hour. [2]")
-@click.option("--notifications", type=click.FloatRange(0, 1e6), default=5.0, help="A user gets in a day. [5]")
-@click.option("--body", type=click.IntRange(1, 65_536), default=128, help="Bytes of a message. [128]")
-@click.option("--peak", type=click.FloatRange(1, 1_000), default=3.0, help="Busiest time ÷ average. [3]")
-@click.option("--per-node", type=click.IntRange(100, 1_000_000), default=15_000, help="Connections. [15,000]")
-@click.option("--constants", is_flag=True, help="Show what is counted with, and where it was measured.")
+@click.option("--users", type=click.IntRange(1, 10_000_000_000), default=1_000_000, help="Number of users. [1,000,000]")
+@click.option("--online", type=Share(), default="10%", help="Share of users online at peak. [10%]")
+@click.option("--devices", type=click.FloatRange(1, 100), default=1.2, help="Connections per online user. [1.2]")
+@click.option("--rooms", type=click.FloatRange(0, 10_000), default=5.0, help="Rooms per user. [5]")
+@click.option("--room-size", type=click.FloatRange(1, 10_000_000), default=20.0, help="Members per room. [20]")
+@click.option("--messages", type=PerDay(), default="10/day", help="20/day per user, or 500/s of all users. [10/day]")
+@click.option("--typing", type=click.FloatRange(0, 1_000), default=1.0, help="Typing starts per message. [1]")
+@click.option("--watched", type=click.FloatRange(0, 10_000), default=50.0, help="Users watched per connection. [50]")
+@click.option("--connects", type=click.FloatRange(0, 3_600), default=2.0, help="Connects per device and hour. [2]")
+@click.option("--notifications", type=click.FloatRange(0, 1e6), default=5.0, help="Notifications per user and day. [5]")
+@click.option("--body", type=click.IntRange(1, 65_536), default=128, help="Bytes per message. [128]")
+@click.option("--peak", type=click.FloatRange(1, 1_000), default=3.0, help="Load at peak ÷ average load. [3]")
+@click.option(
+    "--per-node", type=click.IntRange(100, 1_000_000), default=15_000, help="Connections per node, at most. [15,000]"
+)
+@click.option("--constants", is_flag=True, help="Show the measured costs and their sources.")
 @json_option
 def plan(messages: tuple[float, bool], constants: bool, as_json: bool, **given: Any) -> None:
-    """Say what so many users need: nodes, Redis, PostgreSQL, network; how it is counted, and what becomes the limit.
+    """Estimate the nodes, Redis, PostgreSQL and network that a number of users needs.
 
-    It counts with what was measured (bench/RESULTS.md, on one core of a small machine). What is marked * goes beyond.
+    Each figure has its formula. Limits and bottlenecks follow the table. The formulas use measured costs
+    (bench/RESULTS.md, on one core of a small machine). Figures marked * are extrapolated.
 
     \b
       greendot plan --users 200000 --online 5% --room-size 50 --messages 30/day
@@ -82,7 +85,7 @@ def plan(messages: tuple[float, bool], constants: bool, as_json: bool, **given: 
         print_json(_as_json(made))
     elif constants:
         rows = [(f"{one.value:,g} {one.unit}", one.source) for one in CONSTANTS.values()]
-        click.echo(table(("MEASURED", "WHERE"), rows))
+        click.echo(table(("MEASURED", "SOURCE"), rows))
     else:
         _show(made)
 
@@ -90,16 +93,16 @@ def plan(messages: tuple[float, bool], constants: bool, as_json: bool, **given: 
 def _show(made: CapacityPlan) -> None:
     work = made.spread.work
     click.echo(
-        f"{work.users:,} users, {work.online * 100:.3g}% of them online on {work.devices:g} devices each: "
+        f"{work.users:,} users, {work.online * 100:.3g}% of them online with {work.devices:g} devices each: "
         f"{work.connections:,.0f} connections.\n"
-        f"At the busiest time {_rate(work.messages_s)} messages, {_rate(work.typing_s)} starts of typing, "
-        f"{_rate(work.changes_s)} comings and goings, {_rate(work.notifications_s)} notifications a second.\n"
-        f"A message goes to {work.listeners:,.1f} connections, a coming or going to {work.watchers:,.1f}.\n"
+        f"Per second at peak: {_rate(work.messages_s)} messages, {_rate(work.typing_s)} typing starts, "
+        f"{_rate(work.changes_s)} presence changes, {_rate(work.notifications_s)} notifications.\n"
+        f"A message is delivered to {work.listeners:,.1f} connections, a presence change to {work.watchers:,.1f}.\n"
     )
     rows = [
         (f"{one.part}: {one.what}", shown(one) + ("" if one.measured else " *"), one.formula) for one in made.figures
     ]
-    click.echo(table(("NEEDED", "HOW MUCH", "COUNTED AS"), rows))
+    click.echo(table(("FIGURE", "VALUE", "FORMULA"), rows))
     click.echo()
     for text in limits(made):
         click.echo(textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False))

@@ -22,33 +22,34 @@ from greendot.store.push import Device, PushRecord
 
 SHOWN_OF_A_TOKEN = 6  # characters at its end
 SHOWN = ("Greendot", "This is a test.")  # title and text of a test push
+TENANTS = {"all": "All tenants", "all others": "All other tenants"}
 WORDS = {
-    "seen": "It was seen, read, archived or acknowledged first.",
-    "expired": "It had expired, or was removed.",
-    "no_device": "The user has no device registered with a provider that is set up.",
-    "kind_off": "Its kind, or its tenant, is not pushed.",
-    "importance_low": "It is less important than what is pushed.",
-    "in_the_room": "The user is in the very room it is about.",
-    "awaiting_ack": "The user has seen it and not acknowledged it: devices that are here get it again.",
-    "active": "The user is active here: it is held, and pushed if it stays unseen.",
-    "idle": "The user is here, and idle: it is held, and pushed if it stays unseen.",
+    "seen": "The notification was seen, read, archived or acknowledged before the push.",
+    "expired": "The notification expired or was removed.",
+    "no_device": "The user has no device registered with a configured provider.",
+    "kind_off": "Push is off for this kind of notification, or for the tenant.",
+    "importance_low": "The importance of the notification is below the push threshold.",
+    "in_the_room": "The user is in the room that the notification is about.",
+    "awaiting_ack": "The user has seen the notification without acknowledging it; connected devices get it again.",
+    "active": "The user is active. The push is held, and sent if the notification stays unseen.",
+    "idle": "The user is online but idle. The push is held, and sent if the notification stays unseen.",
     "busy": "The user is busy.",
     "quiet_hours": "The user has quiet hours.",
-    "over_the_cap": "The user had as many as may be in an hour.",
-    "unseen": "The user was here, and it stayed unseen.",
-    "unacknowledged": "The user was here, got it again and again, and did not acknowledge it.",
-    "offline": "The user was away.",
-    "presence_unknown": "It was not known whether the user was here.",
-    "critical": "It is critical: neither busy nor quiet hours hold it.",
-    "": "Nobody has looked at it yet.",
+    "over_the_cap": "The user has reached the limit of pushes per hour.",
+    "unseen": "The user was online, but the notification stayed unseen.",
+    "unacknowledged": "The user was online and got the notification repeatedly, but did not acknowledge it.",
+    "offline": "The user was offline.",
+    "presence_unknown": "The presence of the user was unknown.",
+    "critical": "The notification is critical: busy status and quiet hours do not hold it.",
+    "": "The push worker has not processed the push yet.",
 }
 
-tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose users.")
+tenant_option = click.option("--tenant", default="default", show_default=True, help="Tenant of the user.")
 
 
 @click.group()
 def push() -> None:
-    """What is pushed to devices of those who are away."""
+    """Inspect, replay and test pushes to devices."""
 
 
 @push.command()
@@ -57,7 +58,7 @@ def push() -> None:
 @json_option
 @store_options
 def explain(notification: str, tenant: str, as_json: bool, access: StoreAccess) -> None:
-    """Why NOTIFICATION (its id) was pushed, is held, or never was; and what each device's provider said."""
+    """Show why NOTIFICATION (an id) was pushed or not, and the response of each provider."""
     check_ids("notification", (notification,), tenant)
     found = access.run(lambda store: store.push_of(tenant, notification))
     if as_json:
@@ -65,8 +66,8 @@ def explain(notification: str, tenant: str, as_json: bool, access: StoreAccess) 
         return
     if not found:
         click.echo(
-            "Nothing is known of it: it was not to be pushed (`push: false`, its kind, its tenant without a provider), "
-            "or is not there, or it was long ago."
+            "No push found for this notification. It was not to be pushed (`push: false`, its kind, or a tenant "
+            "without a provider), it does not exist, or its push record was removed."
         )
         return
     now = SystemClock().now_ms()
@@ -75,21 +76,21 @@ def explain(notification: str, tenant: str, as_json: bool, access: StoreAccess) 
 
 
 def _explained(record: PushRecord, now: int) -> list[str]:
-    state = "given up" if record.is_dead else "over" if record.over_at is not None else "waits"
+    state = "given up" if record.is_dead else "done" if record.over_at is not None else "waiting"
     lines = [
         f"Notification {record.notification}, number {record.seq} of {record.user}, {record.importance}, "
-        f"made {ago(record.created_at, now)}.",
+        f"created {ago(record.created_at, now)}.",
         f"{state.capitalize()}: {record.reason or 'new'}. {WORDS.get(record.reason, '')}".rstrip(),
     ]
     if record.due_at is not None:
         left_s = max(0, record.due_at - now) / 1000
-        lines.append(f"It is looked at again in {left_s:.0f} s." if left_s else "It is due.")
+        lines.append(f"Next check in {left_s:.0f} s." if left_s else "The push is due.")
     if record.results:
         rows = [
             (one.device, one.provider, one.outcome, str(one.attempts), ago(one.at, now), one.reason or NOTHING)
             for one in record.results
         ]
-        lines.append(table(("DEVICE", "PROVIDER", "OUTCOME", "TRIES", "LAST", "WHY"), rows))
+        lines.append(table(("DEVICE", "PROVIDER", "OUTCOME", "ATTEMPTS", "LAST", "REASON"), rows))
     return lines
 
 
@@ -99,7 +100,7 @@ def _explained(record: PushRecord, now: int) -> list[str]:
 @json_option
 @store_options
 def devices(user: str, tenant: str, as_json: bool, access: StoreAccess) -> None:
-    """Where USER can be reached. Of tokens only the end is shown."""
+    """List the devices of USER that are registered for push. Tokens are shortened."""
     check_ids("user", (user,), tenant)
     found = access.run(lambda store: store.devices(tenant, user))
     shown = [device._replace(token=f"…{device.token[-SHOWN_OF_A_TOKEN:]}") for device in found]
@@ -108,14 +109,14 @@ def devices(user: str, tenant: str, as_json: bool, access: StoreAccess) -> None:
         return
     now = SystemClock().now_ms()
     rows = [(d.device, d.provider, d.token, ago(d.created_at, now), ago(d.used_at, now)) for d in shown]
-    print_table(("DEVICE", "PROVIDER", "TOKEN", "REGISTERED", "USED"), rows, f"{user} has no device registered.")
+    print_table(("DEVICE", "PROVIDER", "TOKEN", "REGISTERED", "LAST USED"), rows, f"{user} has no registered device.")
 
 
 @push.command()
 @json_option
 @store_options
 def status(as_json: bool, access: StoreAccess) -> None:
-    """How full the queue is, and by whom is pushed."""
+    """Show the size of the push queue, and the providers of each tenant."""
     settings, now = access.settings, SystemClock().now_ms()
     counts = access.run(lambda store: store.push_counts(now))
     providers: dict[str, TenantPush] = {"all others" if settings.tenants else "all": settings.push}
@@ -123,11 +124,11 @@ def status(as_json: bool, access: StoreAccess) -> None:
     if as_json:
         print_json({**counts._asdict(), "providers": {name: own.providers for name, own in providers.items()}})
         return
-    oldest = "" if counts.oldest_due_at is None else f", the first since {ago(counts.oldest_due_at, now)}"
-    click.echo(f"Waiting: {counts.waiting}, of them {counts.due} due{oldest}. Given up: {counts.dead}.")
+    oldest = "" if counts.oldest_due_at is None else f" (the oldest since {ago(counts.oldest_due_at, now)})"
+    click.echo(f"Waiting: {counts.waiting}, {counts.due} of them due{oldest}. Given up: {counts.dead}.")
     for name, own in providers.items():
-        by = ", ".join(own.providers) if own.pushes else "nobody: no provider is set up, or push is off"
-        click.echo(f"Tenants {name}: by {by}{' (dry run)' if own.dry_run else ''}.")
+        by = ", ".join(own.providers) if own.pushes else "no push, because no provider is configured or push is off"
+        click.echo(f"{TENANTS.get(name, f'Tenant {name}')}: {by}{' (dry run)' if own.dry_run else ''}.")
 
 
 @push.command()
@@ -135,7 +136,7 @@ def status(as_json: bool, access: StoreAccess) -> None:
 @_undelivered.tenant_option
 @store_options
 def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
-    """Pushes that were given up, the oldest first."""
+    """List pushes that were given up, the oldest first."""
     found = access.run(lambda store: store.dead_pushes(tenant, _undelivered.MOST_LISTED + 1))
     if as_json:
         print_json({"dead": found})
@@ -145,7 +146,9 @@ def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
         (str(one.id), one.tenant, one.user, one.notification, str(one.attempts), ago(one.over_at, now), _why(one))
         for one in found
     ]
-    _undelivered.print_list(("ID", "TENANT", "USER", "NOTIFICATION", "TRIES", "GIVEN UP", "WHY"), rows, "greendot push")
+    _undelivered.print_list(
+        ("ID", "TENANT", "USER", "NOTIFICATION", "ATTEMPTS", "GIVEN UP", "REASON"), rows, "greendot push"
+    )
 
 
 def _why(record: PushRecord) -> str:
@@ -158,7 +161,7 @@ def _why(record: PushRecord) -> str:
 @_undelivered.tenant_option
 @store_options
 def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: StoreAccess) -> None:
-    """Have dead letters sent again, to the devices that did not get them."""
+    """Send dead letters again, to the devices that did not get them."""
     wanted = _undelivered.wanted(ids, everything, "greendot push dead")
     now = SystemClock().now_ms()
     found = access.run(lambda store: store.replay_pushes(tenant, wanted, now))
@@ -166,25 +169,25 @@ def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: S
 
 
 @push.command()
-@click.option("--user", required=True, help="Whose devices.")
-@click.option("--device", help="Only this one.")
-@click.option("--dry-run", is_flag=True, help="Do everything but the sending.")
+@click.option("--user", required=True, help="User whose devices get the push.")
+@click.option("--device", help="Only this device.")
+@click.option("--dry-run", is_flag=True, help="Do everything except sending.")
 @tenant_option
 @store_options
 def test(user: str, device: str | None, dry_run: bool, tenant: str, access: StoreAccess) -> None:
-    """Send a push to a user's devices by their providers, past the queue and the gate, and say what came back."""
+    """Send a test push to the devices of a user, without queue and policy. Print the responses."""
     check_ids("user", (user,), tenant)
     settings_from(access.config, {}, CHECKS)
     found = access.run(lambda store: store.devices(tenant, user))
     to = [one for one in found if device in (None, one.device)]
     if not to:
         named = f" called {device}" if device else ""
-        raise ConfigError(f"{user} has no device{named} registered: see `greendot push devices {user}`.")
+        raise ConfigError(f"{user} has no registered device{named}. List devices with: greendot push devices {user}")
     sent = on_a_loop(_send(access.settings, tenant, to, dry_run=dry_run))
     rows = [(one.device, one.provider, got.outcome, got.reason or NOTHING) for one, got in zip(to, sent, strict=True)]
-    click.echo(table(("DEVICE", "PROVIDER", "OUTCOME", "WHY"), rows))
+    click.echo(table(("DEVICE", "PROVIDER", "OUTCOME", "REASON"), rows))
     if any(got.outcome != "sent" for got in sent):
-        raise ConfigError("not all of them were sent to.")
+        raise ConfigError("the push was not sent to all devices. See the reasons above.")
 
 
 async def _send(settings: Settings, tenant: str, to: list[Device], *, dry_run: bool) -> list[SendResult]:
@@ -196,7 +199,7 @@ async def _send(settings: Settings, tenant: str, to: list[Device], *, dry_run: b
         for device in to:
             payload = PushPayload(f"{made}.{device.device}", made, 0, "test", "high", clock.now_ms(), None, *SHOWN)
             sender = senders.get(device.provider)
-            missing = SendResult("refused", f"{device.provider} is not set up for tenant {tenant}")
+            missing = SendResult("refused", f"{device.provider} is not configured for tenant {tenant}")
             sent.append(missing if sender is None else await sender.send(device, payload))
         return sent
     finally:

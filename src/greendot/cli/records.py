@@ -44,7 +44,7 @@ class RoomInfo(Struct, frozen=True):
 @json_option
 @store_options
 def rooms(room: str | None, tenant: str, after: str | None, limit: int, as_json: bool, access: StoreAccess) -> None:
-    """The rooms there are, or the members of ROOM with their roles."""
+    """List the rooms, or the members of ROOM with their roles."""
     check_ids("room", () if room is None else (room,), tenant)
     if room is not None:
         info, members = access.run(lambda store: _room(store, tenant, room, after, limit))
@@ -60,7 +60,7 @@ def rooms(room: str | None, tenant: str, after: str | None, limit: int, as_json:
             (room.room, str(room.head), str(room.members), "open" if room.open else "members", room.bus)
             for room in found
         ]
-        click.echo(table(("ROOM", "MESSAGES", "MEMBERS", "FOR", "BUS"), rows))
+        click.echo(table(("ROOM", "MESSAGES", "MEMBERS", "ACCESS", "BUS"), rows))
         print_next_page(len(found), limit, found[-1].room)
 
 
@@ -69,7 +69,7 @@ def _show_room(info: RoomInfo, members: list[Member], limit: int, as_json: bool)
         shown = [{"user": member.user, "role": member.role} for member in members]
         print_json({"room": info.room, "open": info.open, "head": info.head, "bus": info.bus, "members": shown})
         return
-    whom = "open to everybody" if info.open else "for members only"
+    whom = "open to all users" if info.open else "for members only"
     counts = f"{several(info.head, 'message')}, {several(info.members, 'member')}"
     click.echo(f"{info.room} is {whom}: {counts}, bus {info.bus}.")
     if members:
@@ -86,7 +86,7 @@ async def _rooms(store: Store, tenant: str, after: str | None, limit: int) -> li
 async def _room(store: Store, tenant: str, name: str, after: str | None, limit: int) -> tuple[RoomInfo, list[Member]]:
     found = await store.member_page(tenant, name, after, limit)
     if found is None:
-        raise ConfigError(f"there is no room {name!r}; `greendot rooms` shows those there are.")
+        raise ConfigError(f"room {name!r} not found. List the rooms with: greendot rooms")
     return _info(found.room, found.total), found.members
 
 
@@ -102,16 +102,16 @@ def _info(room: Room, members: int) -> RoomInfo:
     type=click.Choice(["all", "unread", "unseen", "archived"]),
     default="all",
     show_default=True,
-    help="Which of them; all but the archived are all.",
+    help="Notifications to show; `all` leaves out archived ones.",
 )
-@click.option("--before", type=int, metavar="N", help="Those before number N.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
+@click.option("--before", type=int, metavar="N", help="Only notifications before number N.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most N.")
 @json_option
 @store_options
 def inbox(
     user: str, tenant: str, only: Filter, before: int | None, limit: int, as_json: bool, access: StoreAccess
 ) -> None:
-    """The newest notifications of USER, and what became of each."""
+    """List the newest notifications of USER with their states."""
     check_ids("user", (user,), tenant)
     found, state = access.run(lambda store: store.inbox_page(tenant, user, before=before, limit=limit, only=only))
     if as_json:
@@ -121,9 +121,11 @@ def inbox(
         print_json({"notifications": entries, **state._asdict()})
         return
     if not state.head:
-        click.echo(f"{user} has never been notified.")
+        click.echo(f"{user} has no notifications yet.")
         return
-    click.echo(f"{user} has {state.unread} unread, {state.unseen} unseen; the newest is number {state.head}.")
+    click.echo(
+        f"{user} has {state.unread} unread, {state.unseen} unseen notifications; the newest is number {state.head}."
+    )
     if found:
         now = SystemClock().now_ms()
         rows = [
@@ -138,7 +140,7 @@ def inbox(
         ]
         click.echo(table(("NUMBER", "KIND", "CREATED", "STATE", "BODY"), rows))
         if len(found) == limit and found[0].seq > 1:
-            click.echo(f"Older ones: --before {found[0].seq}")
+            click.echo(f"For older notifications: --before {found[0].seq}")
 
 
 def _states(entry: Notification) -> str:

@@ -15,15 +15,15 @@ DRIFT = 1  # exit code if a counter is wrong and was not corrected
 
 @click.group()
 def repair() -> None:
-    """Look for what should not be, and set it right."""
+    """Find and correct wrong counters."""
 
 
 @repair.command()
-@click.option("--dry-run", is_flag=True, help="Only say what is wrong; exit code 1 if anything is.")
+@click.option("--dry-run", is_flag=True, help="Only report wrong counters; exit code 1 if there are any.")
 @json_option
 @store_options
 def counters(dry_run: bool, as_json: bool, access: StoreAccess) -> None:
-    """Count every inbox again and set wrong counters right. It reads all notifications; servers may run meanwhile."""
+    """Recount every inbox and correct wrong counters. Reads all notifications; servers may run."""
     wrong = access.run(lambda store: store.recount(fix=not dry_run))
     if as_json:
         inboxes = [
@@ -32,7 +32,7 @@ def counters(dry_run: bool, as_json: bool, access: StoreAccess) -> None:
         ]
         print_json({"wrong": inboxes, "fixed": not dry_run})
     elif not wrong:
-        click.echo("Every counter is right.")
+        click.echo("All counters are correct.")
     else:
         rows = [
             (
@@ -44,6 +44,6 @@ def counters(dry_run: bool, as_json: bool, access: StoreAccess) -> None:
         ]
         click.echo(table(("TENANT", "USER", "HEAD", "UNREAD", "UNSEEN"), rows))
         which = "1 inbox" if len(wrong) == 1 else f"{len(wrong)} inboxes"
-        click.echo(f"{which} would be set right." if dry_run else f"{which} set right.")
+        click.echo(f"{which} would be corrected." if dry_run else f"{which} corrected.")
     if wrong and dry_run:
         sys.exit(DRIFT)

@@ -1,6 +1,6 @@
 """Command `greendot revoke`: revoke a token, a session, or all tokens of a user or tenant.
 
-A server does it, or the command writes to the store directly.
+The command calls a server, or writes to the store directly.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ PULLED_S = 15  # between two reads of revocations by servers
 
 
 @click.command()
-@click.option("--user", metavar="U", help="All tokens of this user that were issued until now.")
-@click.option("--all", "everything", is_flag=True, help="All tokens of the tenant that were issued until now.")
-@click.option("--all-tenants", is_flag=True, help="With --store: all tokens of all tenants that were issued until now.")
-@click.option("--ago", type=Duration(), help="With --user or --all: only those issued more than so long ago, as in 2h.")
-@click.option("--jti", metavar="J", help="The token with this id; with --user, whose it is.")
-@click.option("--session", metavar="S", help="This session, as `greendot sessions` shows it, and its token.")
+@click.option("--user", metavar="U", help="Revoke all tokens of this user issued until now.")
+@click.option("--all", "everything", is_flag=True, help="Revoke all tokens of the tenant issued until now.")
+@click.option("--all-tenants", is_flag=True, help="With --store: revoke all tokens of all tenants issued until now.")
+@click.option("--ago", type=Duration(), help="With --user or --all: only tokens older than this, such as 2h.")
+@click.option("--jti", metavar="J", help="Revoke the token with this id; --user names its user.")
+@click.option("--session", metavar="S", help="Revoke this session and its token. `greendot sessions` shows sessions.")
 @url_option
 @store_option
-@click.option("--tenant", help="With --store: whose it is. [default: default]")
+@click.option("--tenant", help="With --store: tenant of the token or user. [default: default]")
 @json_option
 @config_option
 def revoke(
@@ -46,24 +46,25 @@ def revoke(
     as_json: bool,
     config: Path | None,
 ) -> None:
-    """Revoke a token, a session, all a user was given, or all tokens: sockets are closed and not let in again.
+    """Revoke a token, a session, all tokens of a user, or all tokens of a tenant.
 
-    A running server does it, with its API key (GREENDOT_API_KEY; a dev server's is found in its folder), and all
-    servers at once. With --store it is written without one.
+    Servers close the sockets, and refuse the tokens from then on. The command calls a running server with its API key
+    (GREENDOT_API_KEY; the key of a dev server is found in its folder). All servers apply the revocation at once. With
+    --store the command writes directly to the store.
     """
     if all_tenants and (store is None or tenant is not None):
-        raise click.UsageError("--all-tenants goes with --store, and without --tenant.")
+        raise click.UsageError("--all-tenants needs --store and excludes --tenant.")
     whose = EVERY_TENANT if all_tenants else tenant or "default"
     kind, value = _what(user, jti, session, whose if everything or all_tenants else None)
     if ago is not None and kind not in ("user", "tenant"):
-        raise click.UsageError("--ago goes with --user alone, or with --all.")
+        raise click.UsageError("--ago needs --user or --all, and excludes --jti and --session.")
     before = SystemClock().now_ms() - (ago or 0)
     check_target(url, store, tenant)
     if store is not None:
         if not all_tenants:
             check_id("tenant", whose)
         _write(StoreAccess(store, config), whose, kind, value, before)
-        answer, how = {"closed": None}, f"Servers close its sockets within {PULLED_S} s, when they look by themselves."
+        answer, how = {"closed": None}, f"Servers close the sockets within {PULLED_S} s."
     else:
         said: dict[str, str | int | None] = {"jti": jti, "session": session, "user": user, "all": everything or None}
         said["before"] = before if ago is not None else None
@@ -88,17 +89,19 @@ def _what(user: str | None, jti: str | None, session: str | None, tenant: str | 
     """Return the kind and value to revoke. `tenant` is given for all tokens of a tenant, or of all tenants."""
     if tenant is not None:
         if (user, jti, session) != (None, None, None):
-            raise click.UsageError("--all and --all-tenants go without --user, --jti and --session.")
+            raise click.UsageError("--all and --all-tenants exclude --user, --jti and --session.")
         return "tenant", tenant
     if jti is not None and session is None:
         if not 1 <= len(jti) <= 200:
-            raise click.UsageError("--jti: an id has 1 to 200 characters.")
+            raise click.UsageError("--jti must have 1 to 200 characters.")
         return "jti", jti
     if session is not None and jti is None and user is None:
         return "session", check_id("session", session)
     if user is not None and session is None:
         return "user", check_id("user", user)
-    raise click.UsageError("Give one of --user, --jti, --session and --all; beside --jti, --user says whose it is.")
+    raise click.UsageError(
+        "Give one of --user, --jti, --session and --all. With --jti, --user names the user of the token."
+    )
 
 
 def _write(access: StoreAccess, tenant: str, kind: RevocationKind, value: str, before: int) -> None:

@@ -34,7 +34,7 @@ from greendot.telemetry.spans import recording
 STUCK_S = 10.0  # beyond the drain: a server that takes longer will not stop by itself
 # Thresholds of the garbage collector. A young collection takes loop time for each object: 10,000 take 1 to 5 ms.
 COLLECTOR = (10_000, 250, 50)
-STOPPING = "Stopping: asking clients to return later …"
+STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -44,11 +44,14 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
     @click.option("--port", type=int, help="Port to listen on. [default: 8000]")
-    @click.option("--engine", metavar="URL", help="Where signals live: memory or redis://HOST:PORT.")
-    @click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE.")
-    @click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]")
+    @click.option("--engine", metavar="URL", help="Engine for signals: memory or redis://HOST:PORT.")
+    @click.option("--store", metavar="URL", help="Store for records: sqlite:///FILE or postgresql://HOST/DATABASE.")
+    @click.option("--workers", type=int, metavar="N", help="Worker processes on the port. [default: 1]")
     @click.option(
-        "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, three open rooms, loopback only."
+        "--dev",
+        is_flag=True,
+        default=None,
+        help="Development mode: demo page, dev tokens, three open rooms, loopback only.",
     )
     @wraps(command)
     def called(engine: str | None, store: str | None, **given: Any) -> None:
@@ -70,7 +73,7 @@ def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
         settings = _for_dev(settings, flags["server"]["host"], notes)
     elif not settings.api.key:
         notes.append(
-            "No API key is set (GREENDOT_API_KEY): only those made with `greendot keys create` open the HTTP API."
+            "No API key is set (GREENDOT_API_KEY). The HTTP API accepts only keys from `greendot keys create`."
         )
     set_up_logging(settings.server.log, settings.log, log_key(settings))
     _set_up_process()
@@ -91,7 +94,7 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     """
     server = msgspec.structs.replace(settings.server, host=host or "127.0.0.1")
     if server.host not in ("127.0.0.1", "localhost", "::1"):
-        raise click.UsageError("--dev gives tokens to whoever asks, so it listens on loopback only: leave out --host.")
+        raise click.UsageError("--dev gives a token to any caller, so it listens on loopback only. Leave out --host.")
     secret, key = settings.auth.secret, settings.api.key
     if not secret:
         secret, _ = dev_value(settings, "secret")

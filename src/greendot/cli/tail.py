@@ -20,7 +20,7 @@ from greendot.config import check_id
 from greendot.node.event_recorder_model import KINDS
 
 MOST_BODY = 60  # characters of a message's body, which dev servers show; JSON has all of it
-BACK = "It is there again; what happened meanwhile was not seen."
+BACK = "The server is back. Events in the meantime were missed."
 READY = 2  # samples after which all nodes record events
 
 
@@ -28,9 +28,11 @@ READY = 2  # samples after which all nodes record events
 @click.option("--user", metavar="U", help="Only events of this user.")
 @click.option("--room", metavar="R", help="Only events in this room.")
 @click.option("--node", metavar="N", help="Only events on this node.")
-@click.option("--type", "kinds", type=click.Choice(KINDS), multiple=True, help="Only of this type; may be repeated.")
+@click.option(
+    "--type", "kinds", type=click.Choice(KINDS), multiple=True, help="Only events of this type; may be repeated."
+)
 @some_tenant_option
-@click.option("--json", "as_json", is_flag=True, help="A JSON object in each line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 @dashboard_options
 def tail(
     user: str | None,
@@ -41,7 +43,7 @@ def tail(
     as_json: bool,
     find_server: Callable[[], Where],
 ) -> None:
-    """Show events as they happen, on all nodes, until Ctrl-C.
+    """Show events of all nodes as they happen, until Ctrl-C.
 
     \b
     greendot tail
@@ -83,7 +85,7 @@ class EventTail:
                 samples += 1
                 if samples == READY and not self.began:
                     self.began = True
-                    _note(f"Following {', '.join(self._wanted['kinds'])}. Ctrl-C ends it.")
+                    _note(f"Following {', '.join(self._wanted['kinds'])}. Stop with Ctrl-C.")
 
     def _show(self, told: dict[str, Any], *, with_tenant: bool) -> None:
         self._shown += len(told["events"])
@@ -93,12 +95,12 @@ class EventTail:
             lines += [f'{{"skipped":{told["skipped"]}}}'] if told["skipped"] else []
         else:
             lines = [line(event, with_tenant=with_tenant) for event in told["events"]]
-            lines += [f"… {several(told['skipped'], 'event')} left out: too many at once"] if told["skipped"] else []
+            lines += [f"… {several(told['skipped'], 'event')} skipped: too many at once"] if told["skipped"] else []
         print("\n".join(lines), flush=True)
 
     def sum_up(self) -> None:
         if self.began:
-            left_out = f", {self._left_out} left out" if self._left_out else ""
+            left_out = f", {self._left_out} skipped" if self._left_out else ""
             _note(f"{several(self._shown, 'event')}{left_out}.")
 
 

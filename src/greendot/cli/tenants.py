@@ -23,7 +23,7 @@ REPORT_EVERY = 100_000
 
 @click.group()
 def tenants() -> None:
-    """Tenants. One needs no registration, unless auth.tenants is `registered`."""
+    """Manage tenants. Registration is required only if auth.tenants is `registered`."""
 
 
 @tenants.command()
@@ -34,8 +34,8 @@ def create(tenant: str, access: StoreAccess) -> None:
     check_id("tenant", tenant)
     now = SystemClock().now_ms()
     if not access.run(lambda store: store.create_tenant(tenant, now)):
-        raise ConfigError(f"{tenant} is registered already.")
-    click.echo(f"Registered {tenant}. Make it a key: greendot keys create NAME --tenant {tenant} --scope SCOPE")
+        raise ConfigError(f"tenant {tenant} is already registered.")
+    click.echo(f"Registered {tenant}. Create a key for it: greendot keys create NAME --tenant {tenant} --scope SCOPE")
 
 
 @tenants.command("list")
@@ -44,7 +44,7 @@ def create(tenant: str, access: StoreAccess) -> None:
 @json_option
 @store_options
 def list_tenants(after: str | None, limit: int, as_json: bool, access: StoreAccess) -> None:
-    """The tenants that are registered, and those with a section in the settings."""
+    """List the registered tenants, and tenants with a section in the settings."""
 
     async def look(store: Store) -> list[tuple[str, int | None, int]]:
         found: dict[str, int | None] = dict.fromkeys(name for name in access.settings.tenants if name > (after or ""))
@@ -70,7 +70,7 @@ def list_tenants(after: str | None, limit: int, as_json: bool, access: StoreAcce
 @json_option
 @store_options
 def show(tenant: str, as_json: bool, access: StoreAccess) -> None:
-    """How much of TENANT's there is in the store. It counts."""
+    """Count the records of TENANT in the store."""
     check_id("tenant", tenant)
     registered, rows = access.run(lambda store: _count(store, tenant))
     if as_json:
@@ -79,22 +79,23 @@ def show(tenant: str, as_json: bool, access: StoreAccess) -> None:
     when = "is not registered"
     if registered is not None:
         when = f"was registered {ago(registered.created_at, SystemClock().now_ms())}"
-    click.echo(f"{tenant} {when}." + ("" if rows else " Nothing of it is in the store."))
+    click.echo(f"{tenant} {when}." + ("" if rows else " It has no records in the store."))
     if rows:
-        click.echo(table(("WHAT", "COUNT"), [(name, str(count)) for name, count in rows.items()]))
+        click.echo(table(("RECORDS", "COUNT"), [(name, str(count)) for name, count in rows.items()]))
 
 
 @tenants.command()
 @click.argument("tenant")
-@click.option("--yes", is_flag=True, help="Erase all that is the tenant's, for good.")
+@click.option("--yes", is_flag=True, help="Confirm that all data of the tenant is erased permanently.")
 @json_option
 @engine_option
 @store_options
 def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
-    """Erase TENANT: its keys, rooms, messages, inboxes, and its registration.
+    """Erase TENANT permanently: its keys, rooms, messages, inboxes and registration.
 
-    Tokens issued until now are revoked first, and it waits until the sessions have ended. Revocations stay until the
-    last token they are about has ended. Exit code 1: not all servers have confirmed that; call it again.
+    Tokens issued until now are revoked first. The command waits until the sessions have ended. A revocation stays
+    until the last token it covers has expired. Exit code 1: not all servers have confirmed the end of the sessions;
+    run the command again.
     """
     check_id("tenant", tenant)
     settings = as_running_server(access.settings)
@@ -102,15 +103,15 @@ def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
     async def erase(store: Store) -> tuple[int, EndedSessions]:
         registered, rows = await _count(store, tenant)
         if registered is None and not rows:
-            raise ConfigError(f"there is nothing of a tenant {tenant!r} in the store.")
+            raise ConfigError(f"tenant {tenant!r} is not registered and has no records in the store.")
         if rows and not yes:
             has = ", ".join(f"{count} {name}" for name, count in rows.items())
-            raise ConfigError(f"{tenant} still has {has}. With --yes they are erased, for good.")
+            raise ConfigError(f"tenant {tenant} still has {has}. To erase them permanently, add --yes.")
         ended = await revoke_and_end(settings, store, revocation_until_now(settings, tenant, "tenant", tenant))
         erased = 0
         while count := await store.erase_tenant(tenant, limit=AT_ONCE):
             if erased // REPORT_EVERY != (erased + count) // REPORT_EVERY:
-                click.echo(f"{erased + count} of {sum(rows.values())} records …", err=True)
+                click.echo(f"Erased {erased + count} of {sum(rows.values())} records …", err=True)
             erased += count
         return erased, ended
 
@@ -118,7 +119,7 @@ def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
     if as_json:
         print_json({"tenant": tenant, "erased": erased, "confirmed": ended.sure})
     else:
-        click.echo(f"Erased {tenant}: {several(erased, 'record')}. Its keys are refused within 10 s.")
+        click.echo(f"Erased {tenant}: {several(erased, 'record')}. Servers refuse its keys within 10 s.")
         ended.report(tenant)
     sys.exit(ended.exit_code)
 

@@ -1,4 +1,4 @@
-"""Command `greendot token`: a token for trials."""
+"""Command `greendot token`: token for tests."""
 
 from __future__ import annotations
 
@@ -23,26 +23,29 @@ def parse_ttl(text: str) -> float:
     seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
     if not 0 < seconds <= _MOST_S:
         raise ConfigError(
-            f"--ttl {text[:64]!r} is not a duration: give a number and s, m, h or d, such as 1h, and at most 36500d."
+            f"--ttl {text[:64]!r} is not a duration. Write a number and s, m, h or d, such as 1h; at most 36500d."
         )
     return seconds
 
 
 @click.command()
 @click.argument("user")
-@click.option("--tenant", default="default", show_default=True, help="The user's tenant.")
-@click.option("--room", "rooms", multiple=True, metavar="R", help="A room that may be joined; * matches. Repeatable.")
-@click.option("--name", help="The name others are shown.")
-@click.option("--ttl", default="1h", show_default=True, help="How long the token is valid: 90s, 15m, 1h, 30d.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the user.")
+@click.option(
+    "--room", "rooms", multiple=True, metavar="R", help="Room that the user may join; * is a wildcard. May be repeated."
+)
+@click.option("--name", help="Display name of the user.")
+@click.option("--ttl", default="1h", show_default=True, help="Lifetime of the token: 90s, 15m, 1h, 30d.")
 @config_option
 def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl: str, config: Path | None) -> None:
-    """Print a token for USER, signed with the server's secret (or the dev server's)."""
+    """Print a token for USER, signed with the secret of the server or dev server."""
     settings = as_running_server(settings_from(config, {}))
     tokens = make_tokens(settings.auth, SystemClock().monotonic)
     if not tokens.can_make:
         raise ConfigError(
-            "there is no secret to sign with. Set GREENDOT_AUTH_SECRET to the server's secret, or start a dev server "
-            f"(greendot serve --dev) and call this in its folder: {settings.server.data_dir}/ here has none."
+            "no secret found to sign the token with. Set GREENDOT_AUTH_SECRET to the server's secret, or start a dev "
+            "server (greendot serve --dev) and run this command in its folder "
+            f"({settings.server.data_dir}/ here has no secret)."
         )
     now = SystemClock().now_ms()
     made = tokens.make(

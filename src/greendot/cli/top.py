@@ -25,15 +25,15 @@ KEYS = "q quit  p pause  s sort"
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one look, of the last second, and end.")
-@click.option("--every", type=click.IntRange(1, 3600), default=1, show_default=True, help="Seconds between two looks.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object for each look, for programs.")
+@click.option("--once", is_flag=True, help="Print one sample, of the last second, and exit.")
+@click.option("--every", type=click.IntRange(1, 3600), default=1, show_default=True, help="Seconds between samples.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per sample, for programs.")
 @dashboard_options
 def top(once: bool, every: int, as_json: bool, find_server: Callable[[], Where]) -> None:
-    """How all nodes are doing, live: load, rates, lag, what waits, hot topics and slow clients.
+    """Show load, rates, lag, queues, hot topics and slow clients of all nodes, live.
 
     \b
-    Keys: q ends it, p pauses, s sorts nodes by something else. In a pipe it is plain text, one look after another.
+    Keys: q quits, p pauses, s changes the sort order. In a pipe the output is plain text, one sample after another.
 
     \b
     greendot top
@@ -122,9 +122,7 @@ class Screen:
         assert self._shown is not None
         if not self._shown.trouble:
             self._since = monotonic()
-        self._shown.trouble = (
-            f"{why.partition('. Start')[0].rstrip('.')}. Waiting for it, {monotonic() - self._since:.0f} s"
-        )
+        self._shown.trouble = f"{why.partition('. Start')[0].rstrip('.')}. Waiting, {monotonic() - self._since:.0f} s"
         self._draw()
         await asyncio.sleep(AGAIN_S)
 

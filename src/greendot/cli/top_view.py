@@ -158,8 +158,8 @@ def _tables(shown: Shown) -> list[tuple[Sequence[str], list[ScreenLine]]]:
     ]
     return [
         (("NODE", "LOAD", "CONN", "SENT/S", "CMD/S", "BUS/S", "LAG", "USERS", "RENEWED", "UP"), _nodes(nodes, shown)),
-        (("HOT TOPIC", "WRITES/S", "LISTENERS"), hot),
-        (("SLOW CLIENT", "WAITS", "DEVICE", "NODE", "SESSION"), slow),
+        (("HOT TOPIC", "WRITES/S", "SUBSCRIBERS"), hot),
+        (("SLOW CLIENT", "BUFFERED", "DEVICE", "NODE", "SESSION"), slow),
     ]
 
 

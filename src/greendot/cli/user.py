@@ -28,18 +28,18 @@ OWN = ("tenant", "user", "user_id")  # columns that the first line has for all r
 
 @click.group()
 def user() -> None:
-    """All that is kept of a user."""
+    """Export or erase all data of a user."""
 
 
 @user.command()
 @click.argument("user")
 @tenant_option
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="A file that is made for it; else it is printed."
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="New file for the data. [default: standard output]"
 )
 @store_options
 def export(user: str, tenant: str, out: Path | None, access: StoreAccess) -> None:
-    """All that the store has of USER, as lines of JSON. It reads all messages of the tenant."""
+    """Export all data of USER in the store, as JSON lines. Reads all messages of the tenant."""
     check_ids("user", (user,), tenant)
 
     async def work(store: Store) -> int:
@@ -56,7 +56,7 @@ def _made(out: Path) -> BinaryIO:
         # Readable by its owner only, and never over an existing file.
         return os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except OSError as error:
-        raise ConfigError(f"cannot make {out}: {error.strerror}.") from None
+        raise ConfigError(f"cannot create {out}: {error.strerror}.") from None
 
 
 async def _export(store: Store, tenant: str, user: str, file: BinaryIO) -> int:
@@ -81,23 +81,24 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 @user.command()
 @click.argument("user")
 @tenant_option
-@click.option("--yes", is_flag=True, help="Erase it, for good.")
+@click.option("--yes", is_flag=True, help="Confirm that the data is erased permanently.")
 @json_option
 @engine_option
 @store_options
 def erase(user: str, tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
-    """Erase all of USER. It can be called again, and goes on where it was cut short.
+    """Erase all data of USER permanently. If it was interrupted, run the command again.
 
-    Tokens issued until now are revoked first, and it waits until the user's sessions have ended. Exit code 1: not all
-    servers have confirmed that; call it again.
+    Tokens issued until now are revoked first. The command waits until the user's sessions have ended. Exit code 1: not
+    all servers have confirmed the end of the sessions; run the command again.
 
-    Messages keep their numbers, and lose what they said and who said it. It reads all messages of the tenant.
+    Messages keep their numbers, but lose their body and author. The command reads all messages of the tenant.
     """
     check_ids("user", (user,), tenant)
     settings = as_running_server(access.settings)
     if not yes:
         raise ConfigError(
-            f"all of {user} would be erased, for good: `greendot user export` shows it. Say so with --yes."
+            f"this would erase all data of {user} permanently. See the data with `greendot user export`. To erase it, "
+            "add --yes."
         )
 
     async def work(store: Store) -> tuple[int, EndedSessions]:

@@ -12,7 +12,7 @@ from greendot.store.schema import steps
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON, with the Python and the tables it works with.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the versions of Python and of the tables.")
 def version(as_json: bool) -> None:
     """Print the version."""
     if as_json:

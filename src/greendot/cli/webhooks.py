@@ -28,14 +28,14 @@ MOST_SHOWN = 200  # characters of an app's response
 
 @click.group()
 def webhooks() -> None:
-    """What apps are told by webhook."""
+    """Inspect, replay and test webhooks."""
 
 
 @webhooks.command("list")
 @json_option
 @store_options
 def list_(as_json: bool, access: StoreAccess) -> None:
-    """Each tenant's hook: what waits, what fails, what was given up."""
+    """List the webhook of each tenant, with its waiting, failing and dead events."""
     hooks = access.settings.hooks
     states = access.run(lambda store: store.hook_states(sorted(hooks)))
     if as_json:
@@ -54,8 +54,8 @@ def list_(as_json: bool, access: StoreAccess) -> None:
         )
         for state in states
     ]
-    head = ("TENANT", "HOOK", "WAITING", "FAILING", "DEAD", "OLDEST", "WHY STOPPED")
-    print_table(head, rows, "There are no webhooks: set webhooks.url and webhooks.secret.")
+    head = ("TENANT", "HOOK", "WAITING", "FAILING", "DEAD", "OLDEST", "STOP REASON")
+    print_table(head, rows, "There are no webhooks. Set webhooks.url and webhooks.secret.")
 
 
 @webhooks.command()
@@ -63,7 +63,7 @@ def list_(as_json: bool, access: StoreAccess) -> None:
 @_undelivered.tenant_option
 @store_options
 def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
-    """Events that were given up, the oldest first."""
+    """List events that were given up, the oldest first."""
     found = access.run(lambda store: store.dead_hooks(tenant, _undelivered.MOST_LISTED + 1))
     if as_json:
         print_json({"dead": [event._asdict() for event in found]})
@@ -73,7 +73,9 @@ def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
         (str(e.id), e.tenant, e.type, e.stream, str(e.seq or NOTHING), str(e.attempts), ago(e.failed_at, now), e.reason)
         for e in found
     ]
-    _undelivered.print_list(("ID", "TENANT", "TYPE", "OF", "NUMBER", "TRIES", "LAST", "WHY"), rows, "greendot webhooks")
+    _undelivered.print_list(
+        ("ID", "TENANT", "TYPE", "STREAM", "NUMBER", "ATTEMPTS", "LAST", "REASON"), rows, "greendot webhooks"
+    )
 
 
 @webhooks.command()
@@ -81,7 +83,7 @@ def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
 @_undelivered.tenant_option
 @store_options
 def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: StoreAccess) -> None:
-    """Have dead letters sent again. A hook that was stopped goes on."""
+    """Send dead letters again. A stopped webhook starts again."""
     wanted = _undelivered.wanted(ids, everything, "greendot webhooks dead")
     found = access.run(lambda store: store.replay_hooks(tenant, wanted))
     _undelivered.print_replayed(found, ids, f"{several(len(found), 'event')} will be sent.")
@@ -89,10 +91,12 @@ def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: S
 
 @webhooks.command()
 @click.argument("url", metavar="[URL]", required=False)
-@click.option("--tenant", metavar="NAME", default="default", help="Whose hook, and secret. [default: default]")
+@click.option(
+    "--tenant", metavar="NAME", default="default", help="Tenant of the webhook and its secret. [default: default]"
+)
 @config_option
 def test(url: str | None, tenant: str, config: Path | None) -> None:
-    """Send a signed ping, and say what came back. Without URL, to the tenant's hook."""
+    """Send a signed ping to URL, or to the webhook of the tenant, and print the response."""
     settings = settings_from(config, {})
     hook = _hook(settings, tenant, url)
     try:
@@ -100,19 +104,19 @@ def test(url: str | None, tenant: str, config: Path | None) -> None:
     except NotCalled as error:
         raise ConfigError(str(error)) from None
     shown = answer.body[:MOST_SHOWN].decode(errors="replace")
-    click.echo(f"Answered {answer.status}." + (f" {shown!r}" if shown else ""))
+    click.echo(f"The app responded with {answer.status}." + (f" {shown!r}" if shown else ""))
     if not 200 <= answer.status < 300:
-        raise ConfigError("only an answer of 200 to 299 counts as taken.")
-    click.echo("The webhook is taken.")
+        raise ConfigError("the app did not accept the ping. It must respond with a status from 200 to 299.")
+    click.echo("The app accepted the ping.")
 
 
 def _hook(settings: Settings, tenant: str, url: str | None) -> Hook:
     known = settings.hooks.get(tenant)
     if known is None and url is None:
-        raise ConfigError(f"tenant {tenant} has no webhook: give a URL, or set webhooks.url and webhooks.secret.")
+        raise ConfigError(f"tenant {tenant} has no webhook. Give a URL, or set webhooks.url and webhooks.secret.")
     if known is None:
         secret = secrets.token_hex(32)
-        click.echo(f"Tenant {tenant} has no webhook; the ping is signed with this secret: {secret}")
+        click.echo(f"Tenant {tenant} has no webhook. The ping is signed with this secret: {secret}")
         known = Hook(secret=secret)
     hook = structs.replace(known, url=url or known.url)
     refuse(check_hook("webhooks", hook, settings.webhooks))

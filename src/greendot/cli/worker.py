@@ -40,18 +40,19 @@ CHECK_S = 1.0  # between two reads of the live nodes, as often as by nodes
 @store_option
 @config_option
 def worker(engine: str | None, store: str | None, config: Path | None) -> None:
-    """Push to those who are away and run jobs, until Ctrl-C or SIGTERM, beside servers that share a Redis."""
+    """Send pushes and run jobs for servers that share a Redis, until Ctrl-C or SIGTERM."""
     flags = {"engine": {"url": engine}, "store": {"url": store}}
     settings = as_running_server(settings_from(config, flags, CHECKS))
     if settings.engine.url == "memory":
         raise ConfigError(
-            "the memory engine lives inside the server process, and nobody else knows who is here: let the server push "
-            "(push.in_server = true), or give all of them a Redis: --engine redis://HOST:PORT"
+            "a worker cannot use the memory engine, which is inside the server process. Let the server send pushes "
+            "(push.in_server = true), or use a Redis for servers and workers: --engine redis://HOST:PORT"
         )
     if not (settings.pushes or settings.jobs.enabled):
         raise ConfigError(
-            "there would be nothing to do: jobs are off (jobs.enabled), and so is push, or it has no provider "
-            "(push.fcm_credentials_file, push.apns_key_file, push.webpush_key_file, push.webhook_url)."
+            "the worker has nothing to do: jobs are off, and push is off or has no provider. Set jobs.enabled, or "
+            "turn on push with a provider: push.fcm_credentials_file, push.apns_key_file, push.webpush_key_file "
+            "or push.webhook_url."
         )
     set_up_logging(settings.server.log, settings.log, log_key(settings))
     for note in strange_variables(os.environ):
@@ -84,7 +85,7 @@ async def _work(settings: Settings) -> None:
         scheduler.start()
         stack.push_async_callback(scheduler.close)
         where = f"Engine: {without_login(settings.engine.url)}.  Store: {store_shown(settings)}."
-        click.echo(f"Greendot {__version__} works.  {where}  Stop with Ctrl-C.")
+        click.echo(f"Greendot {__version__} worker is ready.  {where}  Stop with Ctrl-C.")
         sys.stdout.flush()
         await stopping.wait()
         for number in _STOPS:  # a second signal ends the process at once

@@ -37,15 +37,17 @@ def timetable(setting: str, every_s: float, cron: str, zone: str) -> Timetable:
     try:
         _zone(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ConfigError(f"{setting}.zone is {zone!r}; write a time zone's name, such as Europe/Berlin.") from None
+        raise ConfigError(
+            f"{setting}.zone is {zone!r} but must be the name of a time zone, such as Europe/Berlin."
+        ) from None
     try:
         if len(cron) > MOST_CRON or len(cron.split()) != 5:
-            raise CronSimError("it must have five fields")
+            raise CronSimError("five fields are needed")
         made.after(0)
     except (CronSimError, StopIteration) as error:
         raise ConfigError(
-            f"{setting}.cron is {cron[:MOST_CRON]!r}: {_lower(str(error)) or 'it is never due'}. Write minute, hour, "
-            "day, month and weekday, such as `30 3 * * *` for half past three every night."
+            f"{setting}.cron is {cron[:MOST_CRON]!r}, which is not valid: {_lower(str(error)) or 'it is never due'}. "
+            "Write minute, hour, day, month and weekday, such as `30 3 * * *` for 03:30 every day."
         ) from None
     return made
 

@@ -52,10 +52,10 @@ def back_up(settings: Settings, file: Path, *, force: bool, progress: Progress) 
     _refuse_postgres(settings, _dump(settings, file))
     source = settings.store_path
     if not Path(source).is_file():
-        raise ConfigError(f"there is no store {source} here. Call this in the server's folder, or give --store URL")
+        raise ConfigError(f"store {source} not found. Run this command in the server's folder, or give --store URL.")
     refuse_to_overwrite(file, force=force)
     if file.exists() and file.samefile(source):
-        raise ConfigError(f"{file} is the store itself.")
+        raise ConfigError(f"{file} is the store itself. Choose another file.")
     with put_in_place(file, force=force) as beside:
         copy(source, beside, progress)
         found = contents(str(beside), checksum(str(beside), progress))
@@ -73,22 +73,24 @@ def put_back(settings: Settings, file: Path, *, force: bool, progress: Progress)
     _refuse_postgres(settings, _reload(settings, file))
     target = Path(settings.store_path)
     if str(target) == ":memory:":
-        raise ConfigError("a store in memory cannot be restored: give a file, --store sqlite:///FILE")
+        raise ConfigError("a store in memory cannot be restored. Give a file: --store sqlite:///FILE")
     check_backup_file(file)
     if target.is_symlink():
         target = target.resolve()  # the link stays, and leads to the restored store
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = lock_file(settings.store_path, alone=True)
     if lock is None:
-        raise ConfigError(f"a Greendot is running on {target}: stop its servers and workers first.")
+        raise ConfigError(f"a Greendot server or worker is running on {target}. Stop all of them first.")
     try:
         model = _model(target)
         give_to(model.stat(), Path(lock_path(settings.store_path)))
         if target.exists():
             if file.samefile(target):
-                raise ConfigError(f"{file} is the store itself.")
+                raise ConfigError(f"{file} is the store itself. Choose another file.")
             if not force:
-                raise ConfigError(f"there is a store {target} already. With --force it is put aside, not removed.")
+                raise ConfigError(
+                    f"store {target} already exists. Replace it with --force; the old store is kept beside it."
+                )
         return _restore(file, target, model, progress)
     except OSError as error:
         raise ConfigError(f"cannot restore {target}: {error.strerror or error}.") from None
@@ -126,7 +128,7 @@ def _compare(file: Path, digest: str) -> bool:
     except OSError:
         return False
     if wanted != [digest]:
-        raise ConfigError(f"{file} is not what was backed up: checksum mismatch, {_sum(file)} has another.")
+        raise ConfigError(f"checksum mismatch: {file} does not match {_sum(file)}. Restore another backup.")
     return True
 
 
@@ -180,7 +182,7 @@ def _give_handle(handle: int, path: Path, owner: os.stat_result) -> None:
         os.fchown(handle, owner.st_uid, owner.st_gid)
     except OSError as error:
         whose = f"user {owner.st_uid}, group {owner.st_gid}"
-        raise ConfigError(f"cannot give {path} to {whose}: {error.strerror}. Call this as that user.") from None
+        raise ConfigError(f"cannot give {path} to {whose}: {error.strerror}. Run this command as that user.") from None
 
 
 def _set_aside(target: Path, held: ExitStack) -> tuple[Path | None, list[Path]]:
@@ -229,20 +231,20 @@ def _verify(target: Path, wanted: Contents, kept: Path | None) -> None:
     """Raise ConfigError unless the store opens, is whole and has the contents of the backup."""
     try:
         found = contents(str(target), wanted.sha256)
-        reason = None if found == wanted else f"it has {found.records}, the backup {wanted.records}"
+        reason = None if found == wanted else f"it has {found.records}, but the backup has {wanted.records}."
     except ConfigError as error:
         reason = str(error)
     if reason is not None:
-        old = f" The store that was there is {kept}." if kept is not None else ""
+        old = f" The previous store is {kept}." if kept is not None else ""
         raise ConfigError(
-            f"{target} was replaced and is not usable: {reason} Start no server on it; check the disk, and restore "
-            f"again.{old}"
+            f"{target} was replaced but is not usable: {reason} Do not start a server on it. Check the disk, and "
+            f"restore again.{old}"
         )
 
 
 def _refuse_postgres(settings: Settings, command: str) -> None:
     if settings.on_postgres:
-        raise ConfigError(f"the store is in PostgreSQL, whose own tools do this: {command}")
+        raise ConfigError(f"the store is in PostgreSQL. Use the tools of PostgreSQL: {command}")
 
 
 def _dump(settings: Settings, file: Path) -> str:
@@ -253,7 +255,7 @@ def _dump(settings: Settings, file: Path) -> str:
 def _reload(settings: Settings, file: Path) -> str:
     place, schema = _place(settings)
     how = f"--clean --if-exists --no-owner --single-transaction{schema}"
-    then = "stop the servers first. Tokens revoked since are valid again: greendot revoke --all-tenants"
+    then = "stop the servers first; tokens revoked since are valid again: greendot revoke --all-tenants"
     return f"pg_restore {how} --dbname={quote(place)} {quote(str(file))} ({then})"
 
 

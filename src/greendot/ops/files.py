@@ -17,9 +17,11 @@ NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # errors of file syste
 def refuse_to_overwrite(path: Path, *, force: bool) -> None:
     """Raise ConfigError if `path` is a folder, or exists without `force`. Commands call this before any work."""
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder: name a file in it.")
+        raise ConfigError(f"{path} is a folder. Give the name of a file.")
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already, and is left as it is. Name another file, or overwrite it: --force")
+        raise ConfigError(
+            f"{path} already exists and was not changed. Choose another file, or overwrite it with --force."
+        )
 
 
 @contextmanager
@@ -41,7 +43,9 @@ def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
             _move_to_free(beside, path)
         make_durable(path.parent)
     except FileExistsError:
-        raise ConfigError(f"{path} was made by somebody else meanwhile, and is left as it is.") from None
+        raise ConfigError(
+            f"{path} was created by another process meanwhile and was not changed. Choose another file."
+        ) from None
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
@@ -67,7 +71,7 @@ def give_to(owner: os.stat_result, path: Path) -> None:
         # Never the target of a link: that user may have put a link there.
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
     except OSError as error:
-        why = f"cannot give {path} to user {owner.st_uid}: {error.strerror}. Call this as that user."
+        why = f"cannot give {path} to user {owner.st_uid}: {error.strerror}. Run this command as that user."
         raise ConfigError(why) from None
 
 

@@ -52,8 +52,8 @@ def _load(cert: str, key: str) -> ssl.SSLContext:
     except ssl.SSLError as error:
         why = (error.reason or "").lower().replace("_", " ")
         raise ConfigError(
-            f"tls.cert ({cert}) and tls.key ({key or cert}) cannot be used: {why or 'they are not PEM'}. The first has "
-            "the certificate and those up to the authority, the second its key without a password, both in PEM."
+            f"cannot use tls.cert ({cert}) and tls.key ({key or cert}): {why or 'they are not PEM files'}. tls.cert "
+            "needs the certificate with its chain, and tls.key its private key without a password, both in PEM format."
         ) from None
     return context
 

@@ -28,10 +28,10 @@ def verdict(status: int, retry_after: str | None) -> Verdict:
     if 200 <= status < 300:
         return Verdict("taken")
     if status == GONE:
-        return Verdict("gone", f"the app answered {GONE}")
-    reason = f"the app answered {status}"
+        return Verdict("gone", f"the app responded with {GONE}")
+    reason = f"the app responded with {status}"
     if 300 <= status < 400:
-        reason += ", and redirects are not followed"
+        reason += "; redirects are not followed"
     return Verdict("failed", reason, _seconds(retry_after))
 
 

@@ -28,7 +28,7 @@ def test_the_settings_are_shown_with_where_they_came_from_but_without_secrets(tm
     assert 'secret = "(set)"\n' in result.output
     assert SECRET not in result.output
     assert "hush" not in result.output
-    assert result.output.endswith("The settings are good.\n")
+    assert result.output.endswith("The settings are valid.\n")
 
 
 def test_what_is_secret_about_webhooks_is_not_shown(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_an_empty_file_is_filled_and_stays_private(tmp_path: Path) -> None:
 
 def test_a_place_where_nothing_can_be_kept_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"cannot keep the generated secret in .*file/secret"):
+    with pytest.raises(ConfigError, match=r"cannot save the generated secret in .*file/secret"):
         dev_value(kept_in(tmp_path / "file"), "secret")
 
 

@@ -30,7 +30,7 @@ def test_the_memory_engine_cannot_be_asked_and_which_request_shows_the_same_is_s
 ) -> None:
     said = complaint(*command)
     assert "inside the server process" in said
-    assert f"with {request_line}. " in said
+    assert f"Send the server {request_line}. " in said
     assert "\n" not in said
 
 

@@ -115,7 +115,7 @@ def test_in_a_terminal_it_asks_for_what_was_not_given(tmp_path: Path) -> None:
         process.kill()
         os.close(ours)
     assert process.returncode == 0, said
-    assert b"Pages that connect" in said
+    assert b"Origins of pages that may connect" in said
     made = tomllib.loads((tmp_path / "greendot.toml").read_text())
     assert made["door"] == {"origins": ["https://a.example", "https://b.example"], "hosts": [], "trusted_proxies": []}
     assert (made["tls"], made["engine"]) == ({"cert": "cert.pem"}, {"url": "redis://10.0.0.5"})

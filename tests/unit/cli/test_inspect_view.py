@@ -23,10 +23,10 @@ def a_node(**more: Any) -> dict[str, Any]:
 
 def test_a_node_that_does_not_answer_and_one_that_is_dead_are_told_apart() -> None:
     assert inspect_view.node(a_node(), NOW) == [
-        "Node mjZo is live, and does not answer. Its lease ends in 11 s, unless it renews it."
+        "Node mjZo is live but does not answer. Its lease ends in 11 s unless renewed."
     ]
     assert inspect_view.node(a_node(state="dead", sessions_end_in_ms=25_000), NOW) == [
-        "Node mjZo is dead, heard of 4 s ago; its sessions end in 25 s."
+        "Node mjZo is dead. Its lease was renewed 4 s ago; its sessions end in 25 s."
     ]
     assert inspect_view.node(a_node(state="dead", sessions_end_in_ms=0), NOW)[0].endswith("its sessions have ended.")
 
@@ -35,14 +35,14 @@ def test_nodes_that_did_not_answer_for_a_topic_are_named() -> None:
     here = {"node": "mjZo", "listeners": 1, "barred": 2, "told": "slices", "frames": 3, "writes": 4, "stale": True}
     topic = {"kind": "watch", "tenant": "acme", "name": "ann", "listeners": 1, "silent": ["oXVI"]}
     lines = inspect_view.topic(topic | {"nodes": [here | {"unheard_in_ms": None}]}, NOW)
-    assert lines[0] == "watch:ann (tenant acme) has 1 listener."
+    assert lines[0] == "watch:ann (tenant acme) has 1 subscriber."
     assert lines[2].splitlines()[1].split() == ["mjZo", "1", "2", "slices", "3", "4", "stale", "–"]
-    assert lines[-1] == "Not answered: oXVI."
+    assert lines[-1] == "Nodes that did not answer: oXVI."
 
 
 def test_more_members_than_are_named_are_told_of() -> None:
     room = {"room": "den", "tenant": "acme", "open": False, "bus": "full", "head": 3, "member_count": 201}
     there = {"present": [], "present_count": 0, "listeners": 0, "nodes": [], "typing_ends_in_ms": {}}
     lines = inspect_view.room(room | there | {"members": [{"user": "ann", "role": "admin"}]}, NOW)
-    assert "  typing     nobody" in lines
+    assert "  typing     none" in lines
     assert lines[-1] == "… and 200 more members: greendot rooms den"

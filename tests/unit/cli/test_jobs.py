@@ -16,8 +16,8 @@ from greendot.store.jobs import JobEnd
 async def test_when_jobs_run_and_what_became_of_them_is_shown(kind: str, tmp_path: Path, postgres: str) -> None:
     async with opened(kind, tmp_path, postgres) as (url, store):
         first = await said("jobs", "list", "--store", url)
-        assert first.count("no server has planned it") == 4
-        assert await said("jobs", "history", "--store", url) == "Nothing has run yet.\n"
+        assert first.count("not scheduled by a server") == 4
+        assert await said("jobs", "history", "--store", url) == "No runs yet.\n"
         now = SystemClock().now_ms()
         await store.plan_job("sweep", "every 600 s", now - 70_000)
         claimed = await store.claim_job("sweep", "host-1-x", now - 70_000, 60_000)
@@ -38,13 +38,13 @@ async def test_when_jobs_run_and_what_became_of_them_is_shown(kind: str, tmp_pat
 
 def test_a_job_nobody_knows_is_refused_with_those_there_are() -> None:
     for command in ("run", "history"):
-        assert "There is no job 'swepe'. There are: unread-reminder" in complaint("jobs", command, "swepe")
+        assert "There is no job 'swepe'. Valid names: unread-reminder" in complaint("jobs", command, "swepe")
     assert "is not in the range" in complaint("jobs", "history", "--limit", "0")
 
 
 async def test_with_the_memory_engine_only_the_server_knows_who_is_there(tmp_path: Path, postgres: str) -> None:
     async with opened("sqlite", tmp_path, postgres) as (url, _):
-        assert "lives inside the server process" in complaint("jobs", "run", "sweep", "--store", url)
+        assert "is inside the server process" in complaint("jobs", "run", "sweep", "--store", url)
 
 
 def test_a_timetable_that_is_none_is_refused_when_settings_are_checked() -> None:

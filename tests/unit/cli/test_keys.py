@@ -68,7 +68,7 @@ async def test_a_key_is_made_shown_once_and_kept_as_a_hash(kind: str, tmp_path: 
         assert "default" not in only
         twice = ("keys", "create", "backend", "--scope", "notify", "--store", url)
         assert await asyncio.to_thread(complaint, *twice) == (
-            "tenant default has a key 'backend' already: rotate or revoke it, or take another name."
+            "key 'backend' of tenant default already exists. Rotate or revoke it, or choose another name."
         )
         printed = msgspec.json.decode(await said("keys", "create", "k2", "--scope", "notify", "--json", "--store", url))
         assert (await kept(store, printed["key"]))[0] == printed["name"] == "k2"
@@ -108,13 +108,13 @@ async def test_a_revoked_key_is_gone(kind: str, tmp_path: Path, postgres: str) -
         assert (await said("keys", "list", "--store", url)).startswith("There are no keys.")
         await made("create", "backend", "--tenant", "acme", "--scope", "notify", "--store", url)
         wrong = ("keys", "revoke", "backend", "--store", url)
-        assert "tenant default has no key 'backend'" in await asyncio.to_thread(complaint, *wrong)
+        assert "key 'backend' of tenant default not found" in await asyncio.to_thread(complaint, *wrong)
         told = await said("keys", "revoke", "backend", "--tenant", "acme", "--store", url)
-        assert told == "Revoked backend, a key of tenant acme: servers refuse it within 10 s.\n"
+        assert told == "Revoked key backend of tenant acme. Servers refuse it within 10 s.\n"
         assert await store.api_keys() == []
         for command in ("revoke", "rotate"):
             gone = ("keys", command, "backend", "--tenant", "acme", "--store", url)
-            assert "tenant acme has no key 'backend'" in await asyncio.to_thread(complaint, *gone)
+            assert "key 'backend' of tenant acme not found" in await asyncio.to_thread(complaint, *gone)
 
 
 async def test_where_only_registered_tenants_may_come_keys_are_for_those(tmp_path: Path, postgres: str) -> None:
@@ -155,5 +155,5 @@ def test_what_cannot_be_meant_is_said(arguments: list[str], word: str) -> None:
 
 def test_looking_for_keys_makes_no_store(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
-    assert "there is no store" in complaint("keys", "list", "--store", f"sqlite:///{path}")
+    assert f"store {path} not found" in complaint("keys", "list", "--store", f"sqlite:///{path}")
     assert not path.exists()

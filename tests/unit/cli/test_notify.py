@@ -12,7 +12,7 @@ from cli.calls import complaint
 from cli.stores import both_stores, opened, said
 from redis_servers import free_port
 
-AGAIN = "alice was notified with this key before"
+AGAIN = "alice already has a notification with this key"
 
 
 @both_stores
@@ -20,7 +20,7 @@ async def test_with_a_store_it_is_written_past_the_servers(kind: str, tmp_path: 
     async with opened(kind, tmp_path, postgres) as (url, store):
         notify = ("notify", "alice", "--kind", "order", "--body", '{"n": 1}', "--key", "k1", "--store", url)
         first = await said(*notify)
-        assert re.fullmatch(r"Notified alice: number 1, id 1-\w+\.\nDevices that are connected hear of it .*\n", first)
+        assert re.fullmatch(r"Notified alice: number 1, id 1-\w+\.\nConnected devices receive it .*\n", first)
         assert await said(*notify) == first.splitlines()[0].replace("Notified alice", AGAIN) + "\n"
         assert (await said(*notify, "--tenant", "acme", "--json")).startswith('{"id":"1-')
         (entry,) = await store.notifications("default", "alice", limit=9)
@@ -37,7 +37,7 @@ async def test_what_is_promised_of_its_kind_holds_past_the_servers_too(tmp_path:
         (entry,) = await store.notifications("default", "alice", limit=9)
         assert entry.ack
         refused = await asyncio.to_thread(complaint, "notify", "alice", "--kind", "cursor", *past)
-        assert refused == "cursor is ephemeral, so it is not kept in the store: leave out --store."
+        assert refused == "notifications of kind cursor are ephemeral and not stored. Leave out --store."
 
 
 def test_without_a_server_it_says_what_to_do(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_without_a_server_it_says_what_to_do(tmp_path: Path) -> None:
         (["alice", "--kind", "k", "--key", "-"], "key '-'"),
         (["alice", "--kind", "k", "--body", "hello"], "--body '\"hello\"'"),
         (["alice", "--kind", "k", "--body", '"' + "x" * 70_000 + '"'], "at most 65536 bytes"),
-        (["alice", "--kind", "k", "--tenant", "acme"], "--tenant goes with --store"),
+        (["alice", "--kind", "k", "--tenant", "acme"], "--tenant needs --store"),
         (["alice", "--kind", "k", "--url", "http://h", "--store", "sqlite:///x"], "either --url"),
         (["alice", "--kind", "k", "--url", "ftp://h"], "http://"),
     ],

@@ -13,15 +13,15 @@ from greendot.store.app_outbox import SetAside
 from greendot.store.postgres import PostgresOutbox
 from postgres_server import execute, fresh_schema
 
-READY = "The outbox is ready. Servers relay it when outbox.url (GREENDOT_OUTBOX_URL) is this database.\n"
+READY = "The outbox is ready. Set outbox.url (GREENDOT_OUTBOX_URL) of the servers to this database.\n"
 INSERT = "INSERT INTO greendot_outbox (target, room, user_id, kind, body) VALUES"
 
 
 async def test_it_is_installed_once_and_says_what_was_made(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         made = await said("outbox", "install", "--url", place)
-        assert made.startswith("Made table greendot_outbox.\n")
-        assert made.endswith("Made trigger greendot_outbox_tell.\n" + READY)
+        assert made.startswith("Created table greendot_outbox.\n")
+        assert made.endswith("Created trigger greendot_outbox_tell.\n" + READY)
         assert await said("outbox", "install", GREENDOT_OUTBOX_URL=place) == READY
 
 
@@ -29,7 +29,7 @@ async def test_what_waits_and_what_was_set_aside_is_shown_and_tried_again(postgr
     async with fresh_schema(postgres) as place:
         await said("outbox", "install", GREENDOT_OUTBOX_URL="store", GREENDOT_STORE_URL=place)
         status = ("outbox", "status", "--url", place)
-        assert await said(*status) == "Nothing waits to be sent.\n"
+        assert await said(*status) == "No rows are waiting.\n"
         assert msgspec.json.decode(await said(*status, "--json")) == {
             "waiting": 0,
             "oldest_at": None,
@@ -46,19 +46,19 @@ async def test_what_waits_and_what_was_set_aside_is_shown_and_tried_again(postgr
                         await session.settle(shard, [], [SetAside(row.id, "there is no room 'nowhere'")])
         shown = await said(*status)
         assert re.fullmatch(
-            r"1 row waits to be sent, the oldest written (now|\d+ s ago)\.\n"
+            r"1 row is waiting, the oldest written (now|\d+ s ago)\.\n"
             r"1 row was set aside:\n"
-            r"ID +TENANT +TARGET +FOR +TRIES +WHEN +WHY\n"
+            r"ID +TENANT +TARGET +RECIPIENT +ATTEMPTS +FAILED +REASON\n"
             r"2 +default +message +nowhere +1 +(now|\d+ s ago) +there is no room 'nowhere'\n"
-            r"Once the reason is gone, `greendot outbox retry ID…` has them sent\.\n",
+            r"Correct the cause, then send them again: greendot outbox retry ID…\n",
             shown,
         ), shown
         (poison,) = msgspec.json.decode(await said(*status, "--json"))["poison"]
         assert (poison["id"], poison["room"], poison["error"]) == (2, "nowhere", "there is no room 'nowhere'")
         retried = await said("outbox", "retry", "1", "2", "--url", place)
-        assert retried == "1 row will be sent.\nNot set aside, or not there: 1.\n"
-        assert await said("outbox", "retry", "--all", "--url", place) == "Nothing was set aside.\n"
-        assert (await said(*status)).startswith("2 rows wait to be sent, the oldest written ")
+        assert retried == "1 row will be sent.\nNot found, or not set aside: 1.\n"
+        assert await said("outbox", "retry", "--all", "--url", place) == "No matching rows were set aside.\n"
+        assert (await said(*status)).startswith("2 rows are waiting, the oldest written ")
 
 
 @pytest.mark.parametrize(

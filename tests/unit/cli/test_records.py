@@ -30,7 +30,7 @@ async def test_rooms_are_listed_with_what_they_are(kind: str, tmp_path: Path, po
         for number in range(3):
             await store.append(T, "lobby", Draft("bob", None, b"1", f"k{number}", 1))
         assert await said("rooms", GREENDOT_STORE_URL=url) == (
-            "ROOM   MESSAGES  MEMBERS  FOR      BUS\n"
+            "ROOM   MESSAGES  MEMBERS  ACCESS   BUS\n"
             "club   0         2        members  hint\n"
             "lobby  3         0        open     full\n"
         )
@@ -53,7 +53,7 @@ async def test_rooms_are_listed_with_what_they_are(kind: str, tmp_path: Path, po
             "members": [{"user": "alice", "role": "admin"}, {"user": "bob", "role": "reader"}],
         }
         assert await said("rooms", "lobby", "--store", url) == (
-            "lobby is open to everybody: 3 messages, 0 members, bus full.\n"
+            "lobby is open to all users: 3 messages, 0 members, bus full.\n"
         )
         assert "--after alice" in await said("rooms", "club", "--limit", "1", "--store", url)
 
@@ -61,7 +61,7 @@ async def test_rooms_are_listed_with_what_they_are(kind: str, tmp_path: Path, po
 @both_stores
 async def test_an_inbox_is_shown_with_what_became_of_each(kind: str, tmp_path: Path, postgres: str) -> None:
     async with opened(kind, tmp_path, postgres) as (url, store):
-        assert await said("inbox", "alice", "--store", url) == "alice has never been notified.\n"
+        assert await said("inbox", "alice", "--store", url) == "alice has no notifications yet.\n"
         now = SystemClock().now_ms()
         made = await store.notify(
             [Notice(T, "alice", "order", b'{"n":"%s"}' % (b"x" * n), f"k{n}", now) for n in (0, 1, 80)]
@@ -70,14 +70,14 @@ async def test_an_inbox_is_shown_with_what_became_of_each(kind: str, tmp_path: P
         await store.mark(T, "alice", "read", ids=ids[:1], at=now)
         await store.mark(T, "alice", "archive", ids=ids[1:2], at=now)
         shown = (await said("inbox", "alice", "--store", url)).splitlines()
-        assert shown[0] == "alice has 1 unread, 1 unseen; the newest is number 3."
+        assert shown[0] == "alice has 1 unread, 1 unseen notifications; the newest is number 3."
         assert shown[1].split() == ["NUMBER", "KIND", "CREATED", "STATE", "BODY"]
         assert [line.split()[0] for line in shown[2:]] == ["1", "3"]
         assert "seen, read" in shown[2]
         assert shown[3].endswith("xxx…")
         archived = await said("inbox", "alice", "--only", "archived", "--store", url)
         assert "seen, read, archived" in archived
-        assert "Older ones: --before 3\n" in await said("inbox", "alice", "--limit", "1", "--store", url)
+        assert "For older notifications: --before 3\n" in await said("inbox", "alice", "--limit", "1", "--store", url)
         reply = msgspec.json.decode(await said("inbox", "alice", "--json", "--store", url))
         assert [entry["id"] for entry in reply.pop("notifications")] == [ids[0], ids[2]]
         assert reply == {"head": 3, "unread": 1, "unseen": 1}
@@ -86,7 +86,7 @@ async def test_an_inbox_is_shown_with_what_became_of_each(kind: str, tmp_path: P
 @pytest.mark.parametrize("command", [["rooms"], ["inbox", "alice"], ["repair", "counters"]], ids=str)
 def test_looking_makes_no_store(command: list[str], tmp_path: Path) -> None:
     path = tmp_path / "none.db"
-    assert "there is no store" in complaint(*command, "--store", f"sqlite:///{path}")
+    assert f"store {path} not found" in complaint(*command, "--store", f"sqlite:///{path}")
     assert not path.exists()
     assert "inside the server process" in complaint(*command, "--store", "sqlite:///:memory:")
     assert "cannot use the store postgresql://127.0.0.1:1/db: " in complaint(
@@ -97,7 +97,7 @@ def test_looking_makes_no_store(command: list[str], tmp_path: Path) -> None:
 async def test_a_room_that_is_not_there_is_named(tmp_path: Path, postgres: str) -> None:
     async with opened("sqlite", tmp_path, postgres) as (url, _):
         told = await asyncio.to_thread(complaint, "rooms", "nowhere", "--store", url)
-        assert told == "there is no room 'nowhere'; `greendot rooms` shows those there are."
+        assert told == "room 'nowhere' not found. List the rooms with: greendot rooms"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from greendot.store.port import Store
 from postgres_server import execute
 
 T = "default"
-RIGHT = "Every counter is right.\n"
+RIGHT = "All counters are correct.\n"
 
 
 async def plant(url: str, sql: str) -> None:
@@ -37,7 +37,7 @@ async def test_drift_is_found_and_set_right(kind: str, tmp_path: Path, postgres:
         assert await said(*repair) == RIGHT
         await plant(url, "UPDATE greendot_inboxes SET unread = 7, unseen = 0 WHERE user_id = 'bob'")
         table = "TENANT   USER  HEAD  UNREAD  UNSEEN\ndefault  bob   3     7 → 3   0 → 3\n"
-        assert await said(*repair, "--dry-run", code=1) == table + "1 inbox would be set right.\n"
+        assert await said(*repair, "--dry-run", code=1) == table + "1 inbox would be corrected.\n"
         assert msgspec.json.decode(await said(*repair, "--dry-run", "--json", code=1)) == {
             "wrong": [
                 {
@@ -50,7 +50,7 @@ async def test_drift_is_found_and_set_right(kind: str, tmp_path: Path, postgres:
             "fixed": False,
         }
         assert (await store.inbox(T, "bob")).unread == 7
-        assert await said(*repair) == table + "1 inbox set right.\n"
+        assert await said(*repair) == table + "1 inbox corrected.\n"
         assert (await store.inbox(T, "bob")).unread == 3
         assert await said(*repair, "--json") == '{"wrong":[],"fixed":true}\n'
 

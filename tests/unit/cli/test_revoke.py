@@ -20,7 +20,7 @@ async def test_with_a_store_it_is_written_past_the_servers(kind: str, tmp_path: 
     async with opened(kind, tmp_path, postgres) as (url, store):
         now = SystemClock().now_ms()
         told = await said("revoke", "--user", "ann", "--ago", "1h", "--store", url)
-        assert told == "Revoked user ann. Servers close its sockets within 15 s, when they look by themselves.\n"
+        assert told == "Revoked user ann. Servers close the sockets within 15 s.\n"
         await said("revoke", "--jti", "a b", "--user", "ann", "--store", url, "--tenant", "acme")
         await said("revoke", "--session", "s-1", "--store", url, "--json")
         user, token, session = [revocation for _, revocation in await store.revocations(0, 9)]
@@ -57,18 +57,18 @@ def test_without_a_server_it_says_what_to_do() -> None:
     ("arguments", "word"),
     [
         ([], "Give one of --user, --jti, --session and --all"),
-        (["--all", "--user", "u"], "go without --user"),
-        (["--all-tenants", "--jti", "j", "--store", "sqlite:///x"], "go without --user"),
-        (["--all-tenants"], "--all-tenants goes with --store"),
-        (["--all-tenants", "--store", "sqlite:///x", "--tenant", "t"], "without --tenant"),
+        (["--all", "--user", "u"], "exclude --user"),
+        (["--all-tenants", "--jti", "j", "--store", "sqlite:///x"], "exclude --user"),
+        (["--all-tenants"], "--all-tenants needs --store"),
+        (["--all-tenants", "--store", "sqlite:///x", "--tenant", "t"], "excludes --tenant"),
         (["--jti", "j", "--session", "s"], "Give one of"),
         (["--session", "s", "--user", "u"], "Give one of"),
         (["--jti", ""], "1 to 200"),
         (["--user", "a b"], "user 'a b'"),
         (["--session", "a/b"], "session 'a/b'"),
-        (["--jti", "j", "--ago", "1h"], "--ago goes with --user"),
+        (["--jti", "j", "--ago", "1h"], "--ago needs --user"),
         (["--user", "u", "--ago", "soon"], "soon"),
-        (["--user", "u", "--tenant", "t"], "--tenant goes with --store"),
+        (["--user", "u", "--tenant", "t"], "--tenant needs --store"),
         (["--user", "u", "--store", "sqlite:///x", "--url", "http://x"], "either --url"),
     ],
 )

@@ -62,8 +62,8 @@ def test_all_that_keeps_a_server_from_starting_is_said_in_three_rounds(tmp_path:
     assert said.startswith("4 settings are wrong:")
     for words in (
         "tls.cert: cannot read /nowhere/cert.pem",
-        "webhooks.ca_file /nowhere/ca.pem",
-        "'x' is not the number of a database",
+        "webhooks.ca_file: cannot read /nowhere/ca.pem",
+        "engine.url has 'x' in place of a database number",
         "auth.secret is not set",
     ):
         assert words in said

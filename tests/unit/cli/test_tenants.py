@@ -17,9 +17,11 @@ from greendot.testing.api_key_suite import fill
 async def test_tenants_are_registered_and_listed(kind: str, tmp_path: Path, postgres: str) -> None:
     async with opened(kind, tmp_path, postgres) as (url, store):
         assert await said("tenants", "list", "--store", url) == "No tenant is registered.\n"
-        assert (await said("tenants", "create", "acme", "--store", url)).startswith("Registered acme. Make it a key: ")
+        assert (await said("tenants", "create", "acme", "--store", url)).startswith(
+            "Registered acme. Create a key for it: "
+        )
         again = await asyncio.to_thread(complaint, "tenants", "create", "acme", "--store", url)
-        assert again == "acme is registered already."
+        assert again == "tenant acme is already registered."
         await fill(store, "acme")
         config = tmp_path / "greendot.toml"
         config.write_text("[tenants.named.limits]\nrooms = 5\n")
@@ -39,7 +41,7 @@ async def test_tenants_are_registered_and_listed(kind: str, tmp_path: Path, post
 async def test_a_tenant_is_shown_and_erased_with_all_that_is_its_own(kind: str, tmp_path: Path, postgres: str) -> None:
     async with opened(kind, tmp_path, postgres) as (url, store):
         await store.create_tenant("acme", 1)
-        assert "Nothing of it is in the store." in await said("tenants", "show", "acme", "--store", url)
+        assert "It has no records in the store." in await said("tenants", "show", "acme", "--store", url)
         for tenant in ("acme", "rival"):
             await fill(store, tenant)
         rival = await store.tenant_rows("rival")
@@ -49,17 +51,17 @@ async def test_a_tenant_is_shown_and_erased_with_all_that_is_its_own(kind: str, 
         assert lines[0] == "rival is not registered."
         assert ["rooms", "3"] in [line.split() for line in lines]
         refused = await asyncio.to_thread(complaint, "tenants", "delete", "acme", "--store", url)
-        assert refused.startswith("acme still has ")
+        assert refused.startswith("tenant acme still has ")
         assert "3 rooms" in refused
         assert "--yes" in refused
         assert await store.tenant_rows("acme") == rival
         told = await said("tenants", "delete", "acme", "--yes", "--store", url)
-        assert told == f"Erased acme: {sum(rival.values()) + 1} records. Its keys are refused within 10 s.\n"
+        assert told == f"Erased acme: {sum(rival.values()) + 1} records. Servers refuse its keys within 10 s.\n"
         assert await store.tenant_rows("acme") == {}
         assert await store.tenant("acme") is None
         assert await store.tenant_rows("rival") == rival
         gone = await asyncio.to_thread(complaint, "tenants", "delete", "acme", "--yes", "--store", url)
-        assert gone == "there is nothing of a tenant 'acme' in the store."
+        assert gone == "tenant 'acme' is not registered and has no records in the store."
 
 
 async def test_an_empty_tenant_is_deleted_without_asking(tmp_path: Path, postgres: str) -> None:

@@ -81,7 +81,7 @@ def test_keys_that_only_verify_make_no_tokens(tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     file.write_text('[auth]\njwks_url = "https://id.example.org/keys"\n')
     environment = {"secret": "", "GREENDOT_SERVER_DATA_DIR": str(tmp_path)}
-    assert "no secret to sign with" in complaint("token", "alice", "--config", str(file), **environment)
+    assert "no secret found to sign the token with" in complaint("token", "alice", "--config", str(file), **environment)
     file.write_text(
         '[auth]\naudience = "chat"\n[[auth.keys]]\nkid = "k1"\nalg = "HS512"\nsecret = "' + "x" * 64 + '"\n'
     )

@@ -129,7 +129,7 @@ def test_nodes_that_are_dead_silent_or_refuse_are_told_apart() -> None:
 
 def test_what_went_wrong_takes_the_place_of_the_keys() -> None:
     looked = shown()
-    looked.trouble = "the server at http://here went away. Waiting for it, 3 s"
+    looked.trouble = "connection to http://here lost. Waiting, 3 s"
     last = laid_out(looked, Size(80, 24), KEYS)[-1]
     assert (last.text, last.style) == (looked.trouble, "alarm")
 

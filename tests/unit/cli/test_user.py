@@ -33,7 +33,7 @@ async def test_all_of_a_user_is_handed_out_as_lines_of_json(kind: str, tmp_path:
         assert [msgspec.json.decode(line) for line in file.read_bytes().splitlines()][1:] == lines
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         again = await asyncio.to_thread(complaint, *call, "--out", str(file))
-        assert again == f"cannot make {file}: File exists."
+        assert again == f"cannot create {file}: File exists."
 
 
 @both_stores
@@ -49,7 +49,7 @@ async def test_a_user_is_erased_when_it_is_meant(kind: str, tmp_path: Path, post
         assert (revoked.revocation.tenant, revoked.revocation.kind, revoked.revocation.value) == ("acme", "user", "ann")
         again = msgspec.json.decode(await said(*call, "--yes", "--json"))
         assert again == {"tenant": "acme", "user": "ann", "erased": 0, "sessions": None, "confirmed": True}
-        assert await said("repair", "counters", "--dry-run", "--store", url) == "Every counter is right.\n"
+        assert await said("repair", "counters", "--dry-run", "--store", url) == "All counters are correct.\n"
 
 
 @pytest.mark.parametrize("command", ["export", "erase"])

@@ -29,7 +29,7 @@ async def test_how_it_stands_is_shown_and_dead_letters_are_sent_again(kind: str,
                 await store.append(tenant, "r1", Draft("ann", None, b'"private"', f"k{number}", now))
         first, second, _ = await store.take_hooks(T, now, 9, again=False)
         await store.settle_hooks(T, [], [Failed(first.id, None, "no answer"), Failed(second.id, now, "no")], now)
-        await store.stop_hook("acme", "place", "the app answered 410", now)
+        await store.stop_hook("acme", "place", "the app responded with 410", now)
         listed = (await said("webhooks", "list", "--store", url, **HOOK)).splitlines()
         assert [line.split()[:5] for line in listed] == [
             ["TENANT", "HOOK", "WAITING", "FAILING", "DEAD"],
@@ -43,7 +43,7 @@ async def test_how_it_stands_is_shown_and_dead_letters_are_sent_again(kind: str,
         assert (event["id"], event["tenant"], event["stream"], event["seq"]) == (first.id, T, "r1", 1)
         assert "no dead" in await said("webhooks", "dead", "--tenant", "acme", "--store", url)
         again = await said("webhooks", "replay", "--id", str(first.id), "--id", "999", "--store", url)
-        assert again == "1 event will be sent.\nNot dead, or not there: 999.\n"
+        assert again == "1 event will be sent.\nNot found, or not dead letters: 999.\n"
         states = msgspec.json.decode(await said("webhooks", "list", "--json", "--store", url, **HOOK))["webhooks"]
         assert [(state["tenant"], state["dead"], state["stopped_at"], state["hook"]) for state in states] == [
             ("acme", 0, now, False),

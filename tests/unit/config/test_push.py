@@ -22,19 +22,25 @@ def given(text: str, folder: Path) -> Settings:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[push]\nfcm_credentials_file = 'nowhere.json'", "push.fcm_credentials_file nowhere.json: No such file"),
+        (
+            "[push]\nfcm_credentials_file = 'nowhere.json'",
+            "push.fcm_credentials_file: cannot read nowhere.json: No such file",
+        ),
         ("[push]\napns_key_file = 'key.p8'", "push.apns_key_id, push.apns_team_id, push.apns_topic are not"),
         ("[push]\nwebpush_key_file = 'k'", "push.webpush_subject must begin with mailto:"),
         ("[push]\nwebhook_url = 'https://app.example'", "push.webhook_secret must have at least 32"),
         (f"[push]\nwebhook_url = 'http://app.example'\nwebhook_secret = '{SECRET}'", "push.allow_private"),
         ("[push]\nallow_private = ['inside']", "push.allow_private contains 'inside'"),
-        ("[push]\nca_file = 'nowhere.pem'\ndry_run = true", "push.ca_file nowhere.pem"),
+        ("[push]\nca_file = 'nowhere.pem'\ndry_run = true", "push.ca_file: cannot read nowhere.pem"),
         ("[push]\nleast = 'some'", "push.least is 'some' but must be one of low, normal, high, critical"),
         ("[push]\nper_hour = -1", "push.per_hour is -1"),
         ("[push.kinds.a]\nhold_s = 3", "no setting 'hold_s'"),
         ("[push.kinds.'a b']\nenabled = true", "push.kinds: the name"),
         ("[tenants.acme.push]\nkeep_s = 5", "keep_s applies to all tenants. Set it in [push]"),
-        ("[tenants.acme.push]\nfcm_credentials_file = 'nowhere'", "tenants.acme.push.fcm_credentials_file nowhere"),
+        (
+            "[tenants.acme.push]\nfcm_credentials_file = 'nowhere'",
+            "tenants.acme.push.fcm_credentials_file: cannot read nowhere",
+        ),
     ],
 )
 def test_a_mistake_is_said_with_its_setting(
@@ -49,7 +55,7 @@ def test_a_mistake_is_said_with_its_setting(
 def test_a_file_of_all_tenants_is_said_to_be_missing_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         given("[push]\nfcm_credentials_file = '/nowhere'\n[tenants.a.push]\nper_hour = 5\n[tenants.b]\n", tmp_path)
-    assert error.value.mistakes == ("push.fcm_credentials_file /nowhere: No such file or directory",)
+    assert error.value.mistakes == ("push.fcm_credentials_file: cannot read /nowhere: No such file or directory",)
 
 
 def test_a_file_that_is_no_key_is_said_to_be_none_and_not_shown(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ async def test_an_event_the_app_cannot_take_does_not_hold_up_the_others_and_dies
 
             await until_so(is_dead)
             (dead,) = await s.store.dead_hooks("t1", 9)
-            assert (dead.seq, dead.reason) == (3, "the app answered 500")
+            assert (dead.seq, dead.reason) == (3, "the app responded with 500")
             assert dead.attempts > ALONE_AFTER
             assert await s.store.waiting_hooks(["t1"], s.clock.now_ms() * 2) == []
             app.behave = lambda events: 200
@@ -164,7 +164,7 @@ async def test_an_app_that_says_gone_is_left_alone_until_it_is_replayed(caplog: 
 
             await until_so(are_dead)
             assert len(app.requests) == 1
-            assert "stopped: the app answered 410; to resume" in caplog.text
+            assert "stopped: the app responded with 410; to resume" in caplog.text
         app.behave = lambda events: 200
         async with s.lanes(s.hook("t1")):  # another process reads that the webhook is stopped
             await s.later(60)

@@ -103,7 +103,7 @@ async def test_an_app_that_says_gone_is_told_nothing_more() -> None:
         assert len(app.requests) == 1
         async with s.lanes(hook):  # it stores the stop, which other nodes read
             await asyncio.sleep(10 * POLL_S)
-        assert (await s.store.hook_states(["t1"]))[0].reason == "the app answered 410"
+        assert (await s.store.hook_states(["t1"]))[0].reason == "the app responded with 410"
 
 
 async def test_what_waits_at_the_end_is_tried_once_more_and_does_not_hold_it_up() -> None:

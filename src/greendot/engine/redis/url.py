@@ -60,7 +60,7 @@ class RedisTarget(Struct, frozen=True):
             if "cert" in self.files:
                 context.load_cert_chain(self.files["cert"], self.files.get("key"))
         except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"engine.url: the TLS files {self.files} cannot be used: {error}") from None
+            raise ConfigError(f"engine.url: cannot use the TLS files {self.files}: {error}") from None
         return context
 
 
@@ -71,21 +71,21 @@ def parse(url: str) -> RedisTarget:
         return _parse_unix(url)
     base, _, word = scheme.partition("+")
     if not separator or base not in ("redis", "rediss") or word not in _KINDS:
-        raise _bad("it must begin with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
+        raise _bad("must begin with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
     kind, split = _KINDS[word], _split(url)
     login, at, places = split.netloc.rpartition("@")
     user, _, password = login.partition(":")
     path = split.path.strip("/").split("/") if split.path.strip("/") else []
     service = path.pop(0) if kind == "sentinel" and path else ""
     if kind == "sentinel" and not service:
-        raise _bad("Sentinel needs the name of the primary: redis+sentinel://HOST:26379/mymaster")
+        raise _bad("needs the name of the primary for Sentinel: redis+sentinel://HOST:26379/mymaster")
     if kind == "cluster" and path:
-        raise _bad("a cluster has no numbered databases: leave out what follows the hosts")
+        raise _bad("has a database number, but a cluster has no numbered databases. Leave out the part after the hosts")
     if len(path) > 1 or not all(part.isdecimal() for part in path):
-        raise _bad(f"{'/'.join(path)!r} is not the number of a database")
+        raise _bad(f"has {'/'.join(path)!r} in place of a database number")
     hosts = tuple(_address(text, _PORTS[kind]) for text in places.split(","))
     if kind == "standalone" and len(hosts) > 1:
-        raise _bad("several hosts need redis+cluster:// or redis+sentinel://")
+        raise _bad("has several hosts, which need redis+cluster:// or redis+sentinel://")
     return RedisTarget(
         kind,
         hosts,
@@ -102,13 +102,13 @@ def _parse_unix(url: str) -> RedisTarget:
     split = _split(url)
     login, _, host = split.netloc.rpartition("@")
     if host or len(split.path) < 2:
-        raise _bad("a Unix socket is written unix:///PATH, with three slashes")
+        raise _bad("names no absolute path. Write a Unix socket as unix:///PATH, with three slashes")
     options = parse_qs(split.query, keep_blank_values=True)
     db = options.pop("db", ["0"])[-1]
     if options:
-        raise _bad(f"it has no option {next(iter(options))!r}; a Unix socket has db, the number of a database")
+        raise _bad(f"has the unknown option {next(iter(options))!r}. A Unix socket has only db, a database number")
     if not db.isdecimal():
-        raise _bad(f"{db!r} is not the number of a database")
+        raise _bad(f"has {db!r} in place of a database number")
     user, _, password = login.partition(":")
     address = Address(unquote(split.path), 0)
     return RedisTarget(
@@ -128,11 +128,14 @@ def _split(url: str) -> SplitResult:
     scheme, separator, rest = url.partition("://")
     places = _END_OF_HOSTS.split(rest, maxsplit=1)[0]
     if places.count("[") != places.count("]"):
-        raise _bad("it is not a URL: an IPv6 address is written [::1]")
+        raise _bad("is not a valid URL. Write an IPv6 address as [::1]")
     split = urlsplit(scheme + separator + rest[len(places) :])._replace(netloc=places)
     beyond = split.path + split.fragment + ("" if "@" in split.netloc else split.query)
     if "@" in beyond:  # part of a password would be taken for a host, and repeated where hosts are shown
-        raise _bad("a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @")
+        raise _bad(
+            "has an unencoded / ? # or @ in the user or password, or an @ after the host. Write them as %2F %3F %23 "
+            "and %40"
+        )
     return split
 
 
@@ -140,9 +143,9 @@ def _options(query: str, tls: bool) -> dict[str, str]:
     options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
     for name in options:
         if name not in _FILES:
-            raise _bad(f"it has no option {name!r}; there are ca, cert and key (files of TLS)")
+            raise _bad(f"has the unknown option {name!r}. Valid options are ca, cert and key (TLS files)")
         if not tls:
-            raise _bad(f"{name!r} is for TLS: write rediss in place of redis")
+            raise _bad(f"has the TLS option {name!r}, but no TLS. Write rediss in place of redis")
     return options
 
 
@@ -153,8 +156,8 @@ def _address(text: str, port: int) -> Address:
             raise ValueError
         return Address(split.hostname, split.port or port)
     except ValueError:
-        raise _bad(f"{text!r} is not HOST or HOST:PORT") from None
+        raise _bad(f"has {text!r} in place of HOST or HOST:PORT") from None
 
 
-def _bad(reason: str) -> ConfigError:
-    return ConfigError(f"engine.url: {reason}.")
+def _bad(predicate: str) -> ConfigError:
+    return ConfigError(f"engine.url {predicate}.")

@@ -127,29 +127,29 @@ def _nodes(spread: Placement) -> Iterator[Figure]:
     each = 1_000 * of("connection") + work.watched * of("watch") + work.rooms * of("room")
     yield Figure(
         part="nodes", what="processes of one core", value=nodes, measured=measured,
-        formula=f"the more of connections ÷ {work.per_node:,} and all their cores ÷ {BUSY:g}; without one to spare",
+        formula=f"max(connections ÷ {work.per_node:,}, cores in use ÷ {BUSY:g}), without a spare node",
     )  # fmt: skip
     yield Figure(
-        part="nodes", what="connections of each", value=work.connections / nodes,
+        part="nodes", what="connections per node", value=work.connections / nodes,
         measured=work.connections / nodes <= of("most_held"), formula="users × online × devices ÷ nodes",
     )  # fmt: skip
     yield Figure(
-        part="nodes", what="memory of each", value=work.connections / nodes * each, unit="bytes",
+        part="nodes", what="memory per node", value=work.connections / nodes * each, unit="bytes",
         formula=f"connections × ({of('connection'):g} KB + watched × {of('watch'):,.0f} B + rooms × "
         f"{of('room'):,.0f} B), at most",
     )  # fmt: skip
     yield Figure(
         part="nodes", what="deliveries", value=work.deliveries_s, unit="/s", measured=measured,
-        formula="messages × listeners + typing × the others there + comings and goings × watchers + notifications",
+        formula="messages × subscribers + typing × other subscribers + presence changes × watchers + notifications",
     )  # fmt: skip
     yield Figure(
         part="nodes", what="cores in use", value=spread.cpu, unit="cores", measured=measured,
         formula=f"deliveries ÷ {of('deliveries'):,.0f} + connects ÷ {of('connects'):,.0f} + messages × "
-        f"{of('message_cpu'):g} µs + what is heard ÷ {of('intake'):,.0f} + …",
+        f"{of('message_cpu'):g} µs + bus messages received ÷ {of('intake'):,.0f} + …",
     )  # fmt: skip
     yield Figure(
-        part="nodes", what="until all are back after an outage", value=work.connections / nodes / HELLOS_S, unit="s",
-        measured=measured, formula=f"connections of each ÷ admission.hellos_per_s ({HELLOS_S:,})",
+        part="nodes", what="reconnect time after an outage", value=work.connections / nodes / HELLOS_S, unit="s",
+        measured=measured, formula=f"connections per node ÷ admission.hellos_per_s ({HELLOS_S:,})",
     )  # fmt: skip
 
 
@@ -168,8 +168,8 @@ def _redis_parts(spread: Placement) -> dict[str, float]:
     users, on_users = spread.followed(work.users, work.watched)
     channels, pairs = rooms + users, on_rooms + on_users
     return {
-        "who is online": fixed + work.online_users * online,
-        "who was": (work.users - work.online_users) * seen,
+        "online users": fixed + work.online_users * online,
+        "offline users": (work.users - work.online_users) * seen,
         "channels": channels * of("channel") + (pairs - channels) * of("subscriber"),
     }
 
@@ -189,14 +189,14 @@ def _redis(spread: Placement, shards: int) -> Iterator[Figure]:
     measured = spread.nodes <= MEASURED_NODES
     fixed, each = per_user()
     formulas = {
-        "who is online": f"{fixed / 1e6:.1f} MB + users online × {each:.0f} B; {of('crowded'):g} B from "
-        f"{PACKED * BUCKETS / 1e6:.1f} million on",
-        "who was": "the other users × the same, at most: those of presence.last_seen_days",
-        "channels": f"channels × {of('channel'):g} B + further nodes on them × {of('subscriber'):g} B",
+        "online users": f"{fixed / 1e6:.1f} MB + online users × {each:.0f} B; {of('crowded'):g} B each above "
+        f"{PACKED * BUCKETS / 1e6:.1f} million",
+        "offline users": "users seen within presence.last_seen_days × the same; at most all others",
+        "channels": f"channels × {of('channel'):g} B + additional nodes on them × {of('subscriber'):g} B",
     }
     yield Figure(
         part="Redis", what="servers" if shards == 1 else "shards of a cluster", value=shards, measured=shards == 1,
-        formula=f"the more of its cores ÷ {BUSY:g} and its memory ÷ {SHARD_BYTES / 1e9:.0f} GB",
+        formula=f"max(cores in use ÷ {BUSY:g}, memory ÷ {SHARD_BYTES / 1e9:.0f} GB)",
     )  # fmt: skip
     for what, size in parts.items():
         yield Figure(
@@ -204,28 +204,28 @@ def _redis(spread: Placement, shards: int) -> Iterator[Figure]:
             measured=work.online_users <= LARGE,
         )  # fmt: skip
     yield Figure(
-        part="Redis", what="memory in all", value=sum(parts.values()), unit="bytes",
-        measured=work.online_users <= LARGE, formula="of all shards together; set maxmemory to half as much again",
+        part="Redis", what="memory in total", value=sum(parts.values()), unit="bytes",
+        measured=work.online_users <= LARGE, formula="sum over all shards; set maxmemory to 1.5 times this",
     )  # fmt: skip
     yield Figure(
         part="Redis", what="cores in use", value=cpu, unit="cores", measured=measured,
         formula=f"connects × {of('come_and_go'):g} µs + typing × {of('start'):g} µs + messages × {of('publish'):g} µs "
-        f"+ heard by further nodes × {of('hear'):g} µs + nodes × shards × {of('idle_node'):g} µs",
+        f"+ deliveries to additional nodes × {of('hear'):g} µs + nodes × shards × {of('idle_node'):g} µs",
     )  # fmt: skip
     commands = work.connects_s * 2 + work.typing_s + work.messages_s + work.notifications_s * work.online
     yield Figure(
         part="Redis", what="commands", value=commands + spread.nodes * shards * of("idle_commands"), unit="/s",
         measured=measured,
-        formula=f"connects × 2 + typing + messages + notifications to who is online + nodes × shards × "
+        formula=f"connects × 2 + typing + messages + notifications to online users + nodes × shards × "
         f"{of('idle_commands'):g}",
     )  # fmt: skip
     yield Figure(
         part="Redis", what="messages on the bus", value=spread.bus_s, unit="/s", measured=measured,
-        formula="messages + typing + comings and goings + notifications to who is online",
+        formula="messages + typing + presence changes + notifications to online users",
     )  # fmt: skip
     yield Figure(
-        part="Redis", what="the same as nodes hear them", value=spread.received_s, unit="/s", measured=measured,
-        formula="each × the nodes with a listener: nodes × (1 − (1 − 1/nodes)^listeners)",
+        part="Redis", what="bus messages received by nodes", value=spread.received_s, unit="/s", measured=measured,
+        formula="each × nodes with a subscriber: nodes × (1 − (1 − 1/nodes)^subscribers)",
     )  # fmt: skip
 
 
@@ -248,15 +248,15 @@ def _postgres(spread: Placement) -> Iterator[Figure]:
     wal = work.messages_day * (of("message_wal") + more) + notifications_day * (of("notification_wal") + more)
     yield Figure(
         part="PostgreSQL", what="commits, at most", value=writes, unit="/s", measured=measured,
-        formula="messages + notifications; writers of one moment share a commit",
+        formula="messages + notifications; concurrent writes share a commit",
     )  # fmt: skip
     yield Figure(
         part="PostgreSQL", what="cores in use", value=cpu, unit="cores", measured=measured,
-        formula=f"messages × {of('message_pg'):g} µs + notifications × {of('notification_pg'):g} µs + looked up × "
+        formula=f"messages × {of('message_pg'):g} µs + notifications × {of('notification_pg'):g} µs + heads read × "
         f"{of('head'):g} µs",
     )  # fmt: skip
     yield Figure(
-        part="PostgreSQL", what="heads looked up", value=lookups_s(spread), unit="/s", measured=measured,
+        part="PostgreSQL", what="stream heads read", value=lookups_s(spread), unit="/s", measured=measured,
         formula=f"rooms on each node ÷ {COMPARED_S:g} s + connections ÷ {INBOXES_S:g} s",
     )  # fmt: skip
     yield Figure(
@@ -277,11 +277,11 @@ def _network(spread: Placement) -> Iterator[Figure]:
     yield Figure(
         part="network", what="to clients", value=work.deliveries_s * each, unit="bytes/s",
         measured=spread.nodes <= MEASURED_NODES,
-        formula=f"deliveries × ({of('delivery_bytes') - 128:g} B around + {work.body} B + {IP_BYTES} B of TCP/IP)",
+        formula=f"deliveries × ({of('delivery_bytes') - 128:g} B envelope + {work.body} B body + {IP_BYTES} B TCP/IP)",
     )  # fmt: skip
     if spread.nodes > 1:
         yield Figure(
             part="network", what="between nodes and Redis", unit="bytes/s", measured=spread.nodes <= MEASURED_NODES,
             value=(spread.bus_s + spread.received_s) * (BUS_BYTES + work.body),
-            formula=f"(on the bus + as nodes hear them) × {BUS_BYTES + work.body} B",
+            formula=f"(messages on the bus + received by nodes) × {BUS_BYTES + work.body} B",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Workload: what users do, and the resulting rates per second at the busiest time."""
+"""Workload: activity of users, and the resulting rates per second at the busiest time."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ def diagnosis(settings: Settings, facts: Facts) -> list[Finding]:
 def invalid_settings(mistakes: Sequence[str]) -> Findings:
     """Yield the findings about settings that a server refuses. No other check can be made with them."""
     for mistake in mistakes:
-        yield error("settings", mistake, "A server refuses to start so.", "docs/settings.md says what may be set.")
+        yield error("settings", mistake, "A server refuses to start.", "Correct the setting; see docs/settings.md.")
     yield note(
         "other checks",
-        "not run, because settings are wrong",
-        "Engine, store and machine are checked as the settings describe them.",
+        "not run, because the settings are wrong",
+        "The checks of engine, store and machine need valid settings.",
         "Correct the settings, then run greendot doctor again.",
     )
 

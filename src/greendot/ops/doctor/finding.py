@@ -1,4 +1,4 @@
-"""Finding: what was found, why it matters, what to do."""
+"""Findings, each with its reason and remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WEIGHTS: tuple[Weight, ...] = ("error", "warning", "note", "ok")  # the heaviest
 class Finding(Struct, frozen=True):
     """Result of one check.
 
-    `error`: a server would not start, would lose data, or would be open to strangers. `warning`: weak, or a problem
+    `error`: a server would not start, would lose data, or would admit anyone. `warning`: weak, or a problem
     under load. `note`: right for some set-ups. `ok`: checked, nothing to do.
     """
 

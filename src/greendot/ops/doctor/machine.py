@@ -23,38 +23,38 @@ def _machine(settings: Settings, found: MachineFacts, connections: int) -> Findi
     workers = settings.server.workers
     needed = -(-connections // workers) + SPARE_FILES
     if found.open_files is not None and found.open_files < needed:
-        do = f"LimitNOFILE={needed} in the service, or `ulimit -n {needed}` before the start."
+        do = f"Set LimitNOFILE={needed} in the service, or run `ulimit -n {needed}` before the start."
         yield warning(
             "machine",
-            f"a process may have {found.open_files:,} files open, and {needed:,} are needed for {connections:,} "
+            f"a process may open {found.open_files:,} files, but needs {needed:,} for {connections:,} "
             f"connections{f' on {workers} workers' if workers > 1 else ''}",
-            "Whoever comes when there are no more is not answered.",
+            "At this limit, new connections are not accepted.",
             do,
         )
     memory = connections * BYTES_EACH
     if found.memory_free is not None and found.memory_free < memory:
         free, wanted = found.memory_free / 1e6, memory / 1e6
-        why = "When there is none left the system ends the server."
-        what = f"{free:,.0f} MB of memory are free, and {connections:,} connections take up to {wanted:,.0f} MB"
-        yield warning("machine", what, why, "More memory, or fewer connections on each machine.")
+        why = "Without free memory the system kills the server."
+        what = f"{free:,.0f} MB of memory are free, but {connections:,} connections need up to {wanted:,.0f} MB"
+        yield warning("machine", what, why, "Add memory, or plan fewer connections for each machine.")
     if found.somaxconn is not None and found.somaxconn < BACKLOG:
-        why = "When very many come at once, some have to try again."
-        do = f"sysctl -w net.core.somaxconn={4 * BACKLOG}"
+        why = "When many clients connect at once, some have to retry."
+        do = f"Run: sysctl -w net.core.somaxconn={4 * BACKLOG}"
         yield warning("machine", f"net.core.somaxconn is {found.somaxconn}", why, do)
     if found.conntrack is not None and found.conntrack < 2 * connections:
-        why = "When its table is full the firewall drops packets of newcomers and of those who are there."
-        do = f"sysctl -w net.netfilter.nf_conntrack_max={4 * connections}"
+        why = "When its table is full, the firewall drops packets of new and existing connections."
+        do = f"Run: sysctl -w net.netfilter.nf_conntrack_max={4 * connections}"
         yield warning("machine", f"net.netfilter.nf_conntrack_max is {found.conntrack:,}", why, do)
     if workers > found.cores:
         why = "Workers that share a core slow each other down."
-        yield note("server.workers", f"{workers}, on {found.cores} cores", why, f"--workers {found.cores}")
+        yield note("server.workers", f"{workers} workers on {found.cores} cores", why, f"Use --workers {found.cores}")
     yield from _clock(found)
 
 
 def _clock(found: MachineFacts) -> Findings:
     if found.year not in SANE_YEARS:
-        why = "Tokens and certificates are judged by it."
-        yield error("machine", f"its clock says it is {found.year}", why, "Set it, and run NTP (chrony).")
+        why = "Expiry of tokens and certificates depends on the clock."
+        yield error("machine", f"the clock shows the year {found.year}", why, "Set the clock, and run NTP (chrony).")
     elif found.clock_synchronised is False:
-        why = "Tokens are judged by it, and it drifts."
-        yield note("machine", "nothing keeps its clock right", why, "Run NTP (chrony); in a container the host does.")
+        why = "The clock drifts, and the expiry of tokens depends on it."
+        yield note("machine", "the clock is not synchronised", why, "Run NTP (chrony); for a container, on its host.")

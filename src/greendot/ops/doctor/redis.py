@@ -24,7 +24,7 @@ _LOGIN = re.compile("://([^/?#]*)@")
 
 def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     if settings.engine.url == "memory":
-        yield ok("engine", "memory: one process, and who is online is not kept over a restart")
+        yield ok("engine", "memory: for one process; presence is lost at a restart")
         return
     if settings.engine.url == LOCAL:
         yield from _local()
@@ -32,8 +32,8 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     for server in servers:
         about = f"Redis {server.address}"
         if server.trouble:
-            why = "Without it no client is let in."
-            yield error(about, f"it cannot be used: {server.trouble}", why, "Look at engine.url, and whether it runs.")
+            why = "Without Redis no client is admitted."
+            yield error(about, f"not usable: {server.trouble}", why, "Check engine.url, and that Redis runs.")
             continue
         summary = f"{server.product} {server.version}, {server.policy}, clock {_ms(server.skew_ms)}"
         yield from or_ok(about, summary, _server(about, server, clustered="+cluster" in settings.engine.url))
@@ -52,72 +52,79 @@ def _local() -> Findings:
 def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
     numbers = tuple(int(part) for part in server.version.split(".")[:2] if part.isdecimal())
     if numbers < OLDEST:
-        why = "Scripts and sharded channels need it."
-        yield error(about, f"version {server.version}", why, "Redis 7.0 or newer, or Valkey.")
+        why = "Scripts and sharded channels need version 7.0."
+        yield error(about, f"version {server.version} is too old", why, "Use Redis 7.0 or newer, or Valkey.")
     if server.role != "master":
-        yield error(about, "it is a replica", "Nothing can be written there.", "Give the primary in engine.url.")
+        yield error(about, "the server is a replica", "A replica refuses writes.", "Set engine.url to the primary.")
     if server.policy != "noeviction":
-        why = "When its memory is full it would throw away who is online. A server refuses to start so."
-        do = "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf."
+        why = "With full memory, Redis would delete presence data. A server refuses to start."
+        do = "Run: redis-cli CONFIG SET maxmemory-policy noeviction. Set the same in redis.conf."
         yield error(about, f"maxmemory-policy is {server.policy}", why, do)
     yield from _memory(about, server)
     yield from _duties(about, server)
     if server.clustered != clustered:
-        found = "it is part of a cluster" if server.clustered else "it is no cluster"
+        found = "the server is part of a cluster" if server.clustered else "the server is not part of a cluster"
         do = "Write redis+cluster:// in engine.url." if server.clustered else "Write redis:// in engine.url."
-        yield error(about, found, "Keys are elsewhere than we look.", do)
+        yield error(about, found, "Greendot would look for keys on the wrong servers.", do)
     if server.cluster_state not in (None, "ok"):
-        why = "A part of the users cannot be written or read."
+        why = "Data of some users cannot be read or written."
         yield error(
-            about, f"the cluster's state is {server.cluster_state}", why, "redis-cli CLUSTER INFO, CLUSTER NODES."
+            about,
+            f"the cluster's state is {server.cluster_state}",
+            why,
+            "Run: redis-cli CLUSTER INFO and CLUSTER NODES.",
         )
     yield from skew(about, server.skew_ms)
 
 
 def _memory(about: str, server: RedisFacts) -> Findings:
     if server.listpack_value is None:
-        why = "Records are 40 to 120 bytes; above the default of 64 they take two to three times the memory."
-        do = f"An administrator looks: redis-cli CONFIG GET hash-max-listpack-value ({LISTPACK} or more)."
-        yield note(about, "hash-max-listpack-value may not be read with these rights", why, do)
+        why = "Records have 40 to 120 bytes. Those above the limit (64 by default) take two to three times the memory."
+        do = f"As an administrator, check that it is {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
+        yield note(about, "the login may not read hash-max-listpack-value", why, do)
     elif server.listpack_value < LISTPACK:
-        why = "Records are 40 to 120 bytes; those above it take two to three times the memory."
-        do = f"redis-cli CONFIG SET hash-max-listpack-value {LISTPACK}, and the same in redis.conf."
+        why = "Records have 40 to 120 bytes. Those above this limit take two to three times the memory."
+        do = f"Run: redis-cli CONFIG SET hash-max-listpack-value {LISTPACK}. Set the same in redis.conf."
         yield warning(about, f"hash-max-listpack-value is {server.listpack_value}", why, do)
     if not server.memory_most:
-        why = "It grows until the machine has nothing left. `greendot plan` says what so many users need."
-        yield note(about, "maxmemory is not set", why, "redis-cli CONFIG SET maxmemory 1gb, and in redis.conf.")
+        why = "Redis can use all memory of the machine. `greendot plan` estimates how much your users need."
+        yield note(
+            about, "maxmemory is not set", why, "Run: redis-cli CONFIG SET maxmemory 1gb. Set the same in redis.conf."
+        )
     elif server.memory_used > NEARLY_FULL * server.memory_most:
         share = server.memory_used / server.memory_most
         yield Finding(
             "error" if share > FULL else "warning",
             about,
-            f"{share:.0%} of maxmemory are used",
-            "When it is full, new clients are sent away.",
-            "Raise maxmemory, or give Greendot a Redis of its own.",
+            f"{share:.0%} of maxmemory is used",
+            "When the memory is full, new clients are refused.",
+            "Raise maxmemory, or use a separate Redis for Greendot.",
         )
 
 
 def _duties(about: str, server: RedisFacts) -> Findings:
     """Yield the findings about persistence, connections, keyspace events and subscriber buffers."""
     if server.snapshot_failed:
-        why = "Until one succeeds it refuses every write (MISCONF): nobody comes online."
-        do = 'redis-cli CONFIG SET save "": nothing here needs a snapshot. Or look at its log and its disk.'
-        yield error(about, "its last snapshot failed", why, do)
+        why = "Redis refuses all writes until a snapshot succeeds (MISCONF), so no user can come online."
+        do = (
+            'Turn off snapshots, which Greendot does not need: redis-cli CONFIG SET save "". Or check its log and disk.'
+        )
+        yield error(about, "the last snapshot failed", why, do)
     elif server.persists:
-        why = "Nothing here is worth it: nodes fill an empty Redis again. Forks take memory and time."
-        yield note(about, "it writes snapshots or a log to disk", why, 'save "" and appendonly no in redis.conf.')
+        why = "Greendot does not need this: nodes restore the data of an empty Redis. Forks take memory and time."
+        yield note(about, "it writes snapshots or a log to disk", why, 'Set save "" and appendonly no in redis.conf.')
     if server.clients_most and server.clients > NEARLY_FULL * server.clients_most:
-        found = f"{server.clients} of {server.clients_most} connections (maxclients) are taken"
-        why = "A node that gets none cannot start, or come back."
-        yield warning(about, found, why, "Raise maxclients, or look who has them: redis-cli CLIENT LIST")
+        found = f"{server.clients} of {server.clients_most} connections (maxclients) are in use"
+        why = "A node without a connection cannot start or recover."
+        yield warning(about, found, why, "Raise maxclients, or find their owners: redis-cli CLIENT LIST")
     if server.notifies:
-        why = "Every change of a key is published. Greendot does not listen to it."
-        do = 'redis-cli CONFIG SET notify-keyspace-events "", unless another app needs it.'
+        why = "Redis publishes every change of a key. Greendot does not use these events."
+        do = 'Run: redis-cli CONFIG SET notify-keyspace-events "", unless another app needs them.'
         yield note(about, f"notify-keyspace-events is {server.notifies}", why, do)
     if server.pubsub_buffer is not None and 0 < server.pubsub_buffer < LEAST_BUFFER:
-        found = f"client-output-buffer-limit cuts subscribers off at {server.pubsub_buffer / 1e6:.1f} MB"
-        why = "A node that is late for a moment loses its link, and reads again all it follows."
-        do = 'redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"'
+        found = f"client-output-buffer-limit disconnects subscribers at {server.pubsub_buffer / 1e6:.1f} MB"
+        why = "A node that is slow for a moment is disconnected, and must read all its topics again."
+        do = 'Run: redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"'
         yield warning(about, found, why, do)
 
 
@@ -126,28 +133,35 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     url = settings.engine.url
     local = all(server.address.startswith("/") or is_local(server.address.rpartition(":")[0]) for server in servers)
     if not url.startswith("rediss") and not local:
-        why = "Who sees the traffic reads what people write, and the key that scripts sign with."
-        yield warning("engine.url", "no TLS to Redis on another machine", why, "rediss://…?ca=FILE")
+        why = "Messages, and the key that scripts sign with, can be read on the network."
+        yield warning("engine.url", "no TLS to Redis on another machine", why, "Use rediss://…?ca=FILE")
     open_ones = [server.address for server in servers if server.lets_anyone_in]
     if open_ones:
-        why = "Whoever reaches the port can forge who is online, read messages and delete all of it."
-        do = "ACL SETUSER default off, and a user for Greendot: docs/redis-keys.md has the line."
+        why = "Any program that reaches the port can forge presence, read messages and delete all data."
+        do = "Run: ACL SETUSER default off. Create a user for Greendot as in docs/redis-keys.md."
         weight: Weight = "warning" if not local else "note"
-        yield Finding(weight, "engine.url", f"{', '.join(open_ones)} lets in who says no password", why, do)
+        yield Finding(weight, "engine.url", f"{', '.join(open_ones)} needs no password", why, do)
     login = _LOGIN.search(url)
     password = login[1].partition(":")[2] if login else ""
     if password and (weak := weakness(password, LEAST_PASSWORD)):
-        yield warning("engine.url", f"the password is weak: {weak}", "It can be guessed.", "openssl rand -hex 32")
+        yield warning(
+            "engine.url",
+            f"the password is weak: {weak}",
+            "An attacker can guess it.",
+            "Generate one with: openssl rand -hex 32",
+        )
     if any(server.has_more_rights for server in servers) and not (local and open_ones):
-        why = "Who gets hold of the login can do more than Greendot does."
-        yield note("engine.url", "the login may do more than is needed", why, "docs/redis-keys.md has a user for it.")
+        why = "An attacker with this login can do more than Greendot needs."
+        yield note(
+            "engine.url", "the login has more rights than needed", why, "Create a user as in docs/redis-keys.md."
+        )
 
 
 def skew(about: str, ms: float) -> Findings:
     """Yield a finding if a server's clock differs from ours."""
     if abs(ms) < SKEW_MS:
         return
-    why = "Who is online since when, tokens and revocations are told by both clocks."
+    why = "Presence times, tokens and revocations depend on both clocks."
     found = f"its clock is {abs(ms) / 1000:,.1f} s {'ahead of' if ms > 0 else 'behind'} this machine's"
     yield Finding(
         "error" if abs(ms) >= TOO_MUCH_SKEW_MS else "warning", about, found, why, "Run NTP (chrony) on both machines."
@@ -155,4 +169,4 @@ def skew(about: str, ms: float) -> Findings:
 
 
 def _ms(ms: float) -> str:
-    return "as ours" if abs(ms) < SKEW_MS else f"{ms / 1000:+,.1f} s"
+    return "in sync" if abs(ms) < SKEW_MS else f"{ms / 1000:+,.1f} s"

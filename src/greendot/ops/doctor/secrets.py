@@ -23,14 +23,14 @@ def weakness(text: str, least: int = LEAST) -> str | None:
         return f"it has {len(text)} characters, fewer than {least}"
     low = text.lower()
     if any(word in low for word in WORDS):
-        return "it has a well-known word in it"
+        return "it contains a common word"
     unit = _repeated(text)
     if len(unit) < len(text):
-        return "it is the same few characters again and again"
+        return "it repeats the same characters"
     if _steps(text) > len(text) / 2:
-        return "it goes on like a keyboard or an alphabet"
+        return "it follows the order of a keyboard or alphabet"
     if _bits(text) < LEAST_BITS * min(1.0, least / LEAST):
-        return "it uses too few different characters to have been made by chance"
+        return "it has too few different characters to be random"
     return None
 
 

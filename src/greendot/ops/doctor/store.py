@@ -24,7 +24,7 @@ def postgres(settings: Settings, found: PostgresFacts, wanted: int) -> Findings:
     about = f"PostgreSQL {found.place.partition('://')[2]}"
     if found.trouble:
         why = "Nothing can be stored, and a server does not start."
-        yield error(about, f"it cannot be used: {found.trouble}", why, "Look at store.url, and whether it runs.")
+        yield error(about, f"not usable: {found.trouble}", why, "Check store.url, and that PostgreSQL runs.")
         return
     version = f"version {found.version // 10_000}.{found.version % 10_000}"
     yield from or_ok(about, f"{version}, tables {found.tables}", _postgres(settings, about, found, wanted))
@@ -32,14 +32,16 @@ def postgres(settings: Settings, found: PostgresFacts, wanted: int) -> Findings:
 
 def _postgres(settings: Settings, about: str, found: PostgresFacts, wanted: int) -> Findings:
     if found.version < OLDEST:
-        do = "PostgreSQL 14 or newer."
-        yield error(about, f"version {found.version // 10_000}", "Statements need what it has not.", do)
+        do = "Use PostgreSQL 14 or newer."
+        yield error(
+            about, f"version {found.version // 10_000} is too old", "Greendot's statements need version 14.", do
+        )
     if found.read_only:
-        do = "Give the primary; with several hosts: ?target_session_attrs=read-write"
-        yield error(about, "it is read-only: a replica, or set so", "Nothing can be stored.", do)
+        do = "Set store.url to the primary; with several hosts add ?target_session_attrs=read-write"
+        yield error(about, "the database is read-only, perhaps a replica", "Nothing can be stored.", do)
     if found.encoding != "UTF8":
-        why = "Texts of people cannot all be stored."
-        yield error(about, f"its encoding is {found.encoding}", why, "A database made with ENCODING 'UTF8'.")
+        why = "Not all characters can be stored."
+        yield error(about, f"the encoding is {found.encoding}", why, "Create the database with ENCODING 'UTF8'.")
     yield from _tables(settings, about, found, wanted)
     yield from _promises(about, found)
     pool = settings.store.pool * settings.server.workers
@@ -48,107 +50,123 @@ def _postgres(settings: Settings, about: str, found: PostgresFacts, wanted: int)
             "error" if pool > found.most_connections else "warning",
             about,
             f"this machine may open {pool} connections (store.pool {settings.store.pool} × server.workers "
-            f"{settings.server.workers}), and it takes {found.most_connections} in all",
-            "Other nodes, the app and you want some too; who gets none waits, and fails.",
-            "Lower store.pool, raise max_connections, or put PgBouncer in session mode between them.",
+            f"{settings.server.workers}), but PostgreSQL allows {found.most_connections} in total",
+            "Other nodes and apps need connections too. Requests without a connection wait, then fail.",
+            "Lower store.pool, raise max_connections, or use PgBouncer in session mode.",
         )
     if found.superuser:
-        why = "Who gets hold of the login has the whole server."
-        do = "A user of its own: CREATE ROLE greendot LOGIN PASSWORD '…', which owns the greendot_ tables."
+        why = "An attacker with this login controls the whole database server."
+        do = "Create a user that owns the greendot_ tables: CREATE ROLE greendot LOGIN PASSWORD '…'"
         yield warning("store.url", "the login is a superuser", why, do)
     if not found.tls and not found.local:
-        why = "Who sees the traffic reads what people write."
+        why = "User data can be read on the network."
         yield warning(
-            "store.url", "no TLS to PostgreSQL on another machine", why, "?sslmode=verify-full&sslrootcert=FILE"
+            "store.url", "no TLS to PostgreSQL on another machine", why, "Add ?sslmode=verify-full&sslrootcert=FILE"
         )
     password = unquote(urlsplit(settings.store.url).password or "")
     if password and (weak := weakness(password, LEAST_PASSWORD)):
-        yield warning("store.url", f"the password is weak: {weak}", "It can be guessed.", "openssl rand -hex 32")
+        yield warning(
+            "store.url",
+            f"the password is weak: {weak}",
+            "An attacker can guess it.",
+            "Generate one with: openssl rand -hex 32",
+        )
     yield from skew(about, found.skew_ms)
 
 
 def _tables(settings: Settings, about: str, found: PostgresFacts, wanted: int) -> Findings:
     if found.tables > wanted:
-        why = "A server refuses to start so."
-        yield error(about, "its tables are of a newer Greendot", why, "Upgrade Greendot.")
+        why = "A server refuses to start."
+        yield error(about, "the tables belong to a newer Greendot", why, "Upgrade Greendot.")
     elif found.tables < wanted:
         there = (
-            f"its tables are of version {found.tables}, and {wanted} is needed" if found.tables else "it has no tables"
+            f"the tables have version {found.tables}, but {wanted} is needed" if found.tables else "there are no tables"
         )
         if settings.store.migrate or settings.server.dev:
             yield note(
-                about, there, "They are brought up to date when a server starts.", "Nothing, or: greendot migrate"
+                about, there, "A server migrates the tables when it starts.", "Start a server, or run: greendot migrate"
             )
         else:
-            yield error(about, there, "A server refuses to start so.", "greendot migrate, with the same settings.")
+            yield error(about, there, "A server refuses to start.", "With the same settings, run: greendot migrate")
 
 
 def _promises(about: str, found: PostgresFacts) -> Findings:
     if not found.fsync:
-        why = "A power cut can leave the database broken beyond repair."
-        yield error(about, "fsync is off", why, "ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf().")
+        why = "A power failure can damage the database beyond repair."
+        yield error(about, "fsync is off", why, "Run: ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();")
     if found.synchronous_commit == "off":
-        why = "A message that was acknowledged can be lost when the server crashes."
+        why = "An acknowledged message can be lost when PostgreSQL crashes."
         do = (
-            "ALTER SYSTEM SET synchronous_commit = on, then SELECT pg_reload_conf(); or for the user: ALTER ROLE … SET."
+            "Run: ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf(); Or for the user: ALTER ROLE … SET."
         )
         yield error(about, "synchronous_commit is off", why, do)
     if not found.full_page_writes:
-        why = "A page that was half written in a power cut stays so."
-        do = "ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf()."
+        why = "A power failure can leave pages half written."
+        do = "Run: ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf();"
         yield error(about, "full_page_writes is off", why, do)
     if not found.autovacuum:
-        why = "What is deleted and changed goes on taking room, and reads become slower every day."
-        do = "ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf()."
+        why = "Deleted and changed rows keep their disk space, and reads become slower every day."
+        do = "Run: ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"
         yield warning(about, "autovacuum is off", why, do)
     if 0 < found.statement_timeout_ms < SHORT_MS:
-        why = "Under load writes wait for others, and those that are ended so are not acknowledged."
-        do = "ALTER ROLE greendot SET statement_timeout = 0: Greendot has its own limits."
+        why = "Under load writes wait for each other, and writes that time out are not acknowledged."
+        do = "Greendot has its own limits. Run: ALTER ROLE greendot SET statement_timeout = 0;"
         yield warning(about, f"statement_timeout is {found.statement_timeout_ms} ms", why, do)
 
 
 def sqlite(settings: Settings, found: SqliteFacts, wanted: int) -> Findings:
     about = f"SQLite {found.path}"
     if found.path == ":memory:":
-        why = "Messages, rooms and API keys are gone when the server ends."
-        yield warning("store.url", "the store is in memory", why, "--store sqlite:///FILE, or postgresql://…")
+        why = "Messages, rooms and API keys are lost when the server stops."
+        yield warning("store.url", "the store is in memory", why, "Use --store sqlite:///FILE or postgresql://…")
         return
     if found.trouble:
         why = "Nothing can be stored, and a server does not start."
         yield error(
             about,
-            f"it cannot be used: {found.trouble}",
+            f"not usable: {found.trouble}",
             why,
-            "Another place: --store sqlite:////var/lib/greendot/greendot.db",
+            "Choose another file: --store sqlite:////var/lib/greendot/greendot.db",
         )
         return
     there = f"{found.free_bytes / 1_000 / MEGABYTE:,.1f} GB free"
     yield from or_ok(
-        about, there if found.exists else f"not there yet, {there}", _sqlite(settings, about, found, wanted)
+        about, there if found.exists else f"not created yet, {there}", _sqlite(settings, about, found, wanted)
     )
 
 
 def _sqlite(settings: Settings, about: str, found: SqliteFacts, wanted: int) -> Findings:
     if found.filesystem in NETWORK:
-        why = "Locks and shared memory do not work there: the file breaks."
-        yield error(about, f"it is on a network file system ({found.filesystem})", why, "A local disk, or PostgreSQL.")
+        why = "Locks and shared memory do not work there, so the file gets damaged."
+        yield error(
+            about, f"the file is on a network file system ({found.filesystem})", why, "Use a local disk, or PostgreSQL."
+        )
     if found.exists and found.mode & 0o007:
-        why = "All that people write, and hashes of API keys, are in it."
-        found_text = f"everybody on this machine may read or write it (mode {found.mode:03o})"
-        yield warning(about, found_text, why, f"chmod 600 {found.path}*; UMask=0077 in the service.")
+        why = "The file has all user data, and hashes of API keys."
+        found_text = f"all users of this machine can read or write the file (mode {found.mode:03o})"
+        yield warning(about, found_text, why, f"Run: chmod 600 {found.path}*. Set UMask=0077 in the service.")
     elif found.exists and found.mode & 0o070:
-        why = "All that people write is in it."
-        yield note(about, f"its group may read or write it (mode {found.mode:03o})", why, f"chmod 600 {found.path}*")
+        why = "The file has all user data."
+        yield note(
+            about, f"its group can read or write the file (mode {found.mode:03o})", why, f"Run: chmod 600 {found.path}*"
+        )
     if found.free_bytes < LITTLE:
         yield Finding(
             "error" if found.free_bytes < TOO_LITTLE else "warning",
             about,
-            f"{found.free_bytes / MEGABYTE:,.0f} MB are free on its disk",
-            "When it is full nothing is stored any more.",
-            "Make room, or move the file.",
+            f"{found.free_bytes / MEGABYTE:,.0f} MB are free on the disk",
+            "On a full disk nothing can be stored.",
+            "Free disk space, or move the file.",
         )
     if found.tables > wanted:
-        yield error(about, "it was written by a newer Greendot", "A server refuses to start so.", "Upgrade Greendot.")
+        yield error(
+            about, "the file was written by a newer Greendot", "A server refuses to start.", "Upgrade Greendot."
+        )
     if settings.engine.url not in ("memory", LOCAL):
-        why = "Nodes on other machines cannot share a file: their records would be others."
-        yield note(about, "the engine is shared, the store is a file here", why, "For several machines: postgresql://…")
+        why = "Nodes on other machines cannot share a file, so they would have other records."
+        yield note(
+            about,
+            "the engine is shared, but the store is a local file",
+            why,
+            "For several machines, use postgresql://…",
+        )

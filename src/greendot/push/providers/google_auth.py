@@ -54,9 +54,9 @@ def read_account(text: str) -> ServiceAccount:
     try:
         found = decode(text, ServiceAccount)
     except msgspec.ValidationError as error:
-        raise ValueError(f"it is not the JSON file of a service account: {error}") from None
+        raise ValueError(f"not the JSON file of a service account: {error}") from None
     except msgspec.DecodeError:
-        raise ValueError("it is not the JSON file of a service account") from None
+        raise ValueError("not the JSON file of a service account") from None
     rsa_key(found.private_key)
     return found
 

@@ -55,16 +55,16 @@ def copy_bytes(source: Path, target: BinaryIO, progress: Progress) -> str:
 def check_backup_file(path: Path) -> None:
     """Raise ConfigError if the file is no SQLite database, or if a log beside it has commits that it lacks."""
     if not path.is_file():
-        raise ConfigError(f"there is no file {path}.")
+        raise ConfigError(f"file {path} not found.")
     if not is_database(path):
-        raise ConfigError(f"{path} is damaged, or no database: it does not begin as SQLite files do.")
+        raise ConfigError(f"{path} is damaged or not a database: it does not begin like a SQLite file.")
     for suffix in ("-wal", "-journal"):
         log = Path(f"{path}{suffix}")
         if log.exists() and log.stat().st_size:
             raise ConfigError(
-                f"{path} is no finished backup: {log.name} beside it has changes that are not in it. If both are of "
-                f"one database, make a backup of it (greendot backup FILE --store sqlite:///{path}) and restore that; "
-                f"if not, move {log.name} elsewhere."
+                f"{path} is not a complete backup: {log.name} beside it has further changes. If both belong to one "
+                f"database, back it up (greendot backup FILE --store sqlite:///{path}) and restore that backup. "
+                f"Otherwise move {log.name} elsewhere."
             )
 
 
@@ -84,14 +84,14 @@ def contents(path: str, digest: str, name: str | None = None) -> Contents:
     with _usable(name), closing(_open(path)) as db:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > steps("sqlite")[-1].number:
-            raise ConfigError(f"{name} was written by a newer Greendot (tables {version}): upgrade Greendot first.")
+            raise ConfigError(f"{name} was written by a newer Greendot (tables {version}). Upgrade Greendot first.")
         tables = _columns(db)
         expected = _expected(version)
         if not expected or any(columns - tables.get(table, set()) for table, columns in expected.items()):
-            raise ConfigError(f"{name} is a database, but no store of Greendot.")
+            raise ConfigError(f"{name} is a database, but not a Greendot store.")
         pages, size = (db.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
         if Path(path).stat().st_size < pages * size:
-            raise ConfigError(f"{name} is damaged: it was cut short, {pages * size} bytes are expected.")
+            raise ConfigError(f"{name} is damaged: it is truncated, {pages * size} bytes are expected.")
         found = [row[0] for row in db.execute("PRAGMA integrity_check(3)")]
         if found != ["ok"]:
             raise ConfigError(f"{name} is damaged: {'; '.join(found)}")
@@ -148,7 +148,7 @@ def sole_use(path: Path) -> Iterator[None]:
         try:
             _take_alone(db, path)
         except sqlite3.OperationalError as error:
-            hint = f"Move it elsewhere, with {path.name}-wal and {path.name}-shm, and restore again."
+            hint = f"Move it, {path.name}-wal and {path.name}-shm elsewhere, and restore again."
             raise ConfigError(f"cannot use {path}: {error}. {hint}") from None
         except sqlite3.DatabaseError:
             pass
@@ -164,7 +164,7 @@ def _take_alone(db: sqlite3.Connection, path: Path) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
             raise
-    raise ConfigError(f"another program has {path} open: end it first.")
+    raise ConfigError(f"another program has {path} open. Stop it first.")
 
 
 def _open(path: str) -> sqlite3.Connection:
@@ -188,4 +188,4 @@ def _usable(path: str) -> Iterator[None]:
             raise KeyboardInterrupt from None
         raise ConfigError(f"cannot use {path}: {error}") from None
     except sqlite3.DatabaseError as error:
-        raise ConfigError(f"{path} is damaged, or no database: {error}") from None
+        raise ConfigError(f"{path} is damaged or not a database: {error}") from None

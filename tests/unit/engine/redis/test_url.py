@@ -91,7 +91,7 @@ def test_a_login_may_hold_any_character_if_it_is_escaped() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_explained(url: str, word: str) -> None:
-    with pytest.raises(ConfigError, match=r"^engine\.url: ") as refused:
+    with pytest.raises(ConfigError, match=r"^engine\.url ") as refused:
         parse(url)
     assert word in str(refused.value)
 

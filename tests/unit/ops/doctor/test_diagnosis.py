@@ -78,28 +78,28 @@ def test_a_good_set_up_has_nothing_but_what_is_ok() -> None:
 
 
 PLANTED: list[tuple[str, str, str, dict[str, dict[str, Any]]]] = [
-    ("error", "auth.secret", "well-known", {"auth": {"secret": "a secret of at least thirty-two characters"}}),
-    ("error", "auth.secret", "again and again", {"auth": {"secret": "ab" * 20}}),
+    ("error", "auth.secret", "common word", {"auth": {"secret": "a secret of at least thirty-two characters"}}),
+    ("error", "auth.secret", "repeats the same", {"auth": {"secret": "ab" * 20}}),
     ("error", "auth.keys", "'k1' is weak", {"auth": {"keys": [{"kid": "k1", "alg": "HS256", "secret": "x" * 32}]}}),
     ("warning", "auth.audience", "jwks_url", {"auth": {"audience": "", "jwks_url": "https://id.example/keys"}}),
     ("note", "auth.audience and auth.issuer", "not set", {"auth": {"audience": "", "issuer": ""}}),
     ("warning", "auth.longest_token_s", "90 days", {"auth": {"longest_token_s": 90 * 86_400}}),
     ("note", "auth.longest_token_s", "30 days", {"auth": {"longest_token_s": 30 * 86_400}}),
-    ("warning", "auth.token_in_query", "addresses", {"auth": {"token_in_query": True}}),
-    ("note", "auth.algorithms", "auth.secret signs", {"auth": {"jwks_url": "https://id.example/keys"}}),
+    ("warning", "auth.token_in_query", "URLs", {"auth": {"token_in_query": True}}),
+    ("note", "auth.algorithms", "signed with auth.secret", {"auth": {"jwks_url": "https://id.example/keys"}}),
     ("error", "api.key", "5 characters", {"api": {"key": "12345"}}),
-    ("warning", "api.key", "still on", {"api": {"key": KEY}}),
-    ("warning", "auth.secret", "the same secret is in auth.secret, api.key", {"api": {"key": SECRET}}),
+    ("warning", "api.key", "still in use", {"api": {"key": KEY}}),
+    ("warning", "auth.secret", "the same secret is used for auth.secret, api.key", {"api": {"key": SECRET}}),
     ("warning", "webhooks.secret of tenant default", "weak", {"webhooks": {"secret": "x" * 32}}),
     ("warning", "door.origins", "any page", {"door": {"origins": ["*"]}}),
-    ("note", "door.origins", "no list", {"door": {"origins": []}}),
-    ("note", "door.hosts", "no list", {"door": {"hosts": []}}),
+    ("note", "door.origins", "empty", {"door": {"origins": []}}),
+    ("note", "door.hosts", "empty", {"door": {"hosts": []}}),
     ("error", "door.trusted_proxies", "0.0.0.0/0", {"door": {"trusted_proxies": ["0.0.0.0/0"]}}),
     ("error", "door.trusted_proxies", "::/0", {"door": {"trusted_proxies": ["10.0.0.7", "::/0"]}}),
-    ("warning", "door.trusted_proxies", "8.0.0.0/8 is wide", {"door": {"trusted_proxies": ["8.0.0.0/8"]}}),
+    ("warning", "door.trusted_proxies", "8.0.0.0/8 is a large", {"door": {"trusted_proxies": ["8.0.0.0/8"]}}),
     ("note", "door.connections_per_ip", "no limit", {"door": {"connections_per_ip": 0}}),
-    ("warning", "tls.cert", "0.0.0.0 is listened on", {"door": {"trusted_proxies": []}}),
-    ("note", "door.trusted_proxies", "none", {"door": {"trusted_proxies": []}, "server": {"host": "127.0.0.1"}}),
+    ("warning", "tls.cert", "listens on 0.0.0.0", {"door": {"trusted_proxies": []}}),
+    ("note", "door.trusted_proxies", "empty", {"door": {"trusted_proxies": []}, "server": {"host": "127.0.0.1"}}),
     ("warning", "limits.enabled", "off", {"limits": {"enabled": False}}),
     ("warning", "limits.enabled", "tenants acme", {"tenants": {"acme": {"limits": {"enabled": False}}}}),
     ("warning", "server.dev", "dev mode", {"server": {"dev": True}, "door": INSIDE}),
@@ -117,9 +117,9 @@ PLANTED: list[tuple[str, str, str, dict[str, dict[str, Any]]]] = [
     ("warning", "store.url", "password is weak", {"store": {"url": "postgresql://greendot:hush@10.0.0.6/g"}}),
     ("error", "PostgreSQL 10.0.0.6/greendot", "100 connections", {"store": {"pool": 25}}),
     ("warning", "PostgreSQL 10.0.0.6/greendot", "60 connections", {"store": {"pool": 15}}),
-    ("note", "server.workers", "9, on 4 cores", {"server": {"workers": 9}}),
+    ("note", "server.workers", "9 workers on 4 cores", {"server": {"workers": 9}}),
     ("note", "server.log", "debug", {"server": {"log": "debug"}}),
-    ("note", "metrics.port", "none, with 4 workers", {"metrics": {"port": 0}}),
+    ("note", "metrics.port", "not set, with 4 workers", {"metrics": {"port": 0}}),
 ]  # fmt: skip
 
 
@@ -153,26 +153,26 @@ def file(mode: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("weight", "words", "facts"),
     [
-        ("error", "cannot be used: Connection refused", redis(trouble="Connection refused")),
+        ("error", "not usable: Connection refused", redis(trouble="Connection refused")),
         ("error", "version 6.2.1", redis(version="6.2.1")),
         ("error", "allkeys-lru", redis(policy="allkeys-lru")),
         ("error", "replica", redis(role="slave")),
         ("error", "part of a cluster", redis(clustered=True)),
         ("warning", "listpack-value is 64", redis(listpack_value=64)),
-        ("note", "may not be read", redis(listpack_value=None)),
+        ("note", "may not read", redis(listpack_value=None)),
         ("note", "maxmemory is not set", redis(memory_most=0)),
         ("warning", "90% of maxmemory", redis(memory_used=900)),
         ("error", "98% of maxmemory", redis(memory_used=980)),
-        ("warning", "lets in who says no password", redis(lets_anyone_in=True)),
-        ("note", "more than is needed", redis(has_more_rights=True)),
+        ("warning", "needs no password", redis(lets_anyone_in=True)),
+        ("note", "more rights than needed", redis(has_more_rights=True)),
         ("warning", "1.5 s behind", redis(skew_ms=-1_500)),
         ("error", "60.0 s ahead", redis(skew_ms=60_000)),
-        ("error", "its last snapshot failed", redis(snapshot_failed=True, persists=True)),
+        ("error", "the last snapshot failed", redis(snapshot_failed=True, persists=True)),
         ("note", "snapshots or a log", redis(persists=True)),
         ("warning", "900 of 1000 connections", redis(clients=900, clients_most=1_000)),
         ("note", "notify-keyspace-events is KEA", redis(notifies="KEA")),
-        ("warning", "subscribers off at 1.0 MB", redis(pubsub_buffer=1_000_000)),
-        ("error", "cannot be used: it did not answer", postgres(trouble="it did not answer in time")),
+        ("warning", "subscribers at 1.0 MB", redis(pubsub_buffer=1_000_000)),
+        ("error", "not usable: it did not answer", postgres(trouble="it did not answer in time")),
         ("error", "version 13", postgres(version=130_011)),
         ("error", "read-only", postgres(read_only=True)),
         ("error", "SQL_ASCII", postgres(encoding="SQL_ASCII")),
@@ -181,24 +181,24 @@ def file(mode: int) -> dict[str, Any]:
         ("error", "full_page_writes is off", postgres(full_page_writes=False)),
         ("warning", "autovacuum is off", postgres(autovacuum=False)),
         ("warning", "statement_timeout is 200 ms", postgres(statement_timeout_ms=200)),
-        ("error", "has no tables", postgres(tables=0)),
-        ("error", "version 13, and 14", postgres(tables=13)),
+        ("error", "there are no tables", postgres(tables=0)),
+        ("error", "version 13, but 14", postgres(tables=13)),
         ("error", "newer Greendot", postgres(tables=15)),
         ("warning", "superuser", postgres(superuser=True)),
         ("warning", "no TLS to PostgreSQL", postgres(tls=False)),
         ("warning", "2.0 s ahead", postgres(skew_ms=2_000)),
-        ("warning", "1,000 files open, and 2,700", machine(open_files=1_000)),
+        ("warning", "1,000 files, but needs 2,700", machine(open_files=1_000)),
         ("warning", "100 MB of memory", machine(memory_free=100_000_000)),
         ("warning", "somaxconn is 128", machine(somaxconn=128)),
         ("warning", "nf_conntrack_max is 8,192", machine(conntrack=8_192)),
-        ("error", "it is 1970", machine(year=1970)),
-        ("note", "clock right", machine(clock_synchronised=False)),
-        ("error", "ended 3 days ago", ends(-3)),
-        ("warning", "ends in 6 days", ends(6)),
+        ("error", "the year 1970", machine(year=1970)),
+        ("note", "clock is not synchronised", machine(clock_synchronised=False)),
+        ("error", "expired 3 days ago", ends(-3)),
+        ("warning", "expires in 6 days", ends(6)),
         ("error", "not valid yet", ends(90, -1)),
-        ("warning", "everybody", file(0o644)),
+        ("warning", "all users", file(0o644)),
         ("note", "its group", file(0o640)),
-        ("warning", "that `greendot serve --dev` made", {"dev_secret": SECRET}),
+        ("warning", "generated by `greendot serve --dev`", {"dev_secret": SECRET}),
     ],
 )
 def test_what_servers_files_and_machines_are_like_is_judged(weight: str, words: str, facts: dict[str, Any]) -> None:
@@ -235,7 +235,7 @@ def test_a_cluster_is_judged_as_one() -> None:
     (broken,) = bad(found(redis(clustered=True, cluster_state="fail"), **cluster))
     assert "state is fail" in broken.found
     (single,) = bad(found(redis(), **cluster))
-    assert "no cluster" in single.found
+    assert "not part of a cluster" in single.found
 
 
 def test_a_redis_on_this_machine_needs_no_tls_and_may_be_open_to_it() -> None:
@@ -262,7 +262,7 @@ def test_each_mistake_in_the_settings_is_an_error_and_the_other_checks_are_said_
         ("error", "door.origins has 'x'"),
         ("error", "auth.secret is short"),
     ]
-    assert (rest.weight, rest.found) == ("note", "not run, because settings are wrong")
+    assert (rest.weight, rest.found) == ("note", "not run, because the settings are wrong")
     assert exit_code([*mistakes, rest]) == 2
 
 

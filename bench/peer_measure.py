@@ -205,7 +205,9 @@ class PeersBench:
         time.sleep(SETTLE_S / 4)
         say(f"idle: {one.label}: {n:,} in {took:.1f} s, {server.rss_bytes() / 1e6:,.0f} MB")
         if n < plan.idle_connections:
-            self.figures[one.name].fail("idle", f"only {n:,} connections in {took:.0f} s: measured with these")
+            self.figures[one.name].fail(
+                "idle", f"the server accepted only {n:,} connections in {took:.0f} s; its figures are for these"
+            )
         self._held[one.name] = Held(server, load, n, before)
         return True
 

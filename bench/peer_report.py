@@ -97,7 +97,7 @@ def _own(ours: Figures) -> list[list[str]]:
         rows.append(_rate("connects/s, hello and JWT included", ours.connects, CONNECT_TARGET))
     if ours.idle:
         each, n, at_most = ours.idle.bytes_each, ours.idle.connections, f"≤ {MEMORY_TARGET_BYTES / 1000:g} KB"
-        met = verdict(each <= MEMORY_TARGET_BYTES) if n >= MEMORY_TARGET_AT else "too few to tell"
+        met = verdict(each <= MEMORY_TARGET_BYTES) if n >= MEMORY_TARGET_AT else "too few connections"
         rows.append([f"memory per idle connection at {n:,}", f"{each / 1000:.1f} KB", "", "", at_most, met])
         if (cpu := ours.idle.cpu) is not None:
             met = verdict(cpu <= CPU_TARGET)
@@ -125,7 +125,7 @@ def tables(found: Mapping[str, Figures]) -> list[str]:
     if any(one.rates for one in contenders):
         parts += [f"### Deliveries per second, 1,000 subscribers\n{_deliveries(contenders)}"]
     if any(one.latency for one in contenders):
-        parts += [f"### How old deliveries are at half load\n{_latencies(contenders)}"]
+        parts += [f"### Delivery latency at half load\n{_latencies(contenders)}"]
     if any(one.connects or one.idle for one in contenders):
         parts += [f"### Connections\n{_connections(contenders)}"]
     return parts
@@ -196,5 +196,5 @@ def remarks(found: Mapping[str, Figures], missing: Mapping[str, str]) -> list[st
         words += [f"- {one.label}, {trouble}" for trouble in one.troubles]
         if never := one.left_out - set(one.rates):
             levels = ", ".join(map(str, sorted(never)))
-            words.append(f"- {one.label} was not measured with {levels} in flight: it would take too long.")
+            words.append(f"- {one.label} was not measured with {levels} in flight: the round would take too long.")
     return words

@@ -54,7 +54,7 @@ def test_what_others_took_from_the_server_is_not_in_the_ratio_by_cpu_time() -> N
 def test_few_connections_do_not_decide_about_memory() -> None:
     found = contenders(greendot={0: 1.0})
     found["greendot"].idle = Idle(2_000, 10_600, None)
-    assert "too few to tell" in row(targets(found), "memory per idle connection")
+    assert "too few connections" in row(targets(found), "memory per idle connection")
     found["greendot"].idle = Idle(15_000, 9_100, 0.04)
     assert "**missed**" in row(targets(found), "memory per idle connection")
 

@@ -49,11 +49,14 @@ ELSEWHERE = (
     "clients/js/README.md",
     "clients/react/README.md",
     "examples/README.md",
+    "bench/RESULTS.md",
 )
 # Records of past decisions keep their sentences and words. Their titles and the index follow the rules.
 DECISIONS = "docs/adr/0"
 
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+# Tables in bench/RESULTS.md that programs print. Tests and constants refer to their rows by name.
+_MEASURED = re.compile(r"<!-- (figures|sizing): begin.*?<!-- \1: end -->", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _CODE = re.compile(r"`[^`]+`")
@@ -75,7 +78,7 @@ def name(page: Path) -> str:
 def lines(page: Path) -> tuple[tuple[int, str], ...]:
     """Return the numbered lines of a page without its fenced code and comments."""
     text = page.read_text()
-    for pattern in (_FENCE, _COMMENT):
+    for pattern in (_FENCE, _MEASURED, _COMMENT):
         text = pattern.sub(lambda match: "\n" * match[0].count("\n"), text)
     return tuple(enumerate(text.splitlines(), 1))
 

@@ -64,8 +64,8 @@ def lock_store(settings: Settings) -> int | None:
     lock = lock_file(settings.store_path, alone=settings.engine.url == "memory")
     if lock is None:
         raise ConfigError(
-            f"another Greendot is running on {settings.store_path}; with the memory engine they would not hear each "
-            "other. Stop it, or give this one a store of its own with --store sqlite:///FILE"
+            f"another Greendot is running on {settings.store_path}; servers with the memory engine do not receive each "
+            "other's events. Stop the other server, or use another store: --store sqlite:///FILE"
         )
     return lock
 

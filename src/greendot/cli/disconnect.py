@@ -89,8 +89,9 @@ async def _disconnect(at: Where, act: dict[str, Any], *, yes: bool) -> dict[str,
 
 def _confirm(offer: dict[str, Any]) -> None:
     """Ask for confirmation, with the server's sentence about the current state. Raise ConfigError without consent."""
+    effect = offer["says"]
     if not sys.stdin.isatty():
-        raise ConfigError(f"{offer['says']} To confirm, add --yes.")
-    click.echo(offer["says"], err=True)
+        raise ConfigError(f"{effect} To confirm, add --yes.")
+    click.echo(effect, err=True)
     if not click.confirm(offer["title"], default=False, prompt_suffix=" ", err=True):
         raise ConfigError("cancelled; no session was closed.")

@@ -334,7 +334,7 @@ async def test_a_redis_that_does_not_answer_is_named_quickly(
         said = await refused(tmp_path, *command, "--engine", f"redis://:hush@127.0.0.1:{redis.port}")
     finally:
         redis.cont()
-    assert said == f"greendot: Redis at 127.0.0.1:{redis.port} cannot be used: it did not answer in time\n"
+    assert said == f"greendot: Redis at 127.0.0.1:{redis.port} cannot be used: no answer in time\n"
 
 
 async def test_a_wrong_password_place_or_url_is_named_and_no_password_shown(
@@ -344,7 +344,7 @@ async def test_a_wrong_password_place_or_url_is_named_and_no_password_shown(
     said = await refused(tmp_path, "nodes", "--engine", f"redis://:wrong@{here}")
     assert f"Redis at {here} cannot be used: WRONGPASS" in said
     assert "wrong@" not in said
-    assert "it wants a user and password" in await refused(tmp_path, "nodes", "--engine", f"redis://{here}")
+    assert "a user and password are required" in await refused(tmp_path, "nodes", "--engine", f"redis://{here}")
     assert "sentinel" in await refused(tmp_path, "nodes", "--engine", f"redis+sentinel://:hush@{here}/main")
     assert "cluster" in await refused(tmp_path, "nodes", "--engine", f"redis+cluster://:hush@{here}")
     assert "engine.url" in await refused(tmp_path, "nodes", "--engine", "redis://:hu/sh@localhost")

@@ -207,14 +207,14 @@ def test_a_redis_whose_clock_is_elsewhere_is_found(doctor: Doctor, tmp_path: Pat
 def test_a_redis_that_cannot_be_used_is_a_finding_in_bounded_time(doctor: Doctor, tmp_path: Path) -> None:
     with RedisProcess("redis", tmp_path, requirepass="hush") as redis:
         url = f"127.0.0.1:{redis.port}"
-        assert doctor("--engine", f"redis://{url}").about("it wants a user and password") == ["error"]
+        assert doctor("--engine", f"redis://{url}").about("a user and password are required") == ["error"]
         told = doctor("--engine", f"redis://:wrong-{PASSWORD}@{url}")
         assert told.about("not usable: WRONGPASS") == ["error"]
         assert PASSWORD not in told.text
         assert doctor("--engine", f"redis://:hush@{url}").about("the password is weak") == ["warning"]
         redis.stop()
         try:
-            assert doctor("--engine", f"redis://:hush@{url}").about("did not answer in time") == ["error"]
+            assert doctor("--engine", f"redis://:hush@{url}").about("no answer in time") == ["error"]
         finally:
             redis.cont()
         redis.kill()

@@ -78,7 +78,7 @@ async def test_a_certificate_of_another_authority_is_refused(
 ) -> None:
     other = certificates(tmp_path)
     said = await refusal(place(server, "verify-full", other.authority))
-    assert "its certificate is refused: unable to get local issuer certificate" in said
+    assert "the server's certificate is not trusted: unable to get local issuer certificate" in said
     assert "sslrootcert=FILE" in said
     outbox = PostgresOutbox(place(server, "verify-full", other.authority), 1.0)
     with pytest.raises(GreendotError, match="its certificate is refused"):
@@ -89,7 +89,7 @@ async def test_a_certificate_for_another_host_is_refused(tmp_path: Path) -> None
     files = certificates(tmp_path, hosts=("db.example",))
     with postgres_server(files) as server:
         said = await refusal(place(server, "verify-full", files.authority))
-        assert "certificate is not valid for '127.0.0.1'. Connect by a name it is for." in said
+        assert "certificate is not valid for '127.0.0.1'. Connect by a host name in the certificate." in said
         store = PostgresStore(place(server, "verify-ca", files.authority), migrate=True)
         await store.start()
         await store.close()

@@ -39,12 +39,12 @@ def read_keys(document: bytes) -> list[VerificationKey]:
     try:
         found = decode(document, _Document).keys
     except msgspec.DecodeError:
-        raise ValueError('what it answers is not a set of keys ({"keys": [...]})') from None
+        raise ValueError('the answer is not a set of keys ({"keys": [...]})') from None
     if len(found) > MOST_KEYS:
-        raise ValueError(f"it has more than {MOST_KEYS} keys")
+        raise ValueError(f"the set has more than {MOST_KEYS} keys")
     keys = [key for jwk in found if isinstance(jwk, dict) and (key := _key(jwk)) is not None]
     if not keys:
-        raise ValueError("it has no key for RS256, ES256 or EdDSA")
+        raise ValueError("the set has no key for RS256, ES256 or EdDSA")
     return keys
 
 

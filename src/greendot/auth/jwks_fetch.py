@@ -43,7 +43,7 @@ class JwksFetch:
         except TimeoutError:
             raise FetchFailed(f"no answer within {self._timeout_s:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise FetchFailed(f"it cannot be reached ({type(error).__name__})") from None
+            raise FetchFailed(f"the server cannot be reached ({type(error).__name__})") from None
         self._tls = tls
         return document
 
@@ -55,7 +55,7 @@ class JwksFetch:
         try:
             await self._resolver.addresses(host)
         except (NotResolved, ResolverBusy) as error:
-            raise FetchFailed(f"it cannot be reached: {error}") from None
+            raise FetchFailed(f"the server cannot be reached: {error}") from None
 
     @property
     def _is_https(self) -> bool:
@@ -71,12 +71,12 @@ class JwksFetch:
             client.stream("GET", self._url, headers={"accept-encoding": "identity"}) as answer,
         ):
             if answer.status_code != 200:
-                raise FetchFailed(f"it answers with status {answer.status_code}")
+                raise FetchFailed(f"the server answers with status {answer.status_code}")
             if answer.headers.get("content-encoding", "identity") != "identity":
-                raise FetchFailed("it answers compressed, though asked not to")
+                raise FetchFailed("the answer is compressed, which was not requested")
             document = b""
             async for part in answer.aiter_raw():
                 document += part
                 if len(document) > MOST_BYTES:
-                    raise FetchFailed(f"its answer is larger than {MOST_BYTES // 1024} KiB")
+                    raise FetchFailed(f"the answer is larger than {MOST_BYTES // 1024} KiB")
             return document

@@ -232,7 +232,7 @@ async def test_a_file_of_a_newer_greendot_is_refused_with_what_to_do(path: Path)
     with sqlite3.connect(path) as newer:
         newer.execute("PRAGMA user_version = 999")
     newer.close()
-    with pytest.raises(ConfigError, match=r"greendot\.db: it was written by a newer Greendot; upgrade Greendot"):
+    with pytest.raises(ConfigError, match=r"greendot\.db: the file was written by a newer Greendot; upgrade Greendot"):
         await SqliteStore(str(path)).start()
     with sqlite3.connect(path) as untouched:
         assert untouched.execute("PRAGMA user_version").fetchone() == (999,)

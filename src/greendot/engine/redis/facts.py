@@ -37,7 +37,7 @@ async def _facts(place: RedisTarget, address: Address) -> RedisFacts:
             finally:
                 link.close()
     except TimeoutError:
-        return RedisFacts(address=str(address), trouble="it did not answer in time")
+        return RedisFacts(address=str(address), trouble="no answer in time")
     except (ConfigError, EngineUnavailable) as error:
         return RedisFacts(address=str(address), trouble=str(error))
 

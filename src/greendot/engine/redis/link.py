@@ -244,15 +244,16 @@ async def connect(make: Callable[[], Link], place: RedisTarget, address: Address
 def _reason(error: Exception, tls: ssl.SSLContext | None) -> str:
     """Return the reason in words, with a remedy where one is known."""
     if isinstance(error, TimeoutError):
-        return f"it did not answer in time{'; if it does not speak TLS, write redis in place of rediss' if tls else ''}"
+        return f"no answer in time{'; if the server has no TLS, write redis in place of rediss' if tls else ''}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message}); ?ca=FILE names the authority that signed it"
+        return f"the certificate is not trusted ({error.verify_message}); ?ca=FILE names the authority that signed it"
     if isinstance(error, ssl.SSLError):
         return f"TLS handshake failed ({error.reason})"
     if isinstance(error, RedisError):
         if error.code == "NOAUTH":
-            return "it wants a user and password: redis://USER:PASSWORD@HOST"
+            return "a user and password are required: redis://USER:PASSWORD@HOST"
         return str(error)
     if isinstance(error, EngineUnavailable):
-        return f"the connection was lost at once{'' if tls else '; if it speaks TLS, write rediss in place of redis'}"
+        remedy = "" if tls else "; if the server requires TLS, write rediss in place of redis"
+        return f"the connection was lost at once{remedy}"
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -125,7 +125,7 @@ class Primary:
         assert self.commands is not None
         role, info = await asyncio.gather(self.commands.call("ROLE"), self.commands.call("INFO", "server"))
         if role[0] != b"master":
-            raise EngineUnavailable("it is a replica")
+            raise EngineUnavailable("the server is a replica")
         text = info if isinstance(info, str) else bytes(info).decode()
         self.run_id = next(line[7:] for line in text.splitlines() if line.startswith("run_id:"))
 
@@ -183,7 +183,7 @@ async def check(server: Primary) -> None:
     policy = facts.get("maxmemory_policy", "noeviction").strip()
     if policy != "noeviction":
         raise ConfigError(
-            f"Redis at {server.address} has maxmemory-policy {policy}: when its memory is full it would throw away who "
-            "is online. Set it to noeviction (redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf), or "
-            "use a Redis of its own for Greendot."
+            f"Redis at {server.address} has maxmemory-policy {policy}: a full Redis would evict presence. Set "
+            "noeviction (redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf), or give Greendot its "
+            "own Redis."
         )

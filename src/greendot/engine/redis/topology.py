@@ -83,7 +83,7 @@ async def _ask(place: RedisTarget, host: Address, *command: str) -> Any:
             link = await connect(Link.unheard, place, host, place.context())
             return await link.call(*command)
     except TimeoutError:
-        return EngineUnavailable("it did not answer in time")
+        return EngineUnavailable("no answer in time")
     except (ConfigError, EngineUnavailable) as error:
         return error
     finally:

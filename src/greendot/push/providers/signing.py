@@ -45,7 +45,7 @@ def ec_key(text: str, kid: str | None = None) -> SigningKey:
     if "-----BEGIN" in text:
         found = _loaded(text, ec.EllipticCurvePrivateKey, "a private key on P-256 in PEM")
         if not isinstance(found.curve, ec.SECP256R1):
-            raise BadSigningKey("it is a key on another curve than P-256")
+            raise BadSigningKey("the key is not on the curve P-256")
         return SigningKey(found, kid)
     try:
         number = urlsafe_b64decode(text.strip() + "=" * (-len(text.strip()) % 4))
@@ -53,7 +53,7 @@ def ec_key(text: str, kid: str | None = None) -> SigningKey:
             raise ValueError
         return SigningKey(ec.derive_private_key(int.from_bytes(number), ec.SECP256R1()), kid)
     except ValueError:
-        raise BadSigningKey("it is neither a private key on P-256 in PEM nor 32 bytes in URL-safe base64") from None
+        raise BadSigningKey("not a private key: give P-256 in PEM, or 32 bytes in URL-safe base64") from None
 
 
 def new_vapid_key() -> tuple[str, str]:
@@ -69,5 +69,5 @@ def _loaded(pem: str, kind: type[Any], name: str) -> Any:
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, kind):
-        raise BadSigningKey(f"it is not {name}")
+        raise BadSigningKey(f"not {name}")
     return found

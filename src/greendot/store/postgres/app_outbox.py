@@ -204,7 +204,7 @@ class PostgresOutbox:
             )
         if not current:
             raise ConfigError(
-                f"the table greendot_outbox at {self.place} is an older one: DROP it once what is in it has been sent, "
+                f"the table greendot_outbox at {self.place} is outdated. Wait until its rows have been sent, DROP it, "
                 "and run `greendot outbox install --url URL`."
             )
         return int(oid)

@@ -31,9 +31,9 @@ async def check(links: Pool) -> None:
     """Raise ConfigError unless the tables have the version that this Greendot needs."""
     found, wanted = await version(links), steps("postgres")[-1].number
     if found > wanted:
-        raise ConfigError("the tables in PostgreSQL are of a newer Greendot; upgrade Greendot.")
+        raise ConfigError("the tables in PostgreSQL were made by a newer Greendot; upgrade Greendot.")
     if found < wanted:
-        there = f"are of version {found}, and {wanted} is needed" if found else "are not there yet"
+        there = f"are of version {found}, and {wanted} is needed" if found else "do not exist yet"
         raise ConfigError(
             f"the tables in PostgreSQL {there}. Run `greendot migrate` once, with the same settings, or let the server "
             "do it when it starts: GREENDOT_STORE_MIGRATE=true."

@@ -209,12 +209,12 @@ def translated(error: Exception) -> Exception:
 def words(error: Exception) -> str:
     """Describe the error in one line, with advice where there is any."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        said = f"its certificate is refused: {error.verify_message.rstrip('.')}."
+        said = f"the server's certificate is not trusted: {error.verify_message.rstrip('.')}."
         if "mismatch" in error.verify_message:
-            return f"{said} Connect by a name it is for."
-        return f"{said} Name the authority that signed it with sslrootcert=FILE in the URL."
+            return f"{said} Connect by a host name in the certificate."
+        return f"{said} Name its authority with sslrootcert=FILE in the URL."
     if isinstance(error, FileNotFoundError):
-        return "a file that the URL names is not there (sslrootcert, sslcert, sslkey, or the socket)"
+        return "a file in the URL does not exist (sslrootcert, sslcert, sslkey, or the socket)"
     return str(error).partition("\n")[0] or type(error).__name__
 
 

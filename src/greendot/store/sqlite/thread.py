@@ -124,8 +124,8 @@ def _refuse_lone_log(path: str) -> None:
         return
     if size and not os.path.exists(path):
         raise ConfigError(
-            f"it is not there, but its log {log} is, with the last commits of a database that was moved or removed. "
-            "Put that back, restore a backup (greendot restore), or remove the log to begin with an empty store"
+            f"the file does not exist, but its log {log} does, with the last commits of a database that was moved or "
+            "removed. Put the file back, restore a backup (greendot restore), or remove the log for an empty store"
         )
 
 
@@ -156,7 +156,7 @@ def _migrate(db: sqlite3.Connection) -> list[str]:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > wanted:
         db.execute("ROLLBACK")
-        raise ConfigError("it was written by a newer Greendot; upgrade Greendot, or use another file")
+        raise ConfigError("the file was written by a newer Greendot; upgrade Greendot, or use another file")
     missing = [step for step in all_steps if step.number > version]
     for step in missing:
         for statement in step.sql.split(";"):

@@ -21,7 +21,7 @@ NAMES = [step.name for step in STEPS]
 async def test_missing_tables_are_a_start_refused_with_what_to_do(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         with pytest.raises(
-            ConfigError, match=r"are not there yet\. Run `greendot migrate`.*GREENDOT_STORE_MIGRATE=true"
+            ConfigError, match=r"do not exist yet\. Run `greendot migrate`.*GREENDOT_STORE_MIGRATE=true"
         ):
             await PostgresStore(place).start()
         assert await PostgresStore(place).migrate() == NAMES
@@ -40,7 +40,7 @@ async def test_old_tables_are_refused_and_newer_ones_too(postgres: str) -> None:
             await PostgresStore(place).start()
         await execute(place, "UPDATE greendot_schema SET version = 999 WHERE version = 1")
         for store in (PostgresStore(place), PostgresStore(place, migrate=True)):
-            with pytest.raises(ConfigError, match="of a newer Greendot; upgrade Greendot"):
+            with pytest.raises(ConfigError, match="made by a newer Greendot; upgrade Greendot"):
                 await store.start()
 
 

@@ -51,5 +51,5 @@ async def test_a_redis_that_would_evict_is_refused_at_the_start(tmp_path: Path, 
     ended = await greendot(tmp_path, "serve", "--port", "0", "--engine", redis_url(redis.port))
     assert ended.code != 0
     assert "maxmemory-policy allkeys-lru" in ended.err
-    assert "Set it to noeviction (redis-cli CONFIG SET maxmemory-policy noeviction" in ended.err
+    assert "Set noeviction (redis-cli CONFIG SET maxmemory-policy noeviction" in ended.err
     assert "Traceback" not in ended.err

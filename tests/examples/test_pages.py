@@ -186,7 +186,7 @@ def test_a_page_with_a_server_that_is_there_says_what_it_needs() -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
     result = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=PATIENCE_S)
     assert result.returncode == 1
-    assert "set GREENDOT_AUTH_SECRET to that of http://127.0.0.1:9" in result.stderr
+    assert "set it to the secret of http://127.0.0.1:9" in result.stderr
 
 
 def test_two_people_see_each_others_cursor(pages: Open) -> None:

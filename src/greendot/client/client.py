@@ -47,13 +47,13 @@ from greendot.protocol.replies import (
 
 E = TypeVar("E", bound=Event)
 
-ACTIVITY_REPEAT_S = 5.0  # seconds between two activity frames, at least
+ACTIVITY_REPEAT_S = 5.0  # minimum seconds between two activity frames
 
 
 class Options(TypedDict, total=False):
-    """Options of a client besides address, token and device."""
+    """Keyword options of `Client`, all of them optional."""
 
-    cursors: Cursors | CursorStorage | None  # positions of an earlier program; the client loads and saves a storage
+    cursors: Cursors | CursorStorage | None  # last numbers of an earlier run, or a storage of them
     ssl: SSLContext | None
     backoff: Backoff | None  # delays before reconnects
     queue: SendQueue | None  # limits of commands that wait for a connection
@@ -63,18 +63,20 @@ class Client:
     """Connection that reconnects by itself. Use it as `async with Client(url, token=…) as me:`.
 
     `token` is a string, or a sync or async function that returns a token. The function is called for each connection,
-    and shortly before the current token expires. The server then gets the new token without an interruption.
+    and shortly before the current token expires. The client sends the new token over the open connection.
 
     While the connection is down, idempotent commands (`send`, `edit`, `delete`, `read`, inbox marks) wait. `typing`,
     `activity` and `signal` are dropped. Every other command raises Disconnected. After a reconnect, the client watches
     the same users and joins the same rooms. If the server refuses the client for good (close codes 4500–4999), every
     call raises ConnectionRefused.
 
-    Messages of joined rooms and notifications are delivered once each and in order, across connections. With the
-    `cursors` of an earlier program, the client joins its rooms again and delivers missed records first. With a storage
-    (`FileCursors(path)`) in their place, the client loads and saves the cursors.
+    The client delivers each message of a joined room and each notification once and in order, also after reconnects.
 
-    A command that the server does not grant raises CommandRefused.
+    Cursors are the numbers of the last message of each room, and of the last notification, that the program has. Pass
+    the `cursors` of an earlier run to join the same rooms and get the missed records first. Pass a storage, such as
+    `FileCursors(path)`, to let the client load and save the cursors.
+
+    A command that the server refuses raises CommandRefused.
     """
 
     def __init__(self, url: str, token: Token, device: str = "default", **options: Unpack[Options]) -> None:
@@ -103,15 +105,18 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A program that fails has not handled the records it holds, so they are delivered again.
+        # A program that fails has not handled its last records. The next run gets these records again.
         await self._close(bye=True, handled=error is None)
 
     async def bye(self) -> None:
-        """End the session now and stop all tasks. The user may be offline at once."""
+        """End the session now and stop all tasks. The user is offline at once, unless another device is online."""
         await self._close(bye=True)
 
     async def close(self) -> None:
-        """Close like `bye`, but the server waits a few seconds for this device before watchers see a change."""
+        """Close the connection and stop all tasks. The session lasts a few seconds more (`presence.clean_grace_s`).
+
+        If the device connects again within this time, other users see no change.
+        """
         await self._close(bye=False)
 
     async def _close(self, *, bye: bool, handled: bool = True) -> None:
@@ -136,12 +141,12 @@ class Client:
     def people(self) -> Mapping[str, Presence]:
         """Return the newest known presence of every watched user.
 
-        An older version never replaces a newer one. Only version 0 (state unknown) replaces any version.
+        An older version of a presence never replaces a newer one. Only version 0 (state unknown) replaces any version.
         """
         return self._session.view.people.known
 
     def typers(self, room: str) -> dict[str, str]:
-        """Return the users who type in `room` now: user → name to show. Entries without new events expire soon."""
+        """Return the users who type in `room` now: user → name to show. Without new events, a user is removed soon."""
         return self._session.view.typists.current(room, time.monotonic())
 
     def typing_text(self, room: str, words: TypingWords = ENGLISH_TYPING) -> str:
@@ -151,7 +156,7 @@ class Client:
 
     @property
     def waiting(self) -> int:
-        """Return the number of unanswered messages, edits and marks. They are resent until the server answers."""
+        """Return the number of unanswered messages, edits and marks. The client resends them until it gets answers."""
         return self._session.waiting
 
     def now_ms(self) -> float:
@@ -160,12 +165,13 @@ class Client:
 
     @property
     def cursors(self) -> Cursors:
-        """Return the number up to which the program has each room and its inbox.
+        """Return the numbers of the last message of each room, and of the last notification, that the program has.
 
-        Events taken from `events()` and events that callbacks were called with are counted. Read the cursors after an
-        event is handled, keep them, and pass them to the next `Client`.
+        The program has a record if it took the record from `events()`, or if a callback was called with it. Records
+        that still wait in an iterator do not move a cursor.
 
-        Records that wait in an existing iterator are not counted: read the cursors inside its loop.
+        Read the cursors after your code has handled an event, save them, and pass them to the next `Client`. Read them
+        inside the loop over `events()`: after the loop, waiting records count as taken.
         """
         return self._audience.cursors()
 
@@ -180,17 +186,19 @@ class Client:
     def on(self, kind: type[Event] | str, callback: Callback) -> Callable[[], None]:
         """Call `callback` with every event of `kind`, a name or a class; return a function that stops the calls.
 
-        Plain functions are called at once. Async functions run as tasks, one event at a time, in order. Errors are
-        logged.
+        The client calls plain functions at once. It runs async functions in tasks, one event at a time, in order. It
+        logs errors of callbacks.
         """
         name = kind if isinstance(kind, str) else str(getattr(kind, "type", kind))
         return self._audience.add(name, callback)
 
     def events(self) -> EventStream:
-        """Return an async iterator over all events from now on; the first iterator starts at the first connection.
+        """Return an async iterator over all events from now on.
 
-        Up to 1,000 signals are kept for a slow consumer, then the oldest are dropped. Messages are never dropped: a
-        consumer that is more than 10,000 of them behind gets Overrun. The iterator ends with the client.
+        The first iterator also has the events since the first connection. The iterators end when the client closes.
+
+        If the program is slow, up to 1,000 signals wait, and the oldest are dropped first. Messages and notifications
+        are not dropped silently: if more than 10,000 wait, the iterator raises Overrun.
         """
         stream = self._audience.stream()
         if self._session.error is not None:
@@ -211,14 +219,14 @@ class Client:
     async def watch(self, *users: str) -> list[Presence]:
         """Watch `users` and return their presence; later changes are `presence.changed` events.
 
-        Watches are counted: a user who is watched twice must be unwatched twice. All watches of one turn of the loop
-        are sent together. Users whose `mode` is `poll` cause no events: read them with `presence` when they are
-        displayed.
+        The client counts the watches of each user: after two watches, two calls of `unwatch` end them. Watches of one
+        turn of the event loop are sent together. For users whose `mode` is `poll` there are no events. Read these users
+        with `presence` when you show them.
         """
         return await self._watching.watch(users)
 
     async def unwatch(self, *users: str) -> None:
-        """Take back one `watch` of each user. Without a connection the change takes effect at once."""
+        """Undo one `watch` of each user. The call also succeeds without a connection."""
         await self._watching.unwatch(users)
 
     @asynccontextmanager
@@ -231,10 +239,10 @@ class Client:
             try:
                 await self.unwatch(*users)
             except ClientError:
-                pass  # the client was closed meanwhile: no user is watched
+                pass  # a closed client watches no users
 
     async def presence(self, *users: str) -> list[Presence]:
-        """Return the presence of `users` without watching them. For watched users, `people` is updated as well."""
+        """Return the presence of `users` without watching them. Also update `people` for watched users."""
         found: list[Presence] = []
         for batch in batches(users):
             reply = await self._session.call(commands.PresenceGet(users=batch), PresenceReply, self._asked)
@@ -254,12 +262,16 @@ class Client:
     async def set_privacy(
         self, last_seen: Literal["shown", "hidden"] | None = None, hide_from: Sequence[str] | None = None
     ) -> PrivacyReply:
-        """Hide the user's last-seen time, or the user from some users; return the settings. None keeps a setting."""
+        """Change the user's privacy settings and return them. An argument of None leaves its setting unchanged.
+
+        `hidden` hides the last-seen time from all other users. `hide_from` lists the users who must not see this
+        user.
+        """
         users = None if hide_from is None else [*hide_from]
         return await self._session.call(commands.PrivacySet(last_seen=last_seen, hide_from=users), PrivacyReply)
 
     async def activity(self) -> None:
-        """Report that the person is active. Call it at every move: at most one frame per 5 s is sent."""
+        """Report that the person is active. Call this for every input: the client sends at most one frame per 5 s."""
         now = time.monotonic()
         if now - self._active_at >= ACTIVITY_REPEAT_S and self._session.send_unanswered(commands.Activity()):
             self._active_at = now
@@ -267,7 +279,7 @@ class Client:
     async def refresh_token(self) -> int:
         """Get a new token and send it to the server now; return its expiry (ms UTC).
 
-        Call it after the user got more rights. Before a token expires, the client refreshes it by itself.
+        Call this after the user got more rights. Before a token expires, the client gets a new one by itself.
         """
         return await self._session.refresh()
 
@@ -279,7 +291,7 @@ class Client:
     async def join(self, room: str, after: int | None = None) -> JoinReply:
         """Join `room`. The reply has the messages after number `after`; later messages are `room.message` events.
 
-        If there are too many messages for a reply (`truncated`), they are events as well.
+        If there are too many messages for a reply (`truncated`), the client fetches them, and they arrive as events.
         """
 
         def joined(reply: JoinReply) -> None:
@@ -298,7 +310,10 @@ class Client:
         await self._session.call(commands.RoomLeave(room=room), Reply)
 
     async def present(self, room: str, after: str | None = None, limit: int = 100) -> PresentReply:
-        """Return a page of the occupants of `room` in the order of ids, after the user `after`, and their number."""
+        """Return up to `limit` occupants of `room`, sorted by user id, and the number of all occupants.
+
+        The page begins after the user id `after`.
+        """
         return await self._session.call(commands.RoomPresent(room=room, after=after, limit=limit), PresentReply)
 
     async def history(
@@ -325,9 +340,9 @@ class Client:
     async def send(self, room: str, body: Any, *, key: str | None = None) -> SendReply:
         """Send a message; return its id and number once it is stored.
 
-        The message waits through lost connections and arrives once. `key` names the message: a second send with the
-        same key, even from another process, is the same message. After CommandRefused with `retry` (a rate limit, a
-        store that is away), send again with the same key.
+        If the connection is lost, the client resends the message until the server answers. `key` identifies the
+        message: the server stores messages with the same key once, even from several processes. After CommandRefused
+        with `retry` (a rate limit, an unreachable store), send again with the same key.
         """
         self._throttle.stop(room)  # a message ends typing
         command = commands.RoomSend(room=room, body=raw(body), key=key or _new_key())
@@ -343,11 +358,11 @@ class Client:
         return await self._session.send(commands.RoomDelete(room=room, ref=ref, key=key or _new_key()), SendReply)
 
     async def read(self, room: str, seq: int) -> int:
-        """Mark messages as read up to number `seq`; return the number of unread messages. The mark never goes back."""
+        """Mark messages as read up to number `seq`; return the number of unread ones. A lower `seq` changes nothing."""
         return (await self._session.send(commands.RoomRead(room=room, seq=seq), ReadReply)).unread
 
     async def typing(self, room: str) -> None:
-        """Report that the person types in `room`. Call it at every keystroke: frames are sent at the server's pace."""
+        """Report that the person types in `room`. Call this at every keystroke; few of the calls send a frame."""
         times = self._session.view.typing_times
         if not self._throttle.start(room, time.monotonic(), times):
             return
@@ -361,9 +376,10 @@ class Client:
     async def signal(
         self, kind: str, *, room: str | None = None, user: str | None = None, body: Any = UNSET, key: str | None = None
     ) -> None:
-        """Send a signal to a room or to a user's devices. With `key`, only the latest signal counts.
+        """Send a signal to a room or to a user's devices.
 
-        Delivery is at most once. The server does not reply; a refusal arrives as an `error` event.
+        The signal arrives at most once. If a receiver is slow, it gets only the latest signal of each `key`. The server
+        does not reply; if it refuses the signal, it sends an `error` event.
         """
         if (room is None) == (user is None):
             raise ValueError("a signal goes to a room or to a user: give one of the two")

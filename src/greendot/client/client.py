@@ -171,7 +171,7 @@ class Client:
         that still wait in an iterator do not move a cursor.
 
         Read the cursors after your code has handled an event, save them, and pass them to the next `Client`. Read them
-        inside the loop over `events()`: after the loop, waiting records count as taken.
+        inside the loop over `events()`. If the iterator is dropped, the cursors also pass the records in it.
         """
         return self._audience.cursors()
 
@@ -219,7 +219,7 @@ class Client:
     async def watch(self, *users: str) -> list[Presence]:
         """Watch `users` and return their presence; later changes are `presence.changed` events.
 
-        The client counts the watches of each user: after two watches, two calls of `unwatch` end them. Watches of one
+        The client counts the watches of each user: a user who is watched twice must be unwatched twice. Watches of one
         turn of the event loop are sent together. For users whose `mode` is `poll` there are no events. Read these users
         with `presence` when you show them.
         """

@@ -1,11 +1,12 @@
 """Hello: from an unknown socket to a session that watchers can see.
 
-A hello is admitted at once, waits for a moment, or is sent away with a time to return (`received`). Once admitted, its
-token is verified, its session opened or resumed, its rooms and inbox attached, and the welcome sent (`_answer`).
+A hello is admitted at once, waits for a moment, or its client is sent away with a time to return (`received`). After
+the admission the token is verified, the session opened or resumed, rooms and inbox attached, and the welcome sent
+(`_answer`).
 
-The limit of hellos under way bounds the lag of the loop when all clients return at once. The rate leaves time for
-connected clients. No user goes offline by being sent away: the session counts as long as its client has to wait, and a
-grace more.
+Two limits protect the node when all clients return at once. The limit of hellos under way bounds the lag of the event
+loop. The limit of hellos per second leaves time for the clients that are connected. A client that is sent away may
+still have a session. Its session is kept until the time to return and for one grace more, so the user stays online.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
 AT_ONCE = 50  # rooms rejoined together
-CROWDED_MS = 30_000  # longest time to stay away from a user or tenant that has too many connections
+CROWDED_MS = 30_000  # longest wait before a retry if the user or tenant has too many connections
 RETRY_MS = 5_000  # time until a retry after the engine or the store was unavailable
 LONGEST_S = 10.0  # longest wait of a hello
-SOON_S = 5.0  # a client that returns so long after its turn is still in time
-TOGETHER_S = 0.05  # waiting hellos are admitted in groups, so often: they read the store together
-REFUSING_S = 2.0  # shortest time to stay away while the node refuses new work
+SOON_S = 5.0  # a client may return up to this time after its turn and still find its session
+TOGETHER_S = 0.05  # shortest time between two groups of waiting hellos; a group reads the store together
+REFUSING_S = 2.0  # shortest wait before a retry while the node refuses new work
 
 Answered = Callable[[Connection], None]
 
@@ -115,7 +116,7 @@ class HelloService:
     # --- admission ---
 
     def received(self, connection: Connection, hello: Hello, answered: Answered) -> None:
-        """Admit a hello now or soon, or send it away. `answered` is called when an admitted hello is done."""
+        """Admit a hello now or soon, or send its client away. `answered` is called when an admitted hello is done."""
         now, returning = self._timers.now(), _returns(hello)
         self._received_at[connection] = now
         if self._refusing:
@@ -162,7 +163,7 @@ class HelloService:
             answered(connection)
 
     async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
-        """Return the token's grants; None if the connection was closed, by this method or meanwhile."""
+        """Return the token's grants; None if the connection was closed, by this method or during the verification."""
         try:
             grants = await self._tokens.verify(hello.token, self._clock.now_ms())
             await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
@@ -203,7 +204,7 @@ class HelloService:
             self._close_for_now(connection, RETRY_MS)
             return False
         except TooManyConnections as error:
-            # Another connection may end meanwhile. The clients that wait for it must not return all at once.
+            # Another connection may end meanwhile. The clients that wait for its place must not return all at once.
             wait_ms = random.randint(CROWDED_MS // 2, CROWDED_MS)
             self._hold_session(hello, wait_ms / 1000)
             self._close_for_now(connection, wait_ms, str(error))
@@ -211,7 +212,7 @@ class HelloService:
         except Exception:
             connection.close(Close.INTERNAL, "internal error; see the server log")
             raise
-        # A room may be lost again by now.
+        # The session may have left a room, or lost its access, since the room was rejoined above.
         joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
         self._context.recorder.came(session, opened.resumed)
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
@@ -225,7 +226,7 @@ class HelloService:
         most = RECOVER_BYTES  # bytes of missed messages, for all rooms together
         # A session is never in more rooms than the limit, so further names need no look-up.
         named = [*hello.resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
-        # Many at a time, so that their reads are batched.
+        # Many rooms at a time, so that their reads are batched.
         for at in range(0, len(named), AT_ONCE):
             if connection.closing:
                 break
@@ -356,7 +357,7 @@ class HelloService:
         return self._waiting.pop(connection, None) is not None
 
     def turn_s(self) -> float:
-        """Return the seconds to stay away for a client whose socket is not accepted."""
+        """Return the seconds after which a client may retry whose socket is not accepted."""
         return self._queue.turn(self._timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:

@@ -1,7 +1,8 @@
 """Delivery of notifications to every device of a user on this node: in order, each once, without gaps.
 
-An inbox is a stream (`node.stream`) in which numbers may be missing for good: a notification that was archived on
-another device, or has expired, is not delivered any more.
+An inbox is a stream (`node.stream`) in which numbers may be missing for ever. A notification that was archived on
+another device, or has expired, is not delivered any more. The cursor is the number of the last notification that was
+forwarded to the devices. The head is the last number in the store.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ READERS = 32  # concurrent reads of gaps and of missed notifications
 
 
 class InboxCatchUp(NamedTuple):
-    """Count and events for a device that attaches."""
+    """Number of unread notifications, and events, for a device that attaches."""
 
     unread: int
     events: list[Event]  # missed notifications, and those that wait for an acknowledgement
@@ -60,7 +61,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     # --- attaching and leaving ---
 
     def ask(self, session: Session) -> asyncio.Future[Inbox]:
-        """Request the inbox of a session that connects. No notification that arrives after this call is lost for it."""
+        """Request the inbox of a session that connects. Notifications that arrive from now on are not lost."""
         self._of(session.key)
         return self._heads.ask(session.key)
 
@@ -69,7 +70,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     ) -> InboxCatchUp:
         """Attach a device; return the notifications after `after`. From now on new ones are delivered to the device.
 
-        Without `after`, none counts as missed. Notifications that wait for an acknowledgement are always returned.
+        Without `after`, no notification was missed. Notifications that wait for an acknowledgement are always returned.
         """
         local = self._of(session.key)
         inbox = await asyncio.shield(asked)
@@ -101,7 +102,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
-        """Advance the stream to `head`: an attaching device must not be ahead of the attached ones."""
+        """Advance the cursor to `head`, so that an attaching device is not ahead of the attached ones."""
         if not local.known:
             local.known = True
             self._forward(local, local.stream.skip_to(head))
@@ -111,9 +112,9 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             await self._fill(local)
 
     async def _missed(self, local: LocalInbox, after: int, inbox: Inbox) -> tuple[list[Notification] | None, Inbox]:
-        """Read the notifications after `after` up to the cursor; None if too many, or if `after` is beyond the cursor.
+        """Read the notifications after `after` up to the cursor; None if too many, or if `after` is above the cursor.
 
-        The returned counts are those of the last read, or of `inbox` if no read was needed.
+        The returned inbox is that of the last read, or `inbox` if no read was needed.
         """
         missed: list[Notification] = []
         if after > local.cursor:
@@ -197,7 +198,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return sent
 
     def _forward(self, local: LocalInbox, entries: list[QueuedNotification]) -> None:
-        """Send entries to the devices. The cursor is the number of the last entry."""
+        """Send entries to the devices. The caller has moved the cursor to the number of the last entry before."""
         if not entries:
             return
         first = local.cursor - len(entries) + 1
@@ -213,7 +214,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        # Read the head first: numbers up to the head that the page lacks are not delivered any more.
+        # The head is read first. A number up to the head that the second read lacks was archived or has expired.
         head = (await self._heads.get(local.key)).head
         found: list[Notification] = []
         if head > local.cursor and self._is_attached(local):
@@ -258,16 +259,19 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 self._show(local, inbox)
 
     def _show(self, local: LocalInbox, inbox: Inbox) -> None:
-        """Send a new badge if the counts differ: only the counts show a mark whose message was lost."""
+        """Send a new badge if the counts of unread or unseen notifications differ from those in the last badge.
+
+        They differ if the bus lost the message that notifications were marked as read or seen.
+        """
         if local.shown is None:
             local.shown = inbox
         elif (local.shown.unread, local.shown.unseen) != (inbox.unread, inbox.unseen):
             self.badges.changed([local.key])
 
     def answered(self, key: Key, inbox: Inbox) -> None:
-        """Send a new badge if a reply carries other counts than the last badge.
+        """Send a new badge if the counts in a reply to a device differ from those in the last badge.
 
-        The reply may be older than the badge and still reach its device later.
+        The counts in the reply may be older than those in the badge. The device may get the reply last and show them.
         """
         if (local := self._local.get(key)) is not None:
             self._show(local, inbox)
@@ -280,7 +284,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         self._compared(inboxes)
 
     def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
-        """Schedule a gap read for inboxes behind the store, unless the missing notifications arrive before it."""
+        """Schedule a gap read for inboxes behind the store. It does nothing if the notifications arrive before it."""
         for key, inbox in inboxes.items():
             local = self._local.get(key)
             if local is not None and local.known and inbox.head > local.cursor:
@@ -288,9 +292,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 self._schedule(local, GAP_S)
 
     async def resync(self, part: Part, node: str) -> None:
-        """Compare a part's inboxes with the store after messages may have been missed.
+        """Compare the inboxes of the users in `part` with the store, because messages for them may have been lost.
 
-        Messages to a node pass through the partition of the node's name: a part that covers `node` covers all inboxes.
+        Messages to a node pass through the partition of the node's name, whichever user they concern. If `part` covers
+        `node`, all inboxes are therefore compared.
         """
         everything = part.covers("", node)
         await self._compare([local for key, local in self._local.items() if everything or part.covers(*key)])

@@ -1,9 +1,13 @@
 """Lives of nodes: registration, lease renewal, detection of dead nodes.
 
-A node is registered in every partition (`nodes:{tag}`), because every verb checks the node in its user's partition. The
-lease is a counter in one partition. A peer is dead when its counter stands still for a whole lease, by our monotonic
-clock, while our own link works. An unreachable Redis, a pause of this process or a clock jump restarts the observation
-and declares no node dead.
+A node is registered in every partition, in the Redis hash `nodes:{tag}`. Verbs are the Lua scripts that change or read
+data. Each verb checks the node in the partition of its user. The lease is a counter in one partition.
+
+A peer is dead when its counter has not changed for the period of a lease, by our monotonic clock, while our own link
+works. An unreachable Redis, a pause of this process or a clock jump restarts the observation and declares no node dead.
+
+To bury a node is to mark it as dead in every partition. Its sessions then count as online for the grace. To reap a node
+is to remove its sessions after the grace; then its lease is deleted.
 """
 
 from __future__ import annotations
@@ -23,11 +27,11 @@ from greendot.limits.overload_model import Level
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-HOME = 0  # partition with the leases and claims; buried last, so that an unfinished burial is detected
+HOME = 0  # partition with leases and claims; marked last, so that a burial that was interrupted is repeated
 CLAIM_MS = 5_000
 MOST_DEAD = 10_000  # maximum number of remembered dead nodes
-LATE_S = 1.0  # seconds until all nodes have buried a node in partitions that were unreachable before
-RECONNECT_S = 4.0  # seconds until all nodes are connected again after Redis was away
+LATE_S = 1.0  # time in which all nodes bury a dead node in a partition that can be reached again
+RECONNECT_S = 4.0  # time in which all nodes connect again after Redis was away
 
 
 class LeasePeriods(NamedTuple):
@@ -49,21 +53,21 @@ class _Observed(NamedTuple):
 
 
 class Death(NamedTuple):
-    """Dead node whose sessions are still to be reaped."""
+    """Dead node whose sessions are still to be removed."""
 
     node: str
-    ends: int  # engine's time from which its sessions do not count
+    ends: int  # engine's time from which its sessions do not count as online
 
 
 class NodeTable(NamedTuple):
     """Nodes and leases, as of one read."""
 
-    lives: dict[str, str]  # incarnation → `live`, or renewed,ends in hexadecimal
-    leases: dict[str, str]  # incarnation → counter,renewed,level,digest of restored data
+    lives: dict[str, str]  # incarnation → `live`; for a dead one `renewed,ends`, two times in hexadecimal
+    leases: dict[str, str]  # incarnation → `counter,renewed,level,digest`; the digest is of restored data
     now: int  # the engine's time
 
     def dead(self) -> list[Death]:
-        """Return the dead nodes that still have a lease. The lease is deleted when they are reaped."""
+        """Return the dead nodes that still have a lease. The lease is deleted after their sessions are removed."""
         return [
             Death(node, int(life.split(",")[1], 16))
             for node, life in self.lives.items()
@@ -76,7 +80,7 @@ class NodeTable(NamedTuple):
         return Level(int(told[0])) if told else Level.NORMAL
 
     def restored(self) -> dict[str, str | None]:
-        """Return the digests of what nodes have restored; None for nodes that state none."""
+        """Return each node's digest of the data that it has restored; None if its lease has no digest."""
         told = {node: lease.split(",")[3:] for node, lease in self.leases.items()}
         return {node: digest[0] if digest else None for node, digest in told.items()}
 
@@ -109,21 +113,21 @@ class NodeLeases:
         self._observed: dict[str, _Observed] = {}
         self.level = Level.NORMAL  # overload level of this node, published with the lease
         self._published_level = Level.NORMAL
-        self.restored: Callable[[], str] = str  # digest of what this node has restored, published with the lease
+        self.restored: Callable[[], str] = str  # digest of restored data, published with the lease
         self._published_digest = ""
         self.refusing: frozenset[str] = frozenset()  # nodes that refuse new work, as of the last read
         self._read_at = float("-inf")
         self._renewed_at = float("-inf")
         self._over: set[str] = set()  # dead nodes whose end was reported
-        self._dead: dict[str, str] = {}  # dead node → its life when last read dead; the latest last
-        self._late: dict[str, float] = {}  # dead nodes that end later in some partition → monotonic time of that end
+        self._dead: dict[str, str] = {}  # dead node → its last value in `lives` that was not `live`; newest node last
+        self._late: dict[str, float] = {}  # node buried later in some partition → monotonic time of its end there
 
     # --- this node ---
 
     async def register(self, partitions: Iterable[int], *, new: bool = False) -> dict[int, tuple[str, int, str]]:
-        """Register this incarnation in these partitions. Return epoch, time and correction of each.
+        """Register this incarnation in these partitions. Return each partition's epoch, time and clock correction.
 
-        Raise RedisError (FENCED) if the incarnation is dead there; with `new`, also if it already exists.
+        Raise RedisError (FENCED) if the incarnation is dead in a partition; with `new`, also if it already exists.
         """
         epoch = f"{new_incarnation()}{new_incarnation()}"
         chosen = [*partitions]
@@ -160,7 +164,7 @@ class NodeLeases:
         return max(0.0, self._clock.monotonic() - self._renewed_at) if self._renewed_at > float("-inf") else 0.0
 
     async def end(self) -> None:
-        """Exit cleanly: mark this incarnation as dead. Its sessions count for the grace."""
+        """Exit cleanly: mark this incarnation as dead. Its sessions count as online for the grace."""
         await self.bury(self.incarnation, "")
 
     # --- other nodes ---
@@ -169,7 +173,7 @@ class NodeLeases:
         """Renew the lease if due and read all leases. EngineUnavailable restarts the observation."""
         now = self._clock.monotonic()
         if now - self._read_at > 2.5 * self._periods.sample:
-            self._observed.clear()  # this process may have stopped or lost its link, not the other nodes
+            self._observed.clear()  # our own pause or broken link must not look like the death of others
         told = self.level, self.restored()
         renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
         renew = renew or told != (self._published_level, self._published_digest)
@@ -183,7 +187,7 @@ class NodeLeases:
         if renew:
             self._renewed_at, (self._published_level, self._published_digest) = now, told
         self.refusing = table.refusing()
-        if self.incarnation in table.lives:  # otherwise the other entries are lost, too
+        if self.incarnation in table.lives:  # if our own entry is missing, Redis has lost the others, too
             self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
         return table
 
@@ -202,7 +206,7 @@ class NodeLeases:
         return NodeTable(nodes, _pairs(leases), now)
 
     def overdue(self, table: NodeTable) -> list[str]:
-        """Return the live nodes whose counter stood still for a whole lease."""
+        """Return the live nodes whose counter has not changed for the period of a lease."""
         now, found = self._clock.monotonic(), []
         alive = self._verbs.alive
         self._observed = {node: seen for node, seen in self._observed.items() if node in alive}
@@ -216,11 +220,11 @@ class NodeLeases:
         return found
 
     async def bury_abandoned(self) -> None:
-        """Bury nodes that died at least lease and grace ago, when no node was left to notice.
+        """Bury nodes whose last renewal is older than lease and grace together: no other node was left to bury them.
 
-        Call before a starting node shows users. Their age is measured by the engine's time. If that has jumped, or
-        Redis was away, a live node corrects the time or renews its lease soon after it reconnects. The leases are
-        therefore read twice, so that no live node is taken for dead.
+        Call this before a starting node shows users. The age of a renewal is measured by the engine's time, which may
+        have jumped. A renewal may also be old because Redis was away. Soon after it reconnects, a live node corrects
+        the engine's time or renews its lease. The leases are therefore read twice, so that no live node is buried.
         """
         if abandoned := self._abandoned(await self.table()):
             await asyncio.sleep(2.5 * self._periods.sample + RECONNECT_S)
@@ -237,11 +241,11 @@ class NodeLeases:
         }
 
     def restart_observation(self) -> None:
-        """Restart the observation of all nodes, because something was wrong on our side."""
+        """Restart the observation of all nodes, because this node or its link had a problem."""
         self._observed.clear()
 
     async def declare_dead(self, node: str, table: NodeTable) -> bool:
-        """Bury a peer, unless another node is doing so. Return whether this node did."""
+        """Bury a peer, unless another node has claimed to do so. Return whether this node buried the peer."""
         claim = keys.claim_key(self._verbs.prefix, node)
         taken = await self._verbs.servers.of(HOME).call("SET", claim, self.incarnation, "NX", "PX", CLAIM_MS)
         if taken is None:
@@ -253,7 +257,7 @@ class NodeLeases:
         return True
 
     async def bury(self, node: str, renewed: str, *, grace_s: float | None = None) -> None:
-        """Mark the node as dead in every reachable partition. `reconcile` completes the other partitions later."""
+        """Mark the node as dead in every reachable partition. `reconcile` marks it in the other partitions later."""
         grace_ms = round((self._periods.grace if grace_s is None else grace_s) * 1000)
         others = (self._bury(p, node, renewed, grace_ms) for p in range(keys.PARTITIONS) if p != HOME)
         await asyncio.gather(*others, return_exceptions=True)
@@ -264,9 +268,10 @@ class NodeLeases:
         await self._on(partition, "bury", node, renewed, grace_ms, self._verbs.time.text())
 
     def risen(self, table: NodeTable) -> dict[str, str]:
-        """Return nodes that are live again although they were seen dead, each with its last renewal.
+        """Return nodes that are live again although they were read as dead before, each with its last renewal.
 
-        Incarnations are never reused: Redis has come back with records that are older than the deaths.
+        An incarnation is never used again, so such a node is still dead. Redis has restarted with data from before the
+        node's death.
         """
         self._dead |= {node: life for node, life in table.lives.items() if life != "live"}
         for node in [*self._dead][:-MOST_DEAD]:
@@ -275,16 +280,17 @@ class NodeLeases:
         return {node: str(int(self._dead[node].partition(",")[0], 16)) for node in risen}
 
     async def bury_risen(self, risen: dict[str, str]) -> None:
-        """Bury these nodes again without a grace: their grace is over, and their sessions do not count."""
+        """Bury these nodes again without a grace, because the grace after their first burial is over."""
         for node, renewed in risen.items():
             await self.bury(node, renewed, grace_s=0)
             self._over.discard(node)
             log(log_events.NODE_DEAD_AGAIN, peer=node)
 
     def ending(self, table: NodeTable) -> list[Death]:
-        """Return the dead nodes whose sessions stop counting before the next read, each once.
+        """Return the dead nodes whose sessions stop counting as online before the next read.
 
-        `ends` is 0 for nodes that were buried late in some partition.
+        Further calls do not return the same death again. A node that was buried later in some partition is returned
+        a second time when its sessions end there; `Death.ends` is then 0.
         """
         self._over &= table.lives.keys()
         horizon, now = table.now + self._periods.sample * 1000, self._clock.monotonic()
@@ -297,7 +303,7 @@ class NodeLeases:
         return found + late
 
     def not_ended(self, node: str) -> None:
-        """Return the node in the next `ending` again, because its end could not be confirmed."""
+        """Make the next `ending` return the node again, because its end could not be confirmed."""
         self._over.discard(node)
 
     async def reconcile(self, partitions: Iterable[int]) -> None:
@@ -309,17 +315,17 @@ class NodeLeases:
             name = keys.nodes_key(self._verbs.prefix, partition)
             there = _pairs(await self._verbs.servers.of(partition).call("HGETALL", name))
             for node, life in there.items():
-                # A node that is missing at home may be about to register there: bury only nodes known to be dead.
+                # A node that is missing in HOME may be about to register in it. Only nodes known to be dead are buried.
                 if life == "live" and node in home and home[node] != "live":
                     renewed = home[node].partition(",")[0]
                     await self._bury(partition, node, str(int(renewed, 16)), grace_ms)
                 elif node not in home or life == "live" or int(life.split(",")[1], 16) <= table.now:
                     continue
-                # Buried later than elsewhere, by this or another node: its sessions end later there.
+                # This or another node buried `node` later in this partition, so its sessions end later here.
                 self._late[node] = self._clock.monotonic() + self._periods.grace + LATE_S
 
     async def strike_off(self, nodes: Iterable[str]) -> None:
-        """Delete the leases of reaped nodes. Only their entries in `nodes` remain."""
+        """Delete the leases of nodes whose sessions are removed. Their entries in the hashes `nodes:{tag}` remain."""
         if names := [*nodes]:
             await self._verbs.servers.of(HOME).call("HDEL", keys.leases_key(self._verbs.prefix), *names)
 

@@ -1,7 +1,7 @@
 """Socket of one client: its output, its end, the time of its last frame.
 
-Output is written once per tick: `send` only collects, the hub flushes. While the kernel takes everything there is no
-queue. Otherwise frames wait in a `SendBuffer`, which is bounded.
+Output is written once per tick, which is one turn of the event loop: `send` collects frames, and the hub calls `flush`.
+While the kernel takes all output, no frame waits. Otherwise frames wait in a `SendBuffer`, which is bounded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Owner(Protocol[C_contra]):
 
 
 class Violation(NamedTuple):
-    """End of a connection whose peer broke the protocol. It is queued behind the messages received before it."""
+    """End of a connection whose peer broke the protocol. It waits until the messages received before are handled."""
 
     code: int
     reason: str
@@ -60,7 +60,8 @@ class Violation(NamedTuple):
 class SocketConnection(Framing):
     """Output, limits and the end of one upgraded socket. `node.session.Connection` adds the node's state.
 
-    Calls its owner twice, once each: `ended` when nothing more will be written, `gone` when the socket is closed.
+    It calls two methods of its owner at the end, each once: `ended` when nothing more will be written, then `gone` when
+    the socket is closed.
     """
 
     __slots__ = (
@@ -87,7 +88,7 @@ class SocketConnection(Framing):
         self.timer: Timer | None = None  # the connection's only timer: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
         self.fd = -1  # descriptor of a plain socket; -1 for TLS, and when closing
-        self.direct = -1  # `fd` while direct writes are allowed: nothing waits, no frame needs converting; else -1
+        self.direct = -1  # `fd` while the hub may write to it: nothing waits, no frame is converted; else -1
         self._out: list[BufferedFrame] | None = None  # collected in this tick
         self._hold: SendBuffer | None = None  # during hello: missed records are sent before live frames
         self._outbox: SendBuffer | None = None  # while the kernel does not take everything
@@ -98,14 +99,15 @@ class SocketConnection(Framing):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.attach(transport)
-        # Pause as soon as anything waits: output that the kernel does not take belongs in the bounded send buffer.
+        # The transport's own buffer has no bound. With 0, it calls `resume_writing` only once that buffer is empty.
+        # Meanwhile output waits in the send buffer, which is bounded.
         self.socket.set_write_buffer_limits(high=0)
         if not transport.is_secure:
             self.fd = self.direct = self.socket.get_extra_info("socket").fileno()
         self._owner.opened(self)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        # First of all: the kernel may give the descriptor to another socket from now on.
+        # This comes first: from now on the kernel may give the descriptor to another socket.
         self.fd = self.direct = -1
         self.detach()
         self._end(EndCause.LOST, 0)
@@ -117,7 +119,7 @@ class SocketConnection(Framing):
     def resume_writing(self) -> None:
         if self.closing or self._outbox is None:
             return
-        # Over TLS one frame at a time: bytes that TLS was given cannot be taken back.
+        # Over TLS, write one frame at a time: a frame that was given to TLS can no longer be dropped or replaced.
         while items := self._outbox.take(RESUMED if self.fd >= 0 else 1):
             if not self._push(items):
                 return
@@ -156,7 +158,8 @@ class SocketConnection(Framing):
     def send(self, frame: bytes, *, record: bool = True, key: object = None) -> None:
         """Collect a frame for this tick's write.
 
-        While the socket is behind, queue it as a record or a signal by `key`.
+        While a hello is under way or the socket is behind, the frame waits in a send buffer. A record waits in order; a
+        signal replaces an earlier signal with the same `key`.
         """
         if self.closing:
             return
@@ -196,7 +199,7 @@ class SocketConnection(Framing):
             self._keeps_up()
 
     def _keeps_up(self) -> None:
-        """Allow direct writes to the socket, because nothing waits, unless frames must be held or converted."""
+        """Allow direct writes, because no frame waits, except during a hello or if frames are converted."""
         if self._hold is None and (self.dialect is None or self.dialect.straight):
             self.direct = self.fd
 
@@ -212,7 +215,7 @@ class SocketConnection(Framing):
         self._hold, self.direct = SendBuffer(), -1
 
     def release(self, first: Iterable[tuple[bytes, object]]) -> None:
-        """Send `first`, frames with their keys, then the held frames."""
+        """Send the frames in `first`, each given with its key; then send the frames that waited since `hold`."""
         hold, self._hold = self._hold, None
         for frame, key in first:
             self.send(frame, key=key)
@@ -221,14 +224,14 @@ class SocketConnection(Framing):
                 self.send(item.frame, key=item.key)
 
     def stall(self, items: Sequence[Item], sent: int) -> None:
-        """Queue the items that the kernel did not take, by record or signal; it took only the first `sent` bytes."""
+        """Queue items, as records or signals, of which the kernel took only the first `sent` bytes."""
         self._stalled(self._begin(items, sent))
 
     def _begin(self, items: Sequence[AnyItem], sent: int) -> Sequence[AnyItem]:
         """Write the rest of the first unsent frame to the transport; return the frames behind it.
 
-        The transport calls `resume_writing` when the socket takes more. Only this one frame can no longer be dropped or
-        replaced.
+        The transport calls `resume_writing` when the socket takes more. This frame can no longer be dropped or
+        replaced; the frames behind it can.
         """
         for number, (frame, *_) in enumerate(items):
             if sent < len(frame):
@@ -240,7 +243,8 @@ class SocketConnection(Framing):
     def _stalled(self, items: Sequence[Item], *, collected: bool = False) -> None:
         """Queue unsent items.
 
-        `collected` items were accepted before: no limit applies to them, but they fill the buffer.
+        Items that `send` collected were accepted before, so the limit refuses none of them. They still use up the limit
+        for later frames.
         """
         self.direct = -1
         outbox = self._outbox = self._outbox or SendBuffer()
@@ -255,7 +259,7 @@ class SocketConnection(Framing):
     def _push(self, items: list[BufferedFrame]) -> bool:
         """Write items taken from the send buffer; put back what the socket did not take.
 
-        Return whether it may take more.
+        Return whether the socket may take more.
         """
         assert self._outbox is not None
         data = b"".join([item.frame for item in items])
@@ -275,7 +279,7 @@ class SocketConnection(Framing):
 
     @property
     def behind(self) -> bool:
-        """Return whether frames wait for a slow socket or a hello: the hub must then `send` them one by one."""
+        """Return whether frames wait for a slow socket or a hello. The hub must then pass each new frame to `send`."""
         return self._outbox is not None or self._hold is not None
 
     def waits(self) -> SendBuffer | None:
@@ -284,7 +288,7 @@ class SocketConnection(Framing):
 
     @property
     def unsent(self) -> int:
-        """Return the bytes that wait for a slow socket; 0 while it keeps up."""
+        """Return the bytes that wait for a slow socket; 0 while the socket keeps up."""
         outbox = self._outbox
         if outbox is None:
             return 0
@@ -335,10 +339,10 @@ class SocketConnection(Framing):
         self.close(Close.NORMAL, "bye")
 
     def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
-        """Write collected frames and a close frame; end at the peer's answer, or after CLOSE_WAIT_S without it.
+        """Write collected frames and a close frame; end at the peer's answer, or after CLOSE_WAIT_S without an answer.
 
-        `last` is an event that explains the close. A slow client gets it too, but the frames that wait for it are
-        dropped.
+        `last` is an event that explains the close. A slow client gets `last`, too, but the frames in its send buffer
+        are dropped.
         """
         if self.closing:
             return

@@ -1,8 +1,9 @@
 """Admission of hellos: which are admitted now, which wait a moment, and when the rest should return.
 
-The queue limits hellos per second and hellos under way. A few wait. Each hello beyond them gets a turn of its own.
-Turns follow one another at the rate of admission, so clients that were sent away together return evenly. Returning
-clients are admitted before new ones: watchers may still see their sessions as online.
+The queue limits hellos per second and hellos under way. A limited number of hellos wait in the queue. When the queue is
+full, a client is sent away with a turn, which is its own time to return. Turns follow one another a little slower than
+the rate of admission, so clients that were sent away together return evenly. Returning clients are admitted before new
+ones, because watchers may still see their sessions as online.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
-SHARE = 0.8  # part of the rate that is given away in turns; the rest is for clients that were not sent away before
+SHARE = 0.8  # share of the rate that is given away in turns; the rest is for clients that were not sent away before
 
 
 class HelloQueue(Generic[T]):
@@ -26,8 +27,8 @@ class HelloQueue(Generic[T]):
         self.under_way = 0  # admitted, and not ended yet
         self._rate = rate
         self._at_once = at_once
-        self._most = waiting  # of returning clients, and as many new ones
-        self._level = rate or 0.0  # a second's worth may come together
+        self._most = waiting  # longest queue of returning clients, and of new clients
+        self._level = rate or 0.0  # hellos that may be admitted now; at most those of one second
         self._updated = -inf
         self._returning: dict[T, None] = {}
         self._new: dict[T, None] = {}
@@ -46,7 +47,7 @@ class HelloQueue(Generic[T]):
         return 0.0
 
     def turn(self, now: float, *, returning: bool) -> float:
-        """Return the seconds that a client should stay away if it cannot wait here. No two clients get the same."""
+        """Return the seconds after which a client that cannot wait here should return. No two clients get the same."""
         rate = self._rate or float(self._at_once)
         free = now + self.waiting / rate
         first = max(free, self._given[True]) if returning else max(free, *self._given)

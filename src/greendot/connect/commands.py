@@ -51,7 +51,7 @@ class ConnectionCommands:
         connection.send(frame, key="heartbeat", record=False)
 
     async def _refresh_token(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
-        """Replace the session's token. Rights that the new token does not grant end at once."""
+        """Replace the session's token. Rights that the new token does not contain end at once."""
         try:
             grants = await self._tokens.verify(command.token, self._clock.now_ms())
             await self._revocation_service.admit(grants)
@@ -65,7 +65,7 @@ class ConnectionCommands:
                 "field `token` of token.refresh: the token is for another user; send a token of this user",
             )
         await self._replace(connection, session, grants)
-        self._revocation_service.recheck(session)  # the new token may have been revoked meanwhile
+        self._revocation_service.recheck(session)  # the new token may have been revoked since it was verified
         return RefreshReply(grants.expires_at)
 
     async def _replace(self, connection: Connection, session: Session, grants: Grants) -> None:

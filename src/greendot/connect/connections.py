@@ -30,7 +30,7 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy
 
-LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half of it
+LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half as long
 
 
 class ConnectionOptions(Struct, frozen=True):
@@ -89,7 +89,7 @@ class ClientConnections:
     # --- new sockets ---
 
     def crowded_s(self) -> float | None:
-        """Return the seconds to stay away while too many sockets have not sent hello; else None."""
+        """Return the seconds after which a client may retry if too many sockets have not sent hello; else None."""
         if len(self._hello.strangers) < self._options.most_strangers:
             return None
         self._metrics.realtime_upgrades_refused_total += 1
@@ -124,7 +124,7 @@ class ClientConnections:
         self._registry.ended(connection, shown_code(cause, code))
         if self._hello.forget(connection):
             connection.waiting = None
-        # While a command is under way, cleanup waits: it must also undo what the command registers.
+        # While a command is under way, the cleanup waits, because it must also undo what the command registers.
         if connection.waiting is None:
             self._cleanup.add(connection)
 

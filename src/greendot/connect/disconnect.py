@@ -1,7 +1,7 @@
 """Cleanup after connections have ended, a few milliseconds at a time.
 
-When a cable is pulled, thousands of sockets end in one turn of the loop. Each is cheap to clean up. All together are
-not, and connected clients must not wait for them.
+When a cable is pulled, thousands of sockets end in one turn of the event loop. The cleanup of one socket is short. The
+cleanup of all is long, and connected clients must not wait for it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from greendot.rooms.service import RoomService
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-SLICE_S = 0.005  # of each turn of the loop
+SLICE_S = 0.005  # time for cleanup in each turn of the loop
 
 
 class DisconnectCleanup:
     """Queue of ended connections.
 
-    The cleanup ends watches, rooms and the session's connection, at once while few end.
+    The cleanup ends watches, rooms and the session's connection. It is done at once while few connections end.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Dispatch of client commands: decoded, limited, run in order, answered.
 
 Commands of one connection run one after the other. Most finish at once. A command that awaits the engine or the store
-delays the commands behind it. These wait in `Connection.waiting`, which exists only meanwhile.
+delays the commands behind it. These wait in `Connection.waiting`, which is None while no command is under way.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from greendot.telemetry.traceparent import enter
 from greendot.transport.connection import Violation
 from greendot.transport.flow_control import SHARE, FlowControl
 
-MOST_WAITING = 100  # commands behind one that awaits; beyond it the socket is not read
+MOST_WAITING = 100  # commands that wait behind one under way; at this number the socket is not read
 LARGE_FRAME = 8 * 1024  # bytes; a longer frame is decoded when there is loop time for it
-BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so many seconds close the connection
+BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # this number of bad frames within this time closes the connection
 
 _NOTHING = Reply()
 # Signals, which may be lost at any time: dropped first under overload.
@@ -104,7 +104,7 @@ class Dispatcher:
             connection.pause_reading()  # further frames stay unread in the socket
 
     def bye_waits(self, connection: Connection) -> bool:
-        """Return whether `bye` waits behind a command under way: a close frame does not wait its turn."""
+        """Return whether `bye` waits behind a command under way. A close frame does not wait for commands before it."""
         return any(_is_bye(message) for message in connection.waiting or ())
 
     def counted(self, connection: Connection) -> bool:
@@ -129,9 +129,9 @@ class Dispatcher:
             connection.waiting.append(Violation(code, reason))
 
     async def _wait_for_slice(self, connection: Connection) -> None:
-        """Continue when there is loop time.
+        """Wait until there is loop time.
 
-        Decoding a large frame takes milliseconds, and many may arrive in one turn.
+        Decoding a large frame takes milliseconds, and many may arrive in one turn of the event loop.
         """
         await self._slices.turn()
         self._next(connection)
@@ -250,7 +250,7 @@ class Dispatcher:
             connection.close(Close.PROTOCOL_ERROR, "this connection has already sent hello; send hello once")
         elif isinstance(command, wire.Hello):
             connection.waiting = deque()
-            offered, connection.token = connection.token, ""  # kept no longer than needed
+            offered, connection.token = connection.token, ""  # a token is kept no longer than needed
             if offered and not command.token:
                 command = structs.replace(command, token=offered)
             self._hello.received(connection, command, self._next)

@@ -1,8 +1,8 @@
 """Drain: sending all clients of a stopping node to other nodes.
 
 Clients are sent away one after the other, no faster than another node admits hellos. So no client is without a
-connection for longer than it takes to find a new node. Each gets its own time to return. The sessions linger and
-continue on other nodes, so no watcher sees them go.
+connection for longer than it takes to find a new node. Each client gets its own time to return. Its session counts as
+online meanwhile and continues on another node, so watchers notice nothing.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from greendot.protocol.events import Drain
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-SOONEST_MS = 500  # by then a proxy has noticed that the node no longer listens
-SPREAD_MS = 500  # at least: even a few clients must not return at the same moment
+SOONEST_MS = 500  # shortest time to return; a proxy has then noticed that the node no longer listens
+SPREAD_MS = 500  # shortest span of times to return: even a few clients must not return at the same moment
 STEP_S = 0.02  # between two checks for clients to send away
-AT_ONCE = 200  # clients in one turn of the loop
-FAREWELL_S = 1.0  # for the answers to the last close frames
-LEAST_FAREWELL_S = 0.25  # the same, although the time to drain is over because the loop was late
+AT_ONCE = 200  # clients that are sent away in one turn of the event loop
+FAREWELL_S = 1.0  # time for the answers to the last close frames
+LEAST_FAREWELL_S = 0.25  # shortest time for these answers, even if the loop was late and the time to drain is over
 WHY = "this node is stopping; reconnect"
 
 
 def drain_frame(over_s: float, grace_s: float, now_ms: int) -> bytes:
     """Return a `drain` event with a random time to return.
 
-    Times are spread evenly over `over_s`, but end before the sessions' graces do.
+    Times are spread evenly over `over_s`, or over half of the grace if that is shorter, so that no session ends before.
     """
     spread_ms = max(SPREAD_MS, min(round(over_s * 1000), round(grace_s * 500)))
     return encode_event(Drain(SOONEST_MS + random.randint(0, spread_ms)), now_ms)
@@ -56,14 +56,14 @@ class Drainer:
         self._clock = clock
         self._tasks = tasks
         self._pace = pace
-        self._rest_s = 0.0  # seconds by which the returns are spread beyond the time of sending away
+        self._rest_s = 0.0  # seconds over which returns are spread, in addition to the time of sending away
         self._gone: asyncio.Future[None] | None = None  # done when the next socket has closed
 
     async def run(self, within_s: float) -> None:
-        """Send all clients away and wait until their sockets are closed; abort the remaining ones after `within_s`."""
+        """Send all clients away and wait until their sockets are closed. Abort the remaining ones after `within_s`."""
         loop = asyncio.get_running_loop()
         self.begun, began, many = True, loop.time(), len(self._connections)
-        # Half of the time at most: the other half is for commands under way and close frames.
+        # Sending away takes half of the time at most. The other half is for commands under way and close frames.
         span_s = min(many / self._pace.hellos_per_s, within_s / 2)
         self._rest_s = many / self._pace.hellos_per_s - span_s
         if many:
@@ -78,7 +78,7 @@ class Drainer:
             log(log_events.NODE_DRAINED, clients=many, took_s=loop.time() - began, cut_off=len(left), waiting=busy)
 
     async def _send_away(self, span_s: float, end: float) -> int:
-        """Close connections evenly over `span_s`; busy ones after their replies, but not later than `end`.
+        """Close connections evenly over `span_s`. Busy ones are closed after their replies, but not later than `end`.
 
         Return the number of connections that were closed before a reply.
         """
@@ -102,8 +102,8 @@ class Drainer:
         return len(busy)
 
     def _unless_busy(self, connection: Connection, busy: deque[Connection]) -> None:
-        # Hellos are no exception: the session may have moved here from another node, under an id that only the welcome
-        # carries.
+        # A connection whose hello is under way is busy, too. Its session may have moved here from another node, and
+        # only the welcome carries the new id.
         if connection.waiting is None:
             self.turn_away(connection)
         elif not connection.closing:
@@ -114,8 +114,11 @@ class Drainer:
         connection.close(Close.DRAINING, WHY, drain_frame(self._rest_s, self._pace.grace_s, self._clock.now_ms()))
 
     async def _see_gone(self, within_s: float) -> None:
-        """Wait until all sockets are closed. A step that takes longer, because the loop is late, counts as one step:
-        answers that arrived meanwhile are read in the next one."""
+        """Wait until all sockets are closed, at most for `within_s`.
+
+        A step that takes too long, because the loop is late, is still counted as one step. Answers that arrived during
+        this step are read in the next step.
+        """
         loop, spent_s = asyncio.get_running_loop(), 0.0
         while self._connections and spent_s < within_s:
             began, self._gone = loop.time(), loop.create_future()

@@ -1,7 +1,8 @@
 """Recovery of a node after the engine was away, lost data, or took the node for dead.
 
 The steps are always the same. The node restores its sessions in the engine, in batches and with jitter, so that many
-nodes do not write at once. Then it reads followed topics again and delivers the differences.
+nodes do not write at once. Then it reads followed topics again and delivers the differences. A part (`Part`) is some of
+the users and rooms, such as those on one Redis server. To hold a part is to keep showing the state from before a loss.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-PAUSE_S = 0.1  # between two batches
-JITTER_S = 0.5  # before the first
-AGAIN_S = 2.0  # before another attempt
-HOLD_S = 600.0  # longest time that lost state is shown as before; it ends when all nodes have restored their sessions
+PAUSE_S = 0.1  # pause between two batches
+JITTER_S = 0.5  # longest random wait before the first batch
+AGAIN_S = 2.0  # longest wait before another attempt
+HOLD_S = 600.0  # longest time to hold a lost part; the hold ends when all nodes have restored their sessions
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class RecoveryPace(Struct, frozen=True):
 
     batch: int = 500  # sessions restored together
     stale_after_s: float = 30.0
-    hold_s: float = 7.0  # how long the shown state of a user is kept who is restored before this node knows of a loss
+    hold_s: float = 7.0  # how long to hold a user's state if the user is restored before this node detects the loss
 
 
 class RecoveryServices(Struct, frozen=True):
@@ -56,7 +57,7 @@ class RecoveryServices(Struct, frozen=True):
 
 
 class _Except(Part):
-    """Part without the users and rooms of other parts."""
+    """Users and rooms of a part that are not in other parts."""
 
     def __init__(self, part: Part, others: Sequence[Part]) -> None:
         self._part = part
@@ -67,7 +68,7 @@ class _Except(Part):
 
 
 class _Users(Part):
-    """Users of a part that have sessions on this node, or the users that have none."""
+    """Users of a part who have sessions on this node; with `here` False, users of the part who have none."""
 
     def __init__(self, part: Part, registry: Registry, *, here: bool) -> None:
         self._part = part
@@ -92,9 +93,9 @@ class Recovery:
         self._context = context
         self._pace = pace
         self._metrics = metrics
-        self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
+        self._turn = asyncio.Lock()  # allows one batch at a time, even if several parts are restored
         self._lost: list[Part] = []  # parts being restored; the latest loss last
-        self._unhealed: list[Part] = []  # lost parts that went away again before they were restored
+        self._unhealed: list[Part] = []  # lost parts that became unreachable again before they were restored
         self._is_healing = False  # an outage or loss was logged, so the recovery from it is logged too
         self._deaths = 0  # deaths of other nodes since the last check of rooms
         self.bus: BusTable = {Audit: lambda topic, message: self.audit()}
@@ -110,7 +111,7 @@ class Recovery:
             self._context.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
-        """Recover a part that the engine has again. With `intact` False the engine lost data."""
+        """Recover a part that can be reached again. With `intact` False the engine lost its data."""
         unhealed, self._unhealed = self._unhealed, []
         for lost in unhealed:
             if intact or not lost.within(part):
@@ -135,7 +136,7 @@ class Recovery:
         self._begin(Part(), intact=True)
 
     def died(self) -> None:
-        """Check the occupancy of rooms, because the sessions of a dead node no longer count."""
+        """Check the occupancy of rooms, because the sessions of a dead node no longer count as online."""
         self._deaths += 1
         if self._deaths == 1:
             self._context.tasks.spawn(self._check_rooms())
@@ -147,16 +148,16 @@ class Recovery:
     async def _recover(self, part: Part, intact: bool) -> None:
         """Restore sessions, read topics again, compare.
 
-        If the engine goes away meanwhile, all steps wait for its return.
+        If the engine becomes unreachable during a step, all steps are repeated after its return.
         """
-        started, is_healing = self._context.timers.now(), self._is_healing  # False: the hourly refresh
+        started, is_healing = self._context.timers.now(), self._is_healing  # False for the hourly refresh
         try:
             await self._context.timers.sleep(random.uniform(0, JITTER_S))
             state = self._engine.records_state(part)
             sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
             if intact:
-                # Users with sessions here may have lapsed on other nodes, whose watchers see a return. Here nothing
-                # happened.
+                # For other nodes, users with sessions here may have gone offline, and now return. Watchers on this node
+                # must not see that, so these users are read only after their sessions are restored.
                 here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
                 await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
                 await self._parts.watching.resync(here, intact=True)
@@ -165,7 +166,7 @@ class Recovery:
             else:
                 await self._restore(sessions, part)
                 await self._compare_inboxes(part)
-                await self._audit()  # sessions whose end was lost are found while the shown state is held
+                await self._audit()  # finds sessions whose end was lost, while the part is held
                 await self._engine.restored(part, state)
                 await self._resync_held(part)
             if is_healing:
@@ -189,10 +190,10 @@ class Recovery:
             self._begin(part, intact=intact)
         elif not intact:
             self._unhealed = [lost for lost in self._unhealed if not lost.within(part)]
-            self._unhealed.append(part)  # the report of its return will not mention the earlier loss
+            self._unhealed.append(part)  # the engine will not report the earlier loss again when the part returns
 
     async def _restore(self, sessions: list[Session], part: Part) -> None:
-        """Restore sessions, and the rooms of the part that these and other sessions are in."""
+        """Restore these sessions, and the occupancy of the part's rooms by any session of this node."""
         await self._in_batches(sessions, self._restore_session)
         await self._in_batches(self._parts.session_rooms.in_part(part), self._parts.session_rooms.restore)
 
@@ -225,7 +226,7 @@ class Recovery:
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._slowly)
 
     async def _slowly(self, commands: int) -> None:
-        """Wait for a turn, as slow as the restore of sessions: after a loss all nodes audit at once."""
+        """Wait, so that an audit is as slow as the restore of sessions: after a loss all nodes audit at once."""
         async with self._turn:
             await self._context.timers.sleep(PAUSE_S * commands / self._pace.batch)
 
@@ -237,7 +238,7 @@ class Recovery:
     async def _resync_held(self, part: Part) -> None:
         """Read a part again after all nodes have restored it.
 
-        Parts that were lost again since are left out: they have a recovery of their own.
+        Users and rooms that were lost again since are left out, because another recovery restores them.
         """
         rest = _Except(part, self._lost[self._lost.index(part) + 1 :])
         self._hold(rest, 0.0)
@@ -245,7 +246,7 @@ class Recovery:
         self._lost.remove(part)
 
     async def _compare_inboxes(self, part: Part) -> None:
-        # After the sessions are restored: only then does this node receive the messages for its users.
+        # The sessions must be restored before: only then does this node receive the messages for its users.
         await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
 
     async def _audit_quietly(self) -> None:

@@ -1,7 +1,7 @@
-"""Badges: counts of unread and unseen notifications, sent to all devices of a user when they may have changed.
+"""Badges: counts of unread and unseen notifications, sent to all devices of a user when the counts may have changed.
 
-Changed users wait a moment and are then read from the store together. A badge therefore always carries counts of the
-store, however many changes there were and in whatever order they arrived.
+The inboxes of such users are read from the store together, after a short wait. A badge therefore always carries counts
+of the store, whatever the number and the order of the changes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Badges:
 
     def _send(self, key: Key, inbox: Inbox) -> None:
         frame = encode_event(InboxBadge(inbox.unread, inbox.unseen), self._context.clock.now_ms())
-        # Also to a device during its hello: the counts of its welcome may have been read before.
+        # A device gets the badge during its hello, too: the counts in its welcome may have been read before.
         for connection in self._context.registry.connections_of(*key):
             connection.send(frame, record=False, key=KEY)
             self._metrics.inbox_badges_total += 1

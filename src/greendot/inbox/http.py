@@ -42,7 +42,7 @@ from greendot.store.port import Store
 from greendot.store.wire import fit
 
 MOST = 10_000  # notifications in one request
-MOST_BYTES = 16 * 1024 * 1024  # in one request
+MOST_BYTES = 16 * 1024 * 1024  # bytes of one request
 
 
 class PostNotification(Struct):
@@ -109,7 +109,7 @@ class NotificationsMade(Struct):
 
 
 class NotificationShown(Struct, gc=False):
-    """Notification with the times of its delivery and its marks."""
+    """Notification with the times of its delivery and of its marks: seen, read, archived, acknowledged."""
 
     seq: NotificationSeqField
     id: NotificationIdField

@@ -1,4 +1,4 @@
-"""Kinds of notifications: the promise of each kind, and the times of redelivery.
+"""Kinds of notifications: the promise of each kind, and the waits between redeliveries.
 
 An app chooses the names of kinds. A kind that the settings do not name is durable.
 """

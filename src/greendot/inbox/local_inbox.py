@@ -31,9 +31,9 @@ class LocalInbox:
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.known = False  # whether the head was read; before, no number is known to be missing
+        self.known = False  # whether the head (the last number) was read; before that, a gap cannot be detected
         self.stream: LocalStream[QueuedNotification] = LocalStream()  # notifications offered to the devices
-        self.shown: Inbox | None = None  # with the counts that the devices got last
+        self.shown: Inbox | None = None  # inbox with the counts in the last badge
         self.pending_acks: dict[int, PendingAck] | None = None  # by number; None for most inboxes
         self.redelivery_timer: Timer | None = None  # set while a redelivery is scheduled
 

@@ -1,4 +1,4 @@
-"""Receipts: when notifications were first delivered to a connected device. They are written in batches."""
+"""Receipts: the times at which notifications were first delivered to a device. Receipts are written in batches."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Redelivery of notifications to the devices on this node until one of them acknowledges.
 
 Pending notifications are read from the store before each redelivery, because another node may have received the
-acknowledgement. After the last redelivery the node gives up. Push needs no message then: its gate computes when the
-redeliveries are over (`push.policy_model`), on any node and also after a restart.
+acknowledgement. After the last redelivery the node gives up, and the notification may be sent by push. Push needs no
+message for that. Any node computes when the redeliveries are over (`push.policy_model`), also after a restart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-MOST = 100  # notifications of one user that are redelivered; the next ones follow when these are acknowledged
+MOST = 100  # notifications of one user that are redelivered; later ones follow when these are acknowledged
 AGAIN_S = 5.0  # seconds until the next attempt after the store failed
 
 
@@ -53,7 +53,7 @@ class Redelivery:
         return [notification for notification in await self._pending.get(key) if not is_over(notification, now)]
 
     def sent(self, local: LocalInbox, seqs: Iterable[int]) -> None:
-        """Record notifications as sent, to a new device or to all. The wait for each acknowledgement starts now."""
+        """Record notifications as sent, to a new device or to all devices. The wait for acknowledgements starts now."""
         now, acks = self._context.timers.now(), local.pending_acks or {}
         for seq in seqs:
             times = acks[seq].times if seq in acks else 0
@@ -86,7 +86,7 @@ class Redelivery:
 
     def _on_timer(self, local: LocalInbox) -> None:
         local.redelivery_timer = None
-        if self._has_devices(local):  # else `attach` sends them to the next device
+        if self._has_devices(local):  # otherwise `InboxDelivery.attach` sends the notifications to the next device
             self._context.tasks.spawn(self._redeliver(local))
 
     async def _redeliver(self, local: LocalInbox) -> None:
@@ -100,7 +100,7 @@ class Redelivery:
         if local.pending_acks is None:
             return
         later, waiting = self._context.timers.now() + LONGEST_S, {notification.seq for notification in pending}
-        known = pending[-1].seq if len(pending) >= MOST else inf  # numbers beyond were not read; their turn comes later
+        known = pending[-1].seq if len(pending) >= MOST else inf  # higher numbers were not read, and wait
         local.pending_acks = {
             seq: ack if seq in waiting else ack._replace(due=later)
             for seq, ack in local.pending_acks.items()

@@ -31,9 +31,9 @@ from greendot.store.wire import created_frame, fit, inbox_entry
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent, span
 
-MOST_IDS = 1_000  # marked ids that the other devices get
+MOST_IDS = 1_000  # most ids in an event to the other devices
 TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications, and bytes, for one user in one bus message
-IN_A_ROW = 50  # messages published before other tasks get a turn
+IN_A_ROW = 50  # messages published before other tasks run
 SENDER = "system"  # sender of a notification that is not kept; devices get it as a signal
 _MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
     InboxSeen: ("seen", "seen"),
@@ -186,6 +186,6 @@ class InboxService:
             if mark == "ack":
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)
-        else:  # no message was published that makes nodes read the counts
+        else:  # otherwise a published message makes the nodes read the counts
             self._inboxes.answered(session.key, marked.inbox)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

@@ -1,4 +1,4 @@
-"""Acceptor of connections: takes a few from the kernel in each turn of the loop.
+"""Acceptor of connections: takes a few from the kernel in each turn of the event loop.
 
 asyncio's own server accepts all pending connections before it does anything else, and then reads from all of them. When
 ten thousand clients reconnect at once, connected clients wait for seconds. Connections that are not accepted yet wait
@@ -18,9 +18,9 @@ from greendot.telemetry.log import log
 
 AT_ONCE = 32  # connections accepted in one turn
 BACKLOG = 4_096  # connections that may wait in the kernel; it may allow fewer (net.core.somaxconn)
-PAUSE_S = 0.5  # after accept failed because no file descriptor was left
-HANDSHAKE_S = 10.0  # for the TLS handshake
-GOODBYE_S = 2.0  # for the peer's close_notify in TLS
+PAUSE_S = 0.5  # pause after accept failed because no file descriptor was left
+HANDSHAKE_S = 10.0  # time for the TLS handshake
+GOODBYE_S = 2.0  # time for the peer's close_notify in TLS
 
 
 class SocketObserver(Protocol):

@@ -1,7 +1,8 @@
-"""Fair shares of the loop: a limit of frames per connection and turn, and pauses for connections that flood.
+"""Fair shares of the event loop: a limit of frames per connection and turn, and pauses for connections that flood.
 
-A connection that has sent more than its share is not read until the next turn of the loop. If it also exceeds its rate
-limit, the pause is longer: frames are read only as fast as needed to notice whether the flood continues.
+A turn is one pass of the event loop. A connection that has sent more than its share is not read until the next turn. If
+it also exceeds its rate limit, the pause is longer. Frames are then read only often enough to detect the end of the
+flood.
 """
 
 from __future__ import annotations

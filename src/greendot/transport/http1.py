@@ -1,7 +1,7 @@
 """HTTP/1 on one socket, with a bound for everything a client may send or leave unread.
 
-httptools parses. Requests are answered one after the other. Requests that arrive meanwhile wait, and reading pauses. A
-WebSocket handshake waits for the responses before it, as any request does.
+httptools parses the requests. Requests are answered one after the other. A request that arrives before the previous one
+is answered waits, and reading pauses. A WebSocket handshake waits for the responses before it, as any request does.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from greendot.transport.websocket_handshake import LIVE, PATH, check_handshake, 
 MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers, trailers, chunk extensions
 MAX_FIELDS = 128  # header fields and trailers of a request
 MAX_PIPELINED = 8  # requests of a socket that are not answered yet
-MAX_WAITING_BODY = 64 * 1024  # bytes of a body that the application has not taken; more are not read
-MAX_EARLY = 4 * 1024  # bytes of frames behind a handshake in its packet: all are handled in one turn
+MAX_WAITING_BODY = 64 * 1024  # bytes of a body that the application has not taken; then reading pauses
+MAX_EARLY = 4 * 1024  # bytes of frames in the packet of a handshake: all are handled in one turn of the event loop
 MAX_UNREAD = 64 * 1024  # bytes of responses not taken by the kernel; then no new response starts (TLS default: 512 KiB)
 MAX_DISCARDED = 1024 * 1024  # bytes of a body that are read after its request was answered
-REQUEST_S = 10.0  # for a whole request; extended while the application takes the body ...
-BODY_LEAST = 256 * 1024  # ... and at least this much of it has arrived meanwhile
-KEEP_ALIVE_S = 5.0  # between two requests
-UNREAD_S = 10.0  # for a client to read some of the responses that wait for it ...
-READ_LEAST = 16 * 1024  # ... at least this much
-LINGER_S = 2.0  # for a client to read the last response, while its further input is discarded
-LINGER_MOST = 256 * 1024  # bytes of input discarded in this time
+REQUEST_S = 10.0  # time for a whole request; restarted while the server has paused reading ...
+BODY_LEAST = 256 * 1024  # ... or if at least these bytes of the body have arrived in this time
+KEEP_ALIVE_S = 5.0  # longest time between two requests
+UNREAD_S = 10.0  # time for a client to read some of the responses that wait ...
+READ_LEAST = 16 * 1024  # ... and the bytes that it must read in this time
+LINGER_S = 2.0  # time for a client to read the last response; its further input is discarded
+LINGER_MOST = 256 * 1024  # bytes of input that are discarded after the last response
 
 TOO_EARLY = Refusal(
     b"400 Bad Request",
@@ -53,13 +53,13 @@ TOO_EARLY = Refusal(
 )
 TOO_SLOW = Refusal(b"408 Request Timeout", counter="realtime_refused_slow_total")
 TOO_LARGE = Refusal(b"431 Request Header Fields Too Large", counter="realtime_refused_headers_total")
-TOO_MANY = Refusal(b"", counter="realtime_refused_pipelined_total")  # no response: earlier requests wait for theirs
+TOO_MANY = Refusal(b"", counter="realtime_refused_pipelined_total")  # no response: those of earlier requests come first
 GIVEN_UP = Refusal(b"")
 _NO_PARSER = httptools.HttpRequestParser(object())  # placeholder: a parser and its protocol refer to each other
 
 
 class HttpProtocol(asyncio.BufferedProtocol):
-    """HTTP/1 protocol of one socket. `_end`, once set, stops parsing; it is called when every request is answered."""
+    """HTTP/1 protocol of one socket. Once `_end` is set, parsing stops. `_end` is called after the last response."""
 
     transport: asyncio.Transport
 
@@ -74,13 +74,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._receiving: Exchange | None = None  # the exchange whose body is not complete
         self._handshake: WebSocketRequest | None = None
         self._end: Callable[[], None] | None = None
-        self._deadline: Timer | None = None  # of the request being received, or of the next
-        self._unread: Timer | None = None  # for responses that the client does not read
+        self._deadline: Timer | None = None  # deadline of the request being received, or of the next request
+        self._unread: Timer | None = None  # set while the client does not read its responses
         self._waiting = 0  # bytes of unread responses when the timer was set
         self._writable = asyncio.Event()
         self._writable.set()
         self._paused = False  # reading is paused
-        self._held = b""  # read and not parsed yet
+        self._held = b""  # bytes that were read and not parsed yet
         self._input_ended = False  # the client has closed its side
         self._begun = True  # a request has begun and is not complete
         self._in_head = True
@@ -114,7 +114,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.receive(bytes(self._web.buffer[:nbytes]))
 
     def eof_received(self) -> bool:
-        """Answer complete requests, except over TLS, which ends in both directions at once."""
+        """Answer complete requests after the client has closed its side. TLS ends in both directions at once."""
         self._parse_held()
         self._input_ended = True
         if self._end is None:
@@ -309,7 +309,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.throttle()
 
     def on_chunk_complete(self) -> None:
-        self._extra -= len(b"%x" % self._chunk) + 4  # the chunk's length and two line ends; the rest counts as header
+        self._extra -= len(b"%x" % self._chunk) + 4  # length and two line ends of the chunk, not its extensions
         self._chunk = 0
 
     def on_message_complete(self) -> None:
@@ -386,7 +386,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._close()
 
     def _close(self) -> None:
-        """Close so that the client can read the output: a socket closed with unread input is reset."""
+        """Close this side and discard further input: a socket closed with unread input is reset, and output is lost."""
         self._end = _nothing
         transport = self.transport
         if transport.is_closing():
@@ -414,7 +414,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def _too_slow(self) -> None:
         self._deadline = None
-        if self._paused or self._arrived >= BODY_LEAST:  # paused: the server itself does not read
+        if self._paused or self._arrived >= BODY_LEAST:  # if paused, the server itself does not read
             self._expect(REQUEST_S, HttpProtocol._too_slow)
         else:
             self._fail(TOO_SLOW)
@@ -436,4 +436,4 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
 
 def _nothing() -> None:
-    """Mark an end that has been reached."""
+    """Stand for an end that was already called."""

@@ -39,7 +39,7 @@ from greendot.transport.http_client import (
     words,
 )
 
-KEEP_S = 120.0  # an idle connection that received nothing for so long is closed
+KEEP_S = 120.0  # an idle connection is closed if it received nothing for this time
 MOST_AT_ONCE = 1_000  # calls, if the provider allows as many
 
 # At level DEBUG, hpack logs the headers it sends, including keys.
@@ -230,7 +230,7 @@ class _Connection(asyncio.Protocol):
                 if turn in self._waiting:
                     self._waiting.remove(turn)
                 else:
-                    self._wake()  # pass the turn to another call
+                    self._wake()  # let another waiting call use the room
                 raise
 
     # --- called by the event loop ---
@@ -304,7 +304,7 @@ class _Connection(asyncio.Protocol):
         self._is_closed = True
         if not self.greeted.done():
             self.greeted.set_exception(error)
-            self.greeted.exception()  # marks the exception as retrieved: nothing may be waiting
+            self.greeted.exception()  # marks the exception as retrieved, because possibly no caller waits for it
         for stream in [*self._calls]:
             self._failed(stream, error)
         self._wake()
@@ -321,7 +321,7 @@ class _Connection(asyncio.Protocol):
                 free -= 1
 
     def _flush_soon(self) -> None:
-        """Write all output of one turn of the loop together."""
+        """Write all output of one turn of the event loop together."""
         if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)

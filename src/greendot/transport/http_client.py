@@ -1,7 +1,7 @@
 """HTTP client for calls to apps and providers, at hosts that apps or users may have chosen.
 
-`resolver` looks the name up, apart from the event loop's own look-ups, and every address of it is checked. The
-connection goes to a checked address, so a later change of the name has no effect. Redirects and the environment's
+`resolver` looks the host name up, apart from the event loop's own look-ups, and every address of the host is checked.
+The connection goes to a checked address, so a later change of the name has no effect. Redirects and the environment's
 proxies are not followed. Time and size of the answer are bounded. TLS is verified, with the machine's certificates or a
 given file.
 """
@@ -64,7 +64,7 @@ class Terms:
         listed_in: str = "webhooks.allow_private",
     ) -> None:
         self.allowed = allowed  # networks outside the public internet that may be called
-        self.timeout_s = timeout_s  # for the whole call, from resolving the name to the last byte
+        self.timeout_s = timeout_s  # time for the whole call, from resolving the name to the last byte
         self.tls = ssl.create_default_context(cafile=ca_file or None)
         self.ca_file = ca_file
         self.listed_in = listed_in  # name of the setting that `allowed` comes from

@@ -23,7 +23,7 @@ App = Callable[[Any, Callable[[], Awaitable[Message]], Callable[[Message], Await
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _BAD_NAME = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a line break would start another field
-PER_TURN = 16  # requests that start in one turn of the loop
+PER_TURN = 16  # requests that start in one turn of the event loop
 
 
 _dated = (0, b"")  # a second of the wall clock, and its Date field
@@ -99,8 +99,8 @@ class ResponseSink(Protocol):
 
     async def writable(self) -> None: ...
     def write(self, data: bytes) -> None: ...
-    def throttle(self) -> None: ...  # after the application took the body: there may be room for more
-    def answered(self, exchange: Exchange) -> None: ...  # the response is complete
+    def throttle(self) -> None: ...  # called after the application took some of the body: more may be read
+    def answered(self, exchange: Exchange) -> None: ...  # called when the response is complete
     def abort(self) -> None: ...
 
 
@@ -235,7 +235,7 @@ class Exchange:
             if name == b"content-length":
                 length = int(value)
             lines.append(b"%b: %b\r\n" % (name, value))
-        if b"close" in options or self._continue:  # without a 100 the client may or may not send the body
+        if b"close" in options or self._continue:  # without 100 Continue, the client may or may not send the body
             self.keep_alive = False
         if not self.keep_alive and b"close" not in options:
             options.append(b"close")

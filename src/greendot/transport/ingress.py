@@ -49,7 +49,7 @@ class IngressPolicy:
         self._metrics = metrics
         self._now = now
         self._logged_at = float("-inf")
-        self.depart = self._depart  # one bound method for all sockets, instead of one each
+        self.depart = self._depart  # one bound method for all sockets saves memory
 
     @property
     def address_groups(self) -> int:

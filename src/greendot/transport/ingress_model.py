@@ -1,8 +1,8 @@
 """Client address, origin and host of a socket: pure checks.
 
 The client is the peer of the socket, or the address that a trusted proxy names. Any client can write a header, so only
-entries written by trusted proxies are believed. From the right, each entry names the sender that a proxy saw. The first
-one that is no trusted proxy is the client.
+entries written by trusted proxies are believed. Read from the right, each entry names the sender that a proxy saw. The
+first entry that is no trusted proxy is the client.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PORT = re.compile(r"(\[.*\]|[^:]*):\d+")
 
 
 class Proxies:
-    """Trusted proxies. `header` is the one they write.
+    """Trusted proxies. `header` is the header that they write.
 
-    Only this header is read: the other might be a client's own, passed on unchanged.
+    Only this header is read. Any other header may come from the client, passed on unchanged.
     """
 
     def __init__(self, trusted: Collection[str], header: Header = "x-forwarded-for") -> None:
@@ -97,7 +97,7 @@ class AddressGroup:
 
 
 class AddressLimits:
-    """Address groups that have sockets, so never more than sockets.
+    """Address groups that have at least one socket.
 
     With `most` 0, sockets are counted without a limit.
     """
@@ -137,8 +137,8 @@ _DEFAULT_PORTS = {b"https://": b":443", b"http://": b":80"}
 class Origins:
     """Origins that may connect.
 
-    Without a list, only pages of the host that the socket connects to. Clients that are no browsers send no origin, and
-    are allowed.
+    Without a list, only pages of the host that the socket connects to are allowed. Clients that are no browsers send no
+    origin, and are allowed.
     """
 
     def __init__(self, allowed: Collection[str]) -> None:
@@ -148,7 +148,7 @@ class Origins:
     def allows(self, origin: bytes | None, host: bytes, *, secure: bool) -> bool:
         """Return whether a page of `origin` may connect to `host`.
 
-        `secure` means the client is known to use TLS. Then a page without TLS counts as another host's page.
+        `secure` means the client is known to use TLS. A page without TLS is then treated as a page of another host.
         """
         if origin is None or self._any:
             return True

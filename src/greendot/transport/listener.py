@@ -24,8 +24,8 @@ from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, 
 from greendot.transport.websocket import Framing
 from greendot.transport.websocket_handshake import plain_upgrade
 
-UNDER_WAY_S = 2.0  # for requests being answered when the server closes
-SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles the number for its own overhead
+UNDER_WAY_S = 2.0  # time for requests being answered when the server closes
+SEND_BUFFER = 128 * 1024  # bytes the kernel may buffer for one client; the kernel doubles this number for its overhead
 
 
 class ProtocolSniffer(asyncio.BufferedProtocol):
@@ -157,7 +157,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     except UnicodeError:
         raise ConfigError(f"cannot listen on {host!r}: it is not a host name") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Inherited by each connection. By default the kernel holds megabytes for a client that does not read.
+    # Each connection inherits this. By default the kernel buffers megabytes for a client that does not read.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     if shared:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

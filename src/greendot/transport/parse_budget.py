@@ -1,7 +1,7 @@
-"""Loop time for HTTP parsing: a part of each turn of the loop, shared by all sockets of a port.
+"""Loop time for HTTP parsing: a limited time in each turn of the event loop, shared by all sockets of a port.
 
-16 KiB of header fields, or chunks of one byte, take milliseconds to parse, and hundreds of sockets can be readable in
-one turn. When the time of a turn is used up, the remaining sockets are parsed in later turns, in the order of reading.
+16 KiB of header fields, or chunks of one byte, take milliseconds to parse. Hundreds of sockets can be readable in one
+turn. When the time of a turn is used up, the remaining sockets are parsed in later turns, in the order of reading.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from time import perf_counter
 
 from greendot.telemetry.traceparent import enter
 
-PARSING_S = 0.003  # of each turn; the parse that exceeds it is completed
+PARSING_S = 0.003  # parse time in each turn; the parse that exceeds this time is completed
 
 
 class ParseBudget:
@@ -21,7 +21,7 @@ class ParseBudget:
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self._now = now
-        self._spent_s = 0.0  # in this turn
+        self._spent_s = 0.0  # time used in this turn
         self._waiting: deque[Callable[[], None]] = deque()
         self._scheduled = False
 

@@ -24,7 +24,7 @@ from greendot.errors import GreendotError
 
 Value = TypeVar("Value")
 
-KEEP_S = 3_600.0  # lifetime of the last good answer, used while no new one comes
+KEEP_S = 3_600.0  # lifetime of the last good answer, which is used while the name server does not answer
 MOST_NAMES = 4_096  # names whose answers or failures are remembered
 FINAL = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}  # the name does not exist
 
@@ -43,8 +43,8 @@ class Bounds(Struct, frozen=True):
     at_once: int = 64  # look-ups, each in a thread
     each_share: int = 64
     each_domain: int = 64
-    patience_s: float = 30.0  # for a free thread, and for an answer
-    pause_s: float = 1.0  # before a failed name is looked up again; doubles with each failure
+    patience_s: float = 30.0  # longest wait for a free thread, and for an answer
+    pause_s: float = 1.0  # wait before a failed name is looked up again; doubles with each failure
     longest_pause_s: float = 5.0
 
 
@@ -114,7 +114,7 @@ class Resolver:
         return len(self._under_way)
 
     async def addresses(self, host: str, share: str = "") -> Sequence[str]:
-        """Return all addresses of the host. `share` is the account that the look-up counts against, such as a tenant.
+        """Return all addresses of the host. `share` names whose limit the look-up uses up, such as a tenant.
 
         Raise NotResolved if there is no address or the name server does not answer, ResolverBusy if there was no free
         look-up in time.
@@ -163,14 +163,14 @@ class Resolver:
         )
 
     async def _turn(self, wanted: _Waiting) -> _Lookup | None:
-        """Wait until there may be room. Return the look-up if another caller started one for the name, else None."""
+        """Wait until a look-up may be free. Return the look-up that another caller started for the name, or None."""
         turn: asyncio.Future[_Lookup | None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = wanted
         try:
             return await turn
         except asyncio.CancelledError:
             if self._waiting.pop(turn, None) is None:
-                self._wake_next()  # the turn was given already: pass it on
+                self._wake_next()  # this caller was woken already: wake the next one instead
             raise
 
     def _wake_next(self) -> None:
@@ -192,7 +192,7 @@ class Resolver:
 
         def work() -> None:
             outcome = _look_up(host)
-            with suppress(RuntimeError):  # raised if the loop was closed meanwhile
+            with suppress(RuntimeError):  # raised if the loop was closed during the look-up
                 loop.call_soon_threadsafe(self._ended, host, lookup, timer, outcome)
 
         timer = loop.call_later(self._bounds.patience_s, self._give_up, host, lookup)

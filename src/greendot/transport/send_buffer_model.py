@@ -1,8 +1,9 @@
 """Send buffer of one connection: frames that wait while its socket does not keep up.
 
-The buffer has two lanes. Records and replies wait in order, up to a number of bytes; beyond it the client is too slow
-and must reconnect and recover. Signals wait by key, the latest only, up to a number of keys and of bytes; beyond it
-they are dropped. Records are sent first. There is no send buffer while the socket keeps up.
+The buffer has two lanes. Records and replies wait in order, up to a number of bytes. If this lane is full, the client
+is too slow and must reconnect and recover. Signals wait by key, and only the latest of each key, up to a number of keys
+and of bytes. If this lane is full, new signals are dropped. Records are sent first. There is no send buffer while the
+socket keeps up.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class SendBuffer:
     __slots__ = ("_records", "_signals", "record_bytes", "signal_bytes", "warned")
 
     def __init__(self) -> None:
-        self._records: deque[tuple[bytes, object]] = deque()  # with their keys
+        self._records: deque[tuple[bytes, object]] = deque()  # frames with their keys
         self._signals: dict[object, bytes] = {}
         self.record_bytes = 0
         self.signal_bytes = 0
@@ -46,7 +47,7 @@ class SendBuffer:
         return True
 
     def keep(self, frame: bytes, key: object = None) -> None:
-        """Queue a frame that was accepted before it had to wait; no limit applies."""
+        """Queue a frame that was accepted before it had to wait, even if the lane is full."""
         self._records.append((frame, key))
         self.record_bytes += len(frame)
 
@@ -54,7 +55,7 @@ class SendBuffer:
         """Store the latest frame of `key`. Frames with `key` None never replace each other. Return False if dropped."""
         if key is None:
             key = object()
-        # The latest value goes to the end: it must not take the earlier place of the value it replaces.
+        # The latest frame goes to the end. It must not take the earlier place of the frame that it replaces.
         if (older := self._signals.pop(key, None)) is not None:
             self.signal_bytes -= len(older)
         if len(self._signals) >= MAX_SIGNAL_KEYS or self.signal_bytes + len(frame) > MAX_SIGNAL_BYTES:
@@ -103,7 +104,7 @@ class SendBuffer:
         return taken
 
     def put_back(self, taken: Iterable[BufferedFrame]) -> None:
-        """Put frames that were taken out and not written back to the front."""
+        """Put back frames that were taken out and not written, at the front."""
         records: list[tuple[bytes, object]] = []
         signals: dict[object, bytes] = {}
         for frame, record, key in taken:

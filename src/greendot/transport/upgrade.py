@@ -16,7 +16,7 @@ from greendot.transport.request_head import Field, Refusal
 from greendot.transport.websocket import Framing, UpgradedProtocol
 from greendot.transport.websocket_handshake import PATH, HandshakeFields
 
-_HANDSHAKE = (  # as picows expects it; the key follows
+_HANDSHAKE = (  # handshake as picows expects it; the key follows
     b"GET %b HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
     % PATH
 )
@@ -76,7 +76,7 @@ class WebSocketRequest(NamedTuple):
 def accept(
     sockets: SocketHost, transport: asyncio.Transport, request: WebSocketRequest, visit: PendingSocket
 ) -> Refusal | None:
-    """Upgrade a socket to a WebSocket, or return the refusal. WebSockets are admitted nowhere else."""
+    """Upgrade a socket to a WebSocket, or return the refusal. Only this function admits WebSockets."""
     secure = transport.get_extra_info("sslcontext") is not None
     address = sockets.ingress.receive(visit, request.headers, secure=secure)
     if not isinstance(address, str):

@@ -2,7 +2,7 @@
 
 picows checks masks, opcodes, control frames, close codes and the size of a frame. This module adds reserved bits, the
 order of fragments, the size of a whole message and UTF-8, and turns frames into whole text messages. It also decides
-when a close frame is sent and how the connection ends: picows would do so by itself (docs/adr/0037).
+when a close frame is sent and how the connection ends, instead of picows (docs/adr/0037).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.transport.websocket_handshake import PATH, SUBPROTOCOL
 
-MOST_BYTES = 256 * 1024  # then reading stops: a flood costs nothing more
+MOST_BYTES = 256 * 1024  # bytes discarded from a closing socket; then reading stops, so that a flood costs no more time
 _SINK = memoryview(bytearray(64 * 1024))  # shared: its content is never read
 
 
@@ -144,7 +144,7 @@ class Framing(WSListener):
         if len(self._fragments) > MAX_FRAME:
             self._fail(Close.TOO_BIG, "a message must not exceed 64 KiB")
         elif not frame.fin:
-            self.on_counted()  # the last fragment counts as the message
+            self.on_counted()  # the last fragment is counted together with the message
         else:
             whole, self._fragments = self._fragments, None
             try:
@@ -164,7 +164,7 @@ class Framing(WSListener):
         self.on_client_close(code)
 
     def _ignore(self, kind: WSMsgType) -> None:
-        if not self.closing:  # about to close: reading is paused, and this frame is from an earlier read
+        if not self.closing:  # the connection is about to close; this frame came with an earlier read
             return
         if kind == _CLOSE:
             self.socket.close()
@@ -234,7 +234,7 @@ class Framing(WSListener):
                 self.socket.resume_reading()
 
     def linger(self) -> None:
-        """End this side and discard further input. The caller limits how long that takes.
+        """End this side and discard further input. The caller closes the socket after a time.
 
         Unread bytes would make the kernel reset the connection, and the peer would lose the close frame.
         """

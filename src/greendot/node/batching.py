@@ -2,10 +2,10 @@
 
 While a read is under way, new keys wait for the next read. A single key does not wait.
 
-In a surge, such as after the end of a node, keys arrive in a trickle, because each caller is delayed by the callers
-before it. Then the next read is delayed, twice as long each time. A surge of any size takes a few reads, and no caller
-waits longer than the surge has lasted. The delay ends early when no further key arrives, because all callers wait
-already.
+In a surge, such as after the end of a node, keys arrive one by one, because each caller is delayed by the callers
+before it. The next read is then delayed, and each further delay is twice as long. A surge of any size takes a few
+reads, and no caller waits longer than the surge has lasted. The delay ends early when no further key arrives, because
+all callers wait already.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from greendot.node.context import NodeContext
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-MOST = 1_000  # keys in one read; so many keys do not wait for more
-FIRST_S, LONGEST_S = 0.1, 0.8  # seconds between the starts of two reads in a surge
-PAUSE_S = 0.004  # no new key for so long ends the delay
+MOST = 1_000  # keys in one read; with this number of keys, a read is not delayed
+FIRST_S, LONGEST_S = 0.1, 0.8  # shortest and longest time between the starts of two reads in a surge
+PAUSE_S = 0.004  # the delay ends if no new key arrives in this time
 
 
 class BatchedReads(Generic[K, V]):
@@ -36,10 +36,10 @@ class BatchedReads(Generic[K, V]):
         self._asked: dict[K, asyncio.Future[V]] = {}  # keys of the next read
         self._running = False
         self._began = float("-inf")  # start of the last read, in loop time
-        self._apart_s = 0.0  # seconds from the last start to the next
+        self._apart_s = 0.0  # seconds from the start of the last read to that of the next
 
     def ask(self, key: K) -> asyncio.Future[V]:
-        """Return the future of the key's value. Callers share it, so await it behind a shield, or not at all."""
+        """Return the future of the key's value. Callers share the future, so a caller must await it behind a shield."""
         future = self._asked.get(key)
         if future is None:
             future = self._asked[key] = asyncio.get_running_loop().create_future()
@@ -52,7 +52,7 @@ class BatchedReads(Generic[K, V]):
         return await asyncio.shield(self.ask(key))
 
     async def _gather(self) -> None:
-        """Delay the next read in a surge, so that keys on their way join it."""
+        """Delay the next read in a surge, so that further keys can join the read."""
         if self._surge.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
             end, before = self._began + self._apart_s, 0
@@ -73,7 +73,7 @@ class BatchedReads(Generic[K, V]):
             except Exception as error:
                 for future in asked.values():
                     future.set_exception(error)
-                    future.exception()  # marks the exception as retrieved: no caller may be waiting
+                    future.exception()  # marks the exception as retrieved, because possibly no caller waits
             else:
                 for key, future in asked.items():
                     future.set_result(found.get(key, self._absent))

@@ -16,11 +16,11 @@ _NEVER = 1 << 62
 class RoomKey(NamedTuple):
     """Key of a room's signal or record.
 
-    It names the room, so that waiting frames can be withdrawn from a removed member.
+    The key names the room, so that waiting frames can be withdrawn from a removed member.
     """
 
     room: str
-    what: object  # equal for signals that replace each other; never a str, so that it equals no other topic's key
+    what: object  # equal for signals that replace each other; never a str, as keys of other topics are
 
 
 class ReplyKey(NamedTuple):
@@ -39,17 +39,17 @@ class Pending(NamedTuple):
     record: bool
     key: object
     skip: Collection[Connection]  # listeners that must not get the frame
-    joins: int  # number of joins when offered: listeners that joined later do not get the frame
+    joins: int  # number of joins when the frame was offered: later listeners do not get the frame
 
 
 class Channel:
-    """Topic with its listeners. `queued` is True while the channel waits for, or is in, a write in slices."""
+    """Topic with its listeners. `queued` is True while the channel waits for, or is in, a write over several turns."""
 
     __slots__ = ("listeners", "pending", "queued", "run", "topic")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self.listeners: dict[Connection, int] = {}  # with the number of their join, in this order
+        self.listeners: dict[Connection, int] = {}  # in the order of joins, each with the number of its join
         self.pending: list[Pending] = []
         self.queued = False
         self.run: ChannelWrite | None = None  # the write under way
@@ -71,7 +71,7 @@ class Channel:
         return replaced
 
     def unwritten(self, connection: Connection) -> list[Pending]:
-        """Return the frames that were offered while the connection listened and are not written to it yet."""
+        """Return the frames that were offered while the connection listened and are not yet written to its socket."""
         arrival = self.listeners.get(connection, _NEVER)
         run = self.run
         under_way = run.pending if run is not None and connection in run.todo[run.at :] else []
@@ -95,7 +95,7 @@ class ChannelWrite:
         self.data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
         self.special = {connection for item in pending for connection in item.skip}
         self.todo: list[Connection] = []
-        self.at = 0  # index in `todo`: connections before it are written
+        self.at = 0  # index in `todo` of the next connection to write to
         for connection in reversed(channel.listeners):  # latest first: a join after the offer is rare
             if channel.listeners[connection] <= pending[0].joins:
                 break

@@ -1,4 +1,4 @@
-"""Context of a node: the parts that its services share."""
+"""Context of a node: the objects that its services share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greendot.node.timers import Timers
 
 
 class NodeContext(Struct, frozen=True):
-    """Shared parts of a node, one of each."""
+    """Objects that all services of a node share."""
 
     clock: Clock
     timers: Timers

@@ -1,6 +1,6 @@
 """Recorder of this node's events for the dashboard's live tail.
 
-The tail is nearly always closed, and every method then returns at once.
+The tail is nearly always closed. While the tail is closed, every method returns at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EventRecorder:
         self._clock = clock
 
     def loaded(self, level: Level) -> None:
-        """Set whether events are shed, from the new overload level: the tail is the first thing to be shed."""
+        """Set whether events are dropped, from the overload level. The tail is the first work that overload ends."""
         self.tail.shedding = level >= Level.SHEDDING
 
     def _record(self, event: RecordedEvent, body: bytes = b"") -> None:

@@ -1,8 +1,8 @@
 """Tail of a node's events for live readers: filled only while there is a reader, and bounded.
 
 An event names ids. Content that users wrote is in an event only if the node allows it (`bodies`). Each reader has its
-own queue, taken about every second. A full queue, or an overloaded node, drops new events and counts them: the tail is
-the first thing to be shed.
+own queue, which it takes about every second. If the queue is full or the node is overloaded, new events are dropped and
+counted. The tail is the first work that overload ends.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from msgspec import Struct, structs
 
 EventKind = Literal["connects", "presence", "rooms", "typing", "notifications", "errors"]
 KINDS: tuple[EventKind, ...] = ("connects", "presence", "rooms", "typing", "notifications", "errors")
-MOST = 100  # events in a queue until it is taken
-HOLD_S = 5.0  # a queue that is not taken for so long ends
-BODY = 400  # characters of a body that are kept
+MOST = 100  # most events in a queue
+HOLD_S = 5.0  # a queue ends if it is not taken for this time
+BODY = 400  # most characters of a body that are kept
 ALL = ""  # as tenant: events of all tenants
 
 
@@ -40,7 +40,7 @@ class TailKey(NamedTuple):
     """Reader of a tail."""
 
     asker: str  # the node that asks
-    tenant: str  # whose events; ALL for all tenants
+    tenant: str  # tenant whose events are read; ALL for all tenants
 
 
 class EventFilter(Struct, frozen=True):

@@ -1,11 +1,12 @@
-"""Fan-out on this node: from a topic to its local listeners, joined and written once per tick.
+"""Fan-out on this node: from a topic to its local listeners, joined and written once per turn of the event loop (tick).
 
 The fast path is `_broadcast`: the frames of one topic are joined once, and the same bytes are written directly to each
 listener's socket. There is no task, queue or copy per listener, and no await in the loop.
 
-Writes that take longer than a slice of loop time continue in the next turn, so that sockets are read and other rooms
-written in between. Large rooms take turns, some listeners each. Frames for a room that is being written wait, and are
-joined into its next write, signals of one key merged.
+Each tick has a slice, a limited time for writes. Writes that take longer continue in the next tick, so that sockets are
+read and other rooms written in between. Large rooms are written alternately, to some listeners at a time. Frames for a
+room that is being written wait and are joined into its next write. Of waiting signals with the same key, only the
+latest is written.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from greendot.node.hub_model import HotTopics, WriteThrottle
 from greendot.node.session import Connection
 from greendot.telemetry.metrics import Metrics
 
-SLICE_S = 0.005  # of loop time per flush
+SLICE_S = 0.005  # longest time of a flush, about
 LARGE = 1_000  # listeners of a channel; above this number a write is cut into slices
 STEP = 200  # writes between two checks of the clock
-MOST_WAITING = 1_000  # frames that wait for a queued channel; beyond it signals are merged, then dropped
+MOST_WAITING = 1_000  # frames that wait for a queued channel; then signals are merged, and new ones dropped if need be
 
 _write = os.write
 
@@ -64,8 +65,8 @@ class Hub:
         self._channels.pop(channel.topic, None)
 
     def attach(self, channel: Channel, connection: Connection) -> None:
-        """Add a listener. Frames that already wait are not for it, because its snapshot contains them."""
-        for item in channel.unwritten(connection):  # a repeated attach: it is still owed these
+        """Add a listener. The listener does not get frames that wait already, because its snapshot contains them."""
+        for item in channel.unwritten(connection):  # after a repeated attach, the listener must still get these
             connection.send(item.frame, record=item.record, key=item.key)
         channel.listeners.pop(connection, None)
         self._joins += 1
@@ -88,7 +89,7 @@ class Hub:
         return len(self._talking) + sum(channel.waiting for channel in (*self._busy, *self._queue))
 
     def hot(self, now: float) -> dict[Topic, float]:
-        """Return writes per second, by topic. Counting starts with the first call, and ends a while after the last."""
+        """Return writes per second, by topic. Counting starts at the first call, and ends seconds after the last."""
         if self._hot_topics is None:
             self._hot_topics = HotTopics(now)
         return self._hot_topics.per_s(now)
@@ -145,7 +146,7 @@ class Hub:
         self._set_flush()
 
     def flush(self) -> None:
-        """Write pending output; continue in the next turn after a slice of time."""
+        """Write pending output; continue in the next tick when this tick's slice is used up."""
         self._flush_set = False
         end = perf_counter() + SLICE_S
         wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
@@ -156,7 +157,7 @@ class Hub:
             if wait_s or len(channel.listeners) > LARGE:
                 channel.queued = True
                 self._queue.append(channel)
-            else:  # all collect first, so that a listener of two busy topics is written once
+            else:  # collect frames of all topics first, so that a listener of two busy topics is written once
                 self._collect(channel)
             if perf_counter() > end:
                 break
@@ -182,7 +183,7 @@ class Hub:
             self._warm(self._hot_topics, channel)
         pending = channel.take()
         if pending:
-            # A copy, because a listener that turns out to be too slow leaves the channel during the writes.
+            # Copy the listeners, because one that is too slow leaves the channel during the writes.
             self._write_all([*channel.listeners], ChannelWrite(channel, pending))
 
     def _go_on(self, channel: Channel) -> None:

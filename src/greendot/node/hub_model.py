@@ -1,4 +1,4 @@
-"""Rates of the hub's writes: the hottest topics, counted only while read, and the write throttle."""
+"""Rates of the hub's writes: the topics with most writes, counted only while a reader asks, and the write throttle."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 PERIOD_S = 0.8  # shortest period of counting: several readers of one node get the same counts
-HOLD_S = 5.0  # counting ends when it is not read for so long
+HOLD_S = 5.0  # counting ends if the counts are not read for this time
 MOST = 20_000  # topics counted in one period; further topics are left out
 
 K = TypeVar("K", bound=Hashable)
 
 
 class HotTopics(Generic[K]):
-    """Counts of the current period, and of the last one, which is reported."""
+    """Counts of the current period, and of the last period. The counts of the last period are reported."""
 
     def __init__(self, now: float) -> None:
         self.ends_at = now + HOLD_S
@@ -30,7 +30,7 @@ class HotTopics(Generic[K]):
             counts[key] = count
 
     def per_s(self, now: float) -> dict[K, float]:
-        """Return the rate per second of each topic in the last period, and start a new one if it is time."""
+        """Return each topic's writes per second in the last period. Start a new period after PERIOD_S."""
         self.ends_at = now + HOLD_S
         if now - self._began >= PERIOD_S:
             self._before, self._lasted_s = self._counts, now - self._began
@@ -38,11 +38,11 @@ class HotTopics(Generic[K]):
         return {key: count / self._lasted_s for key, count in self._before.items()}
 
 
-BURST_S = 0.05  # unused writes of so long may be used at once
+BURST_S = 0.05  # writes that were not used in this time may be made at once
 
 
 class WriteThrottle:
-    """Bound on writes per second. A write is paid for by waiting afterwards, so that a large one need not be cut."""
+    """Bound on writes per second. The wait comes after a group of writes, so that a large group need not be cut."""
 
     __slots__ = ("_level", "_per_s", "_updated")
 

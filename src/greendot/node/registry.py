@@ -21,7 +21,7 @@ class Registry:
         self.usage = UsageByTenant()
         self.resumed = 0  # sessions that continued on another connection
         self.closes: dict[int, int] = {}  # sockets that ended, by close code
-        self.sizes: dict[int, int] = {}  # number of users by their number of sessions
+        self.sizes: dict[int, int] = {}  # number of users who have a given number of sessions
         self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most users have one session
 
     def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:

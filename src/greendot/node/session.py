@@ -1,6 +1,7 @@
 """Sessions and their connections, as this node needs them. State that other nodes read is in the engine.
 
-A session is one device of one user, from hello until it no longer counts. It outlives its connection by the linger.
+A session is one device of one user, from hello until it no longer counts as online. After the end of its connection, a
+session lingers for the grace.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class Session:
         self.leaving: Disconnection | None = None  # set while the session lingers
         self.moved = False  # the session continued on another node
         self.removals = 0  # removals of its user from rooms, and rooms that the session lost
-        self.revoked = False  # for good: no more work is done for the session
+        self.revoked = False  # set for ever: no more work is done for the session
         self.rooms: set[str] | None = None  # rooms of the session, also while it lingers; made on first use
-        self.rules = NO_RULES  # rate limits; those of its tenant, from hello on
+        self.rules = NO_RULES  # rate limits of its tenant, set by hello
         self.state_at = 0.0  # monotonic seconds of the last change between idle and active
 
     @property
@@ -121,18 +122,18 @@ class Connection(SocketConnection):
         self.id = number
         self.agent_hash: str | None = None
         self.ip_hash: str | None = None
-        self.counted: str | None = None  # tenant that the connection counts for, where connections are limited
+        self.counted: str | None = None  # tenant whose limit of connections this connection uses; None without a limit
         self.token = token  # token of the handshake, until hello
-        self.session: Session | None = None  # set by hello, for good
+        self.session: Session | None = None  # set once, by hello
         self.tally: TenantUsage | None = None  # usage of the tenant, from welcome to the end of the socket
-        self.bad_frames: tuple[float, ...] = ()  # times of the last ones
+        self.bad_frames: tuple[float, ...] = ()  # times of the last bad frames
         self.waiting: deque[str | Violation] | None = None  # frames behind a command under way; None without one
-        # Subscriptions last as long as the connection. Sets are made on first use: most connections lack one of them.
+        # Subscriptions last as long as the connection. Sets are made on first use: few connections need all.
         self.rooms: set[str] | None = None
         self.watches: set[str] | None = None
         self.typed: set[str] | None = None  # rooms in which the client typed since it joined them
         self.gets_inbox = False  # whether new entries of the user's inbox are sent
-        self.ended_by: tuple[EndCause, int] | None = None  # kept while a command is under way
+        self.ended_by: tuple[EndCause, int] | None = None  # cause and code of the end, kept until the cleanup
 
 
 def log_fields(session: Session | None) -> dict[str, str | None]:

@@ -1,8 +1,9 @@
 """Numbered streams with subscribers on this node: messages of a room, notifications of an inbox.
 
-The node forwards only the next number. An entry that comes early is held. If the entry before it does not come within
-GAP_S, or only a hint of it came, the gap is read from the store, once for all subscribers. Heads are compared with the
-store periodically, so that an entry whose signal was lost is found although no other entry follows.
+The node forwards only the next number. An entry that comes early waits for the entries before it. If these do not come
+within GAP_S, the gap is read from the store, once for all subscribers. A hint is a number without its content; then the
+gap is read at once. The head is the last number of a stream. Heads are compared with the store periodically, so that an
+entry whose message was lost is found although no other entry follows.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from greendot.node.timer_model import Timer
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-GAP_S = 0.05  # wait for a missing entry before it is read from the store
+GAP_S = 0.05  # wait for a missing entry before the entry is read from the store
 AGAIN_S = 1.0  # longest wait after a failed read of the store
 AT_ONCE = 1_000  # heads compared in one read
-RECOVER = 300  # entries sent at a return; a client further behind has to fetch them
-RECOVER_BYTES = 4 * 1024 * 1024  # bytes likewise; they wait in memory while a returned client does not read
+RECOVER = 300  # most missed entries sent to a returning client; if more are missing, the client fetches them
+RECOVER_BYTES = 4 * 1024 * 1024  # most bytes of these entries; they wait in memory until the client reads
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class StreamFollower(ABC, Generic[L]):
 
     @abstractmethod
     async def _compare_heads(self, some: Sequence[L]) -> None:
-        """Read the heads of some streams together; schedule a gap read where the store is ahead."""
+        """Read the heads of some streams together. Schedule a gap read for streams that are behind the store."""
 
     @abstractmethod
     def _log_gap(self, local: L, error: StoreUnavailable) -> None:
@@ -95,7 +96,7 @@ class StreamFollower(ABC, Generic[L]):
     # --- gaps ---
 
     def _schedule_if_behind(self, local: L) -> None:
-        """Schedule a gap read: at once for a hint or if too many entries are held, else after GAP_S."""
+        """Schedule a gap read if entries are missing: at once for a hint or if many entries wait, else after GAP_S."""
         stream = local.stream
         if stream.is_behind:
             self._schedule(local, 0.0 if stream.hinted > stream.cursor or stream.overflown else GAP_S)

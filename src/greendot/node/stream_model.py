@@ -1,8 +1,8 @@
 """Order of one stream of records: out as 1, 2, 3 …, each once, however the records arrive.
 
 Records are numbered when they are committed. But two nodes may publish in another order, and the bus may lose or repeat
-a record. The next record passes, a known record is dropped, an early record is held. A gap that stays is read from the
-store by the owner of the stream, once for all listeners.
+a record. The next record passes, and a known record is dropped. An early record is held, which means that it waits for
+the records before it. If these do not arrive, the owner of the stream reads the gap from the store.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-MOST_HELD = 300  # early records held; beyond it the gap is read at once, and the held records with it
+MOST_HELD = 300  # most held records; then the gap is read at once, and further early records are dropped
 
 
 class Sequencer(Generic[T]):
@@ -20,12 +20,10 @@ class Sequencer(Generic[T]):
 
     def __init__(self, cursor: int = 0) -> None:
         self.cursor = cursor
-        self._held: dict[int, T] | None = (
-            None  # made on first use: there is a sequencer for every user, and few have a gap
-        )
+        self._held: dict[int, T] | None = None  # made on first use: every user has a sequencer, and few have a gap
 
     def offer(self, seq: int, record: T) -> list[T]:
-        """Return the records that may pass with this one, in order; empty if it is early or known already."""
+        """Return the records that may pass now, in order: this record and held ones; none if it is early or known."""
         if seq != self.cursor + 1:
             if seq > self.cursor and not self.overflown:
                 if self._held is None:
@@ -50,7 +48,7 @@ class Sequencer(Generic[T]):
         return self._held is not None and len(self._held) >= MOST_HELD
 
     def skip_to(self, head: int) -> list[T]:
-        """Skip all records up to `head`; return the held records that may pass after it."""
+        """Skip all records up to `head`; return the held records that directly follow `head`."""
         if head <= self.cursor:
             return []
         self.cursor = head

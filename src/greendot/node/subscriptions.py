@@ -1,8 +1,8 @@
-"""Subscriptions of a node to topics, each from its first local listener until a while after its last.
+"""Subscriptions of a node to topics, each from its first local listener until some seconds after its last.
 
-The first listener subscribes. The topic's state is read only after the subscription is confirmed. A topic that is given
-up is marked as leaving until it is unsubscribed, and new listeners wait meanwhile. So an unsubscription under way can
-never end a newer subscription.
+The first listener causes the subscription. The topic's state is read only after the subscription is confirmed. A topic
+that is given up is marked as leaving until it is unsubscribed, and new listeners wait until then. So an unsubscription
+under way can never end a newer subscription.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ F = TypeVar("F", bound=TopicSubscription)
 
 
 class Subscriptions(Generic[F]):
-    """All subscriptions of one kind. `read` fills the state of new ones, `dropped` is called for those given up."""
+    """All subscriptions of one kind. `read` fills the state of new ones. `dropped` is called for those given up."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Subscriptions(Generic[F]):
     async def open(self, topics: Sequence[Topic]) -> None:
         """Subscribe to the topics and read their state, unless known.
 
-        The caller attaches in the same turn of the loop.
+        The caller must attach its listener without an await after this call.
         """
         while leaving := [self._leaving[topic] for topic in topics if topic in self._leaving]:
             await asyncio.wait(leaving)
@@ -97,7 +97,7 @@ class Subscriptions(Generic[F]):
         self._context.hub.attach(followed.channel, connection)
 
     def keep(self, followed: F) -> None:
-        """Keep the subscription, which is wanted, though perhaps without a listener."""
+        """Keep the subscription, even if it has no listener now."""
         self._context.timers.cancel(followed.timer)
         followed.timer = None
 
@@ -113,7 +113,7 @@ class Subscriptions(Generic[F]):
         return followed
 
     async def _load(self, topics: Sequence[Topic]) -> None:
-        # One future for all: many connections may wait for thousands of users.
+        # One future serves all topics: many connections may wait for thousands of users.
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fresh = [self._begin(topic, loaded) for topic in topics]
         try:
@@ -123,7 +123,7 @@ class Subscriptions(Generic[F]):
             for followed in fresh:
                 self._drop(followed)
             loaded.set_exception(error)
-            loaded.exception()  # marks the exception as retrieved: nothing may be waiting
+            loaded.exception()  # marks the exception as retrieved, because possibly no caller waits
             raise
         for followed in fresh:
             followed.opening = None
@@ -149,7 +149,7 @@ class Subscriptions(Generic[F]):
         self._leaving[topic] = asyncio.get_running_loop().create_future()
 
     async def _unsubscribe(self) -> None:
-        """Unsubscribe the topics given up in this tick together, up to MOST_LEAVING."""
+        """Unsubscribe the topics that were given up in this turn of the event loop together, up to MOST_LEAVING."""
         leaving = dict(islice(self._leaving.items(), MOST_LEAVING))
         try:
             await self._bus.unsubscribe(leaving)

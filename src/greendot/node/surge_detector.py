@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from greendot.clock import Clock
 
 RATE = 200.0  # arrivals per second: more than a node gets in normal operation
-CHANCE = 8  # so many at a time are one client with many rooms, or chance
+CHANCE = 8  # arrivals at a time that are no surge: one client with many rooms, or chance
 
 
 class SurgeDetector:
-    """Counter of arrivals under way. Only arrivals that came too fast count, until they are complete.
+    """Counter of arrivals under way that came too fast. An arrival is counted until it is complete.
 
-    If every arrival under way counted, arrivals that wait because of a surge would make the surge last for ever.
+    If all arrivals under way were counted, arrivals that wait because of a surge would make the surge last for ever.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic
-        self._level = 0.0  # arrivals less the allowed rate; bounded, so that a surge is soon forgotten
+        self._level = 0.0  # recent arrivals minus those that RATE allows; bounded, so that a surge is soon forgotten
         self._level_at = 0.0
         self._crowd = 0  # arrivals under way that came too fast
 

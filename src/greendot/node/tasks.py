@@ -49,7 +49,7 @@ class Tasks:
             log(log_events.WORK_FAILED, error, work="background task")
 
 
-LOG_S = 1.0  # for writing the log line
+LOG_S = 1.0  # time for writing the log line
 
 
 async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
@@ -65,7 +65,7 @@ def end_by(within_s: float) -> None:
     """End this process with code 1 and a log line after `within_s` seconds, even if its loop is stuck."""
 
     def end() -> None:
-        # The reader of the log may be the reason that the process is stuck. Then it ends without the line.
+        # The reader of the log may be the reason that the process is stuck. The process then ends without the line.
         threading.Timer(LOG_S, os._exit, (1,)).start()
         log(log_events.NODE_STUCK, after_s=within_s)
         os._exit(1)

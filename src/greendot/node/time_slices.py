@@ -1,8 +1,9 @@
-"""Loop time for large work: one slice in each turn of the loop, shared by all large work of the node.
+"""Loop time for large work: one slice in each turn of the event loop, shared by all large work of the node.
 
-A command may name 10,000 users. Such work is cut into steps, and awaits `turn` before each step. `turn` returns at once
-while this turn's slice lasts. After that the work waits in a queue, and the loop serves sockets in between. However
-many clients send such commands at once, a turn is never longer than a slice and one step.
+A command may name 10,000 users. Such work is cut into steps, and awaits `turn` before each step. A slice is the time
+for such steps in one turn of the loop. `turn` returns at once while this turn's slice lasts. After that the work waits
+in a queue, and the loop serves sockets. In one turn, large work never takes longer than a slice and one step, whatever
+the number of commands.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from time import perf_counter
 from typing import TypeVar
 
-SLICE_S = 0.003  # of each turn of the loop
+SLICE_S = 0.003  # length of a slice
 STEP = 200  # users, or entries of a reply, between two checks of the clock
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class TimeSlices:
             yield items[at : at + step]
 
     def _begin(self) -> bool:
-        """Return whether some of this turn's slice is left. The slice starts with the first call in a turn."""
+        """Return whether there is time left in this turn's slice. The slice starts with the first call in a turn."""
         if self._ends is None:
             self._ends = perf_counter() + SLICE_S
             self._set_next()

@@ -10,15 +10,15 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-# A sum of floats may differ from the exact time by less than this. A timer must not wait a whole turn for that.
+# A sum of floats may differ from the exact time by less than this. A timer must not fire later for that reason.
 _SLACK = 1e-6
 
 
 def has_come(date: float, now: float) -> bool:
     """Return whether `date`, for which a timer was set, has come.
 
-    The tolerance covers that of the timers. Otherwise the timer that fired for `date` would find it still ahead, and be
-    set again with no delay.
+    A timer may fire early by a tolerance, and so the same tolerance applies here. Otherwise the code that a timer calls
+    at `date` would find that `date` has not come, and would set the timer again without delay.
     """
     return date <= now + 2 * _SLACK
 
@@ -34,7 +34,7 @@ class Timer:
         self.argument = argument
 
     def fire(self) -> None:
-        argument, self.argument = self.argument, None  # a spent timer that is kept somewhere must not keep its argument
+        argument, self.argument = self.argument, None  # a fired timer may be referenced, but must not keep its argument
         self.call(argument)
 
 

@@ -14,9 +14,10 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.traceparent import enter
 
-SLICE_S = 0.005  # of each turn of the loop, however many timers are due
+SLICE_S = 0.005  # time for firing timers in each turn of the event loop
 _SHORTEST_S = 0.01  # timers due within this time of each other share one wake-up
-_STALL_S, _CATCH_UP_S = 2.0, 0.5  # a wake-up so late: the process was stopped, and pending input is read first
+# A wake-up later than _STALL_S shows that the process was stopped. Pending input is then read for _CATCH_UP_S first.
+_STALL_S, _CATCH_UP_S = 2.0, 0.5
 
 
 def _end(over: asyncio.Future[None]) -> None:
@@ -45,8 +46,8 @@ class Timers:
     def set_next(self, every_s: float, call: Callable[[Any], None]) -> Timer:
         """Set a timer for the next whole multiple of `every_s`.
 
-        Work for all tenants together happens at times that do not depend on the tenant that asked first. So a tenant
-        learns nothing of another from the time.
+        Work for all tenants together must happen at times that do not depend on the tenant that asked first. Otherwise
+        a tenant could learn of the activity of another tenant from the time.
         """
         return self.set(every_s - self.now() % every_s, call)
 
@@ -68,21 +69,21 @@ class Timers:
     def tick(self) -> None:
         """Fire due timers, outside of any trace.
 
-        The loop calls with the context of the code that set the first timer.
+        The event loop calls this method in the context of the code that set the first timer.
         """
         enter(None)
         late = self.now() - self._wake_at
         self._wake_at = float("inf")
         if self._driven and late > _STALL_S:
-            # Clients seemed silent because the process read nothing. Their frames must be read before any is taken for
-            # dead.
+            # Clients seemed silent because the process read nothing. Their frames must be read before a client is taken
+            # for dead.
             self._sleep_until(self.now() + _CATCH_UP_S)
             return
         self._due.extend(self._wheel.advance(self.now()))
         self._fire()
 
     def _fire(self) -> None:
-        """Fire due timers; continue in the next turn after a slice of time, unless a test moves the clock."""
+        """Fire due timers. After SLICE_S, continue in the next turn of the loop, unless a test moves the clock."""
         ends = perf_counter() + SLICE_S if self._driven else float("inf")
         while self._due:
             try:

@@ -16,7 +16,7 @@ class TenantUsage:
         self.connections = 0  # now, from welcome to the end of the socket
         self.users = 0  # users with a session, now
         self.sends = 0  # accepted messages, notifications and signals, of clients and of the app
-        self.refused = 0  # refused commands of clients, and sends of the app beyond its limits
+        self.refused = 0  # refused commands of clients, and refused sends of the app
         self.resumed = 0  # sessions that continued on another connection
         self.closes: dict[int, int] = {}  # ended sockets, by close code
 
@@ -26,7 +26,7 @@ class UsageByTenant:
 
     def __init__(self) -> None:
         self._usage: dict[str, TenantUsage] = {}
-        self._others = TenantUsage()  # tenants beyond `MOST` together; shown to none of them
+        self._others = TenantUsage()  # counters of all further tenants together; shown to none of them
 
     def of(self, tenant: str) -> TenantUsage:
         """Return the tenant's counters, creating them on first use."""

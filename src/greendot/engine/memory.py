@@ -1,6 +1,6 @@
 """Embedded engine: one process, nothing to install, no data kept over a restart.
 
-It is a thin shell around the pure models of presence, typing and occupancy. Other engines are compared with it.
+This engine is a thin layer over the pure models of presence, typing and occupancy. Tests compare other engines with it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from greendot.telemetry.metrics_model import Histogram
 
 BUCKETS = 1_024  # buckets of a tenant's users
 MOST_LOOKED_AT = 2_000  # users read for one page, even if most of them are invisible
-_JUMP_MS = 1_000  # smaller differences are slewing; a larger one means that the wall clock was set
+_JUMP_MS = 1_000  # a larger difference means that the wall clock was set; smaller ones are gradual adjustments
 
 
 class _Tenant:
@@ -92,8 +92,8 @@ class MemoryEngine:
         self._seen_retention_ms = seen_retention_ms
         self._nodes: dict[str, NodeLife] = {}
         self._users: dict[Key, UserPresence] = {}  # users with sessions
-        self._tenants: dict[str, _Tenant] = {}  # tenants with such users
-        self._seen: dict[Key, tuple[VisibleState, str | None, int]] = {}  # users without; oldest departure first
+        self._tenants: dict[str, _Tenant] = {}  # tenants that have users with sessions
+        self._seen: dict[Key, tuple[VisibleState, str | None, int]] = {}  # without sessions; oldest departure first
         self._typing: dict[Key, TypingUsers] = {}
         self._typing_pruned = 0
         self._occupants: dict[Key, Occupants] = {}
@@ -329,7 +329,7 @@ class MemoryEngine:
         return Snapshot(visible, visible, name, [])
 
     def _forget_seen(self) -> None:
-        # Delete two at a time: departures come one by one, so the backlog shrinks, and no single verb pays for all.
+        # Delete two at a time. Departures come one by one, so the backlog shrinks, and no verb takes long.
         horizon = self.now_ms() - self._seen_retention_ms
         for _ in range(2):
             oldest = next(iter(self._seen), None)
@@ -430,7 +430,7 @@ class MemoryEngine:
         return now
 
     def _rebase(self, jump: int) -> None:
-        """Adjust to a wall clock that was set: timestamps follow it, while running durations keep their length."""
+        """Adjust to a wall clock that was set: timestamps follow the clock, but running durations keep their length."""
         self._epoch_ms += jump
         for node, life in self._nodes.items():
             if life.ends is not None:

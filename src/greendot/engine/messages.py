@@ -1,4 +1,4 @@
-"""Bus messages, their topics, and the parts of the data that an engine can lose."""
+"""Bus messages, their topics, and the parts of the data: sets of users and rooms that an engine can lose together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClusterAnswer(NodeMessage, frozen=True, tag="p"):
 
 
 class Part:
-    """Part of the users and rooms, by where the engine keeps them."""
+    """Set of users and rooms that the engine keeps in the same place, such as one Redis server."""
 
     def covers(self, tenant: str, name: str) -> bool:
         """Return whether this user or room is in the part. The base class covers all."""
@@ -78,7 +78,7 @@ class Notified(NodeMessage, frozen=True, tag="n"):
 
 
 class InboxChanged(NodeMessage, frozen=True, tag="i"):
-    """Changed counters or marks in the inbox of the topic's user."""
+    """Changed counters, or notifications marked as seen, read, archived or acknowledged, for the topic's user."""
 
     frame: bytes = b""  # for the user's devices; empty: nothing to send
     without_connection: str | None = None  # id of the connection that caused the change, which is skipped
@@ -127,13 +127,13 @@ class Disconnect(NodeMessage, frozen=True, tag="x"):
 
 
 class Audit(NodeMessage, frozen=True, tag="a"):
-    """Request to compare the engine's sessions of the topic's node with those the node holds."""
+    """Request to compare the sessions that the engine has for the topic's node with the node's own sessions."""
 
 
 class HoldSession(NodeMessage, frozen=True, tag="w"):
     """Request to keep a session of the topic's node.
 
-    Another node refused its returning client and asked it to wait `wait_ms`.
+    Another node refused the session's client, which returned, and asked the client to wait `wait_ms`.
     """
 
     session: str
@@ -164,7 +164,7 @@ class Typing(Struct, frozen=True):
 
 
 class Entered(Struct, frozen=True):
-    """Entry of a user's first session that counts into the topic's room. Published by the engine itself."""
+    """Entry of a user's first session into the topic's room. Published by the engine itself."""
 
     user: str
     restored: bool = False  # after a loss: other occupants may still be missing

@@ -1,13 +1,14 @@
 """Engine port: signals that all nodes share.
 
 An engine combines four small ports on one connection: presence, typing, room occupancy and the bus. Every adapter
-passes `greendot.testing.engine_suite` unchanged. All verbs share these guarantees:
+passes `greendot.testing.engine_suite` unchanged. A verb is a method of these ports that reads or changes shared state.
+To linger is to count as online for the grace, after the connection has ended. All verbs share these guarantees:
 
 - **Atomic per user** (presence) and **per room** (typing, occupancy): two verbs on the same one never interleave.
 - **Published once**: a verb that changes a visible state publishes the change to the user's watch topic (or the
   room's topic) in the same step. The caller publishes nothing.
-- **Settling**: every presence verb first ends expired data: lingers, sessions of dead nodes, the `until` of a manual
-  status. No user is shown longer than their sessions count, even if the node with the timer is gone.
+- **Settling**: every presence verb first ends expired data of its user: lingering sessions, sessions of dead nodes, the
+  `until` of a manual status. No user is shown as online for too long, even if the node with the timer is gone.
 - **Time** is the engine's own, in milliseconds. Callers pass durations and ages, never timestamps.
 - **EngineUnavailable** is raised when the engine cannot be reached. The verb may or may not have been carried out.
 """
@@ -47,26 +48,28 @@ class RestoringEngine(Protocol):
     def is_restoring(self, tenant: str, name: str) -> bool:
         """Return whether records of this user or room were lost and some node has not yet restored its own.
 
-        Absence means nothing then. The answer covers reads that ended before the call. The call costs no I/O.
+        A missing session then does not mean that the user is offline. The answer is valid for reads that ended before
+        the call. The call costs no I/O.
         """
         ...
 
     async def is_any_restoring(self) -> bool:
         """Return whether any records are being restored, so that a list may be incomplete.
 
-        One round trip per server.
+        The call costs one round trip per server.
         """
         ...
 
     def records_state(self, part: Part) -> RecordsState:
-        """Return the state of a part's records, which changes when they are lost. The call costs no I/O."""
+        """Return the state of a part's records, which changes when records are lost. The call costs no I/O."""
         ...
 
     async def restored(self, part: Part, since: RecordsState) -> None:
         """Report that this node has restored all its data of a lost part, beginning in the state `since`.
 
-        Where the state has changed since, records were lost again and the report does not count. Return when every live
-        node has reported, or a lease after the loss. Raise EngineUnavailable if the part becomes unreachable meanwhile.
+        Partitions whose state differs from `since` have lost records again, and are left out of the report. Return when
+        every live node has reported, or when the period of a lease has passed since the loss. Raise EngineUnavailable
+        if the part becomes unreachable during the wait.
         """
         ...
 
@@ -81,10 +84,11 @@ class Transition(NamedTuple):
 
 
 class TransitionEngine(Protocol):
-    """Reports of transitions, to the one node whose verb caused them. A report is lost if the verb's answer is lost.
+    """Reports of transitions, to the node whose verb caused the transition. A report is lost with the verb's answer.
 
-    Restoring after a loss causes no transitions. After a node's death, the node that ends its sessions gets the
-    transitions of its users. A room of a dead node causes a transition only when a verb reads the room.
+    Restoring after a loss causes no transitions. After a node's death, another node ends its sessions and gets the
+    transitions of its users. A room that becomes empty by the death causes a transition only when a verb reads the
+    room.
     """
 
     turned: Callable[[Transition], None] | None  # callback, called in the loop's thread; must not take long
@@ -108,8 +112,8 @@ class Host(Protocol):
     def found(self, part: Part, *, intact: bool) -> None:
         """Restore the sessions of a part that can be reached again, and reread its watched users and rooms.
 
-        Unless `intact`, the engine may have lost the sessions. Absence means nothing until all nodes have restored
-        theirs.
+        With `intact` False, the engine may have lost sessions. A missing session then does not mean that its user is
+        offline, until all nodes have restored their sessions.
         """
         ...
 
@@ -118,9 +122,9 @@ class Host(Protocol):
         ...
 
     def died(self, incarnation: str) -> None:
-        """Read the occupancy of rooms again, because the sessions of a dead node stopped counting.
+        """Read the occupancy of rooms again, because the sessions of a dead node no longer count.
 
-        The engine publishes no `Left` for them.
+        The engine publishes no `Left` for these sessions.
         """
         ...
 
@@ -134,7 +138,7 @@ class PresenceEngine(Protocol):
     async def touch(
         self, tenant: Tenant, user: User, ref: SessionEpoch, device: str, idle: bool | None, name: str | None
     ) -> Touched:
-        """Record that the session lives on this connection, and end lingers of its device.
+        """Record that the session lives on this connection, and end lingering sessions of its device.
 
         `idle` None keeps the former value. Raise Fenced if `ref.incarnation` is not a live node.
         """
@@ -143,20 +147,20 @@ class PresenceEngine(Protocol):
     async def linger(self, tenant: Tenant, user: User, ref: SessionEpoch, grace_ms: int, silent_ms: int) -> int | None:
         """Record that the connection ended, with its last frame `silent_ms` ago.
 
-        The session counts for `grace_ms` more. Return the milliseconds that remain. Return None and change nothing if
-        the session has moved to another connection.
+        The session counts as online for `grace_ms` more. Return the milliseconds that remain. Return None and change
+        nothing if the session has moved to another connection.
         """
         ...
 
     async def leave(self, tenant: Tenant, user: User, ref: SessionEpoch) -> int | None:
-        """End a linger that is over. Return the remaining milliseconds if called early, else None."""
+        """End a lingering session after its grace. Return the remaining milliseconds if called early, else None."""
         ...
 
     async def restore(self, tenant: Tenant, user: User, ref: SessionEpoch, known: Known) -> None:
-        """Touch the session with everything the node knows, in case the engine lost it.
+        """Write the session with all data that the node has, in case the engine lost the session.
 
-        Change nothing if the engine did not. The published change is marked as restored: other sessions of the user may
-        still be missing.
+        Change nothing if the engine still has the session. The published change is marked as restored, because other
+        sessions of the user may still be missing.
         """
         ...
 
@@ -171,15 +175,15 @@ class PresenceEngine(Protocol):
     async def read(self, tenant: Tenant, users: Sequence[User]) -> list[Snapshot]:
         """Return one snapshot per user, in order, in one round trip per shard.
 
-        Unknown users are offline with version 0. All are `stale` while the engine `is_restoring` there.
+        Unknown users are offline with version 0. A snapshot is `stale` while `is_restoring` is true for its user.
         """
         ...
 
     def order(self, tenant: Tenant, users: Sequence[User]) -> Sequence[int]:
         """Return the positions of the users, grouped by where the engine keeps them.
 
-        Reading them part by part in this order takes no more round trips than reading all at once. The result is a
-        range where the order does not matter.
+        Reading the users some at a time in this order takes no more round trips than reading all at once. The result is
+        a range if the order does not matter.
         """
         ...
 
@@ -194,7 +198,7 @@ class PresenceEngine(Protocol):
         ...
 
     async def sessions(self, tenant: Tenant, user: User) -> list[EngineSession]:
-        """Return the sessions that count, on all nodes."""
+        """Return the user's sessions that count as online, on all nodes."""
         ...
 
     def now_ms(self) -> int:
@@ -219,9 +223,10 @@ class TypingEngine(Protocol):
 
 
 class RoomEngine(Protocol):
-    """Room occupancy: users with at least one session in the room that counts. Sessions count as long as their node.
+    """Room occupancy: users with at least one session in the room.
 
-    A node's death publishes nothing; see `Host.died`. Sessions that do not enter again for a day may be forgotten.
+    Sessions of a dead node are in their rooms until the node's grace is over. A node's death publishes nothing; see
+    `Host.died`. Sessions that do not enter again for a day may be forgotten.
     """
 
     async def enter(self, tenant: Tenant, room: str, user: User, ref: SessionEpoch, *, restoring: bool = False) -> None:
@@ -241,9 +246,9 @@ class RoomEngine(Protocol):
         ...
 
     async def sessions_in_room(self, tenant: Tenant, room: str, users: Sequence[User]) -> dict[User, set[str]]:
-        """Return the sessions in the room by user, for those of the users who have any, in one round trip.
+        """Return the sessions in the room by user, in one round trip. Users without a session in the room are left out.
 
-        An ended session may still be included; `sessions` returns those that count.
+        An ended session may still be included; `sessions` returns only sessions that count as online.
         """
         ...
 
@@ -266,12 +271,12 @@ class Bus(Protocol):
     async def reach(self, node: str, message: Message) -> bool:
         """Send a message to one node, under any incarnation it has had.
 
-        Return whether the node was there to receive it.
+        Return False if no node receives messages under this name.
         """
         ...
 
     async def subscribe(self, topics: Iterable[Topic]) -> None:
-        """Subscribe to topics. Return once messages published from now on will arrive; read a snapshot only then."""
+        """Subscribe to topics. Messages published after the return will arrive; read a snapshot only then."""
         ...
 
     async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
@@ -285,13 +290,13 @@ class Engine(
     async def start(self, host: Host) -> str:
         """Register a new incarnation of this node and return its name.
 
-        The host receives messages and events from then on. Raise EngineUnavailable or ConfigError if the engine cannot
-        be used as it is.
+        The host receives messages and events from the registration on. Raise EngineUnavailable or ConfigError if the
+        engine cannot be used.
         """
         ...
 
     async def close(self) -> None:
-        """Exit cleanly: the sessions of this incarnation count for the grace from now on."""
+        """Exit cleanly: the sessions of this incarnation count as online for the grace from now on."""
         ...
 
     @property
@@ -315,16 +320,17 @@ class Engine(
         ...
 
     async def sweep(self) -> Swept:
-        """Check all data and end sessions that no longer count. The engine also sweeps by itself now and then."""
+        """Check all data and end expired sessions. The engine also sweeps by itself periodically."""
         ...
 
     async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
-        """End this node's sessions that `holds` does not know. Return their number.
+        """End the sessions that the engine has for this node if `holds` returns False for them. Return their number.
 
-        `pace` is awaited before each batch of commands, with their number: they can be many, and are not urgent.
+        `pace` is awaited before each batch of commands, with the number of commands. There can be many, and none is
+        urgent.
         """
         ...
 
 
 class Fenced(EngineUnavailable):
-    """Incarnation that is not live, or no longer live. Register a new one and touch every session again."""
+    """Incarnation that is not live. The node must register a new incarnation and touch every session again."""

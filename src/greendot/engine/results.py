@@ -1,4 +1,4 @@
-"""Results of engine verbs, and a node's knowledge of a session."""
+"""Results of engine verbs (see `engine.port`), and a node's knowledge of a session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Touched(NamedTuple):
 
 
 class Known(Struct, frozen=True):
-    """Knowledge of a node about a session it holds, for restoring the session after a loss."""
+    """Data of a session on its node, for restoring the session after a loss."""
 
     device: str
     idle: bool
@@ -57,7 +57,7 @@ class NodeInfo(NamedTuple):
 class Swept(NamedTuple):
     """Result of a sweep."""
 
-    sessions: int = 0  # ended sessions, which no longer counted
+    sessions: int = 0  # sessions that were ended, because they no longer count as online
     users: int = 0  # users who went offline
     forgotten: int = 0  # deleted last-seen entries
     nodes: int = 0  # deleted entries of dead nodes

@@ -2,7 +2,7 @@
 
 Subscriptions are confirmed before a snapshot is read. Incoming messages never wait: each is verified and delivered in
 the turn of the loop in which it arrives. Redis disconnects a node that does not keep up (`client-output-buffer-limit
-pubsub`). The node counts a gap and reads everything again.
+pubsub`). The node then counts a gap in its metrics and reads all subscribed topics again.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class RedisBus:
         self._prefix = prefix
         self._host: Host | None = None
         self._subscriptions: dict[bytes, ChannelSubscription] = {}  # subscriptions by channel
-        self._beats: dict[bytes, Primary] = {}  # channels of the watchdog's beats
+        self._beats: dict[bytes, Primary] = {}  # server by channel of the watchdog's beats: test messages to itself
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
         self._kinds = (b"smessage",) if servers.sharded else (b"message",)
         self._ended = b"sunsubscribe"
         self.beaten: Callable[[Primary], None] = lambda server: None  # called for a beat that came back
-        self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis ends a subscription there
+        self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis ends a subscription
 
     def attach(self, host: Host | None) -> None:
         """Set the host that receives the messages."""
@@ -201,7 +201,7 @@ class RedisBus:
             self.lag.observe(max(0, now - at) / 1000)
 
     def here(self, topic: Topic, message: Message) -> None:
-        """Deliver a message to this node alone, because it is addressed to this node or cannot be sent further now."""
+        """Deliver a message to this node alone, because it is addressed to this node or Redis cannot be reached."""
         heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._subscriptions
         if heard and self._host is not None:
             self._host.receive(topic, message)

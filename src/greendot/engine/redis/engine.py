@@ -1,7 +1,7 @@
 """Redis engine: any number of nodes on Redis or Valkey, standalone, with Sentinel or as a cluster.
 
-Once a second (`tick`) the engine checks that published beats come back, compares each server's epoch and time, renews
-the lease and checks the other nodes.
+About once a second (`tick`) the engine checks that beats (test messages to itself) come back and compares each server's
+epoch and time. It also renews the lease and checks the other nodes.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class BackgroundTasks:
         self._tasks.clear()  # includes tasks that were cancelled before they began
 
 
-RESTORE_EVERY_S = 3_600.0  # interval of a full restore and reread, without any cause
-SILENCE_S = 1.0  # pause after a slot moved, before its topics are subscribed again wherever it is
+RESTORE_EVERY_S = 3_600.0  # interval at which a node restores and rereads all data, even without a loss
+SILENCE_S = 1.0  # pause after a slot moved, before its topics are subscribed again on its server
 SWEEP_CHECK_S = 30.0  # interval of checks whether a sweep is due
 
 
@@ -121,7 +121,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._spawn = self._background.spawn
         self._being_born = asyncio.Lock()
         self._checked_partition = HOME  # last partition checked for this node's entry
-        self._struck: set[int] = set()  # partitions without the entry; they may have dropped the node's sessions
+        self._struck: set[int] = set()  # partitions that lacked the entry and may lack the node's sessions
         self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
         self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
 
@@ -191,7 +191,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def came_up(self, server: Primary) -> None:
         if self._host is not None:
             server.intact, settled = True, set[int]()
-            while more := server.partitions - settled:  # partitions that arrive meanwhile would have no subscriptions
+            while more := server.partitions - settled:  # partitions may move to this server during the call
                 server.intact = await self._settle_in(server, more) and server.intact
                 settled |= more
             # An earlier attempt may have found a loss and failed before it reported the loss.
@@ -232,9 +232,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._spawn(f"resubscribing partition {partition}", self._resubscribe(partition))
 
     async def _resubscribe(self, partition: int) -> None:
-        """Subscribe again to a partition whose slot may have left and returned unnoticed.
+        """Subscribe again to the channels of a partition whose slot may have moved away and back unnoticed.
 
-        In that case no server gained the partition.
+        In that case no server gained the partition, and `moved` was not called.
         """
         await asyncio.sleep(SILENCE_S)
         server = self.servers.of(partition)
@@ -244,7 +244,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def _settle_in(self, server: Primary, partitions: set[int]) -> bool:
         """Register this node on the server and subscribe to the wanted channels.
 
-        Return whether the data is as before.
+        Return whether the server has the same data as before.
         """
         incarnation = self.lives.incarnation
         try:
@@ -263,7 +263,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     async def _ticks(self) -> None:
         period, clock = self._options.periods.sample, self._clock
-        due = clock.monotonic() - random.uniform(0, period)  # spread over nodes that start together
+        due = clock.monotonic() - random.uniform(0, period)  # nodes that start together check at different times
         while True:
             due = max(due + period, clock.monotonic())
             await asyncio.sleep(max(0.0, due - clock.monotonic()))
@@ -275,14 +275,14 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 log(log_events.WORK_FAILED, error, work="checking Redis")
 
     async def tick(self) -> None:
-        """Run the checks of one second."""
+        """Run the periodic checks once."""
         for server in await self.watchdog.round():
-            self._lose(server.partitions)  # before the other nodes are checked: their entries may be lost, too
+            self._lose(server.partitions)  # comes before the check of other nodes, whose entries may be lost, too
             self._spawn(f"restoring Redis {server.address}", self._lost_state(server))
         try:
             table = await self.lives.refresh()
         except EngineUnavailable:
-            self.losses.review({}, {})  # no node is waited for longer than a lease, even without the table
+            self.losses.review({}, {})  # ends waits that are longer than a lease, even without the table
             raise
         life = table.lives.get(self.lives.incarnation)
         if life is None:
@@ -317,7 +317,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def _check_nodes(self) -> None:
         """Check one partition per call for this node's entry.
 
-        Where the entry is missing, the node's sessions do not count.
+        In a partition without the entry, the node's sessions do not count as online.
         """
         self._checked_partition = (self._checked_partition + 1) % keys.PARTITIONS
         if not await self.census.visit(self._checked_partition, self.lives.incarnation, self._verbs.alive):
@@ -350,7 +350,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._found(server.partitions, intact=False)
 
     def _answered(self, partition: int, epoch: str) -> None:
-        """Compare the epoch that a read returned. If it differs, earlier reads mean nothing."""
+        """Compare the epoch that a read returned. If the epoch differs, the server has lost data."""
         server = self.servers.of(partition)
         if self._host is not None and server.up and self.watchdog.is_lost(partition, epoch):
             self._lose(server.partitions)
@@ -379,7 +379,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         if code == "CLOCK":
             await self.watchdog.mend(partition)
         elif code == "FENCED":
-            # Not the current name: commands under the old name may still be refused after the rebirth.
+            # Pass the refused name, not the current one: commands under an old name may be refused after the rebirth.
             self._spawn("starting a new incarnation", self._rebirth(refused))
         else:
             answers = await self.lives.register([partition])
@@ -389,7 +389,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 self._struck.add(partition)
 
     async def settled(self) -> None:
-        """Wait until no background task is running. For tests; with `driven` some task always runs."""
+        """Wait until no background task is running. Only for tests: with `driven`, some task always runs."""
         await self._background.settled()
 
     # --- bus and queries of operators ---

@@ -1,16 +1,17 @@
 """Engine's time, as this node keeps it.
 
-The engine's time is Redis' clock plus a correction in each partition. It advances evenly when a server's clock is set
-or another server takes over: lingers keep their length and versions never go back. The node advances the time by its
-own monotonic clock. A verb at a very different time is refused, and the correction is repaired first.
+The engine's time is Redis' clock plus a correction, which each partition stores. It advances evenly, even if a server's
+clock is set or another server takes over. Graces therefore keep their length, and versions never go back. The node
+advances its own copy of the time by its monotonic clock. Each verb (Lua script) gets the node's time. If it differs too
+much from the partition's time, the verb is refused, and the node repairs the correction and retries.
 """
 
 from __future__ import annotations
 
 from greendot.clock import Clock
 
-JUMP_MS = 2_500  # half of the difference that verbs accept (lua/record.lua): repaired before a verb is refused
-_OURS_S = 60.0  # seconds; if another node replaces a correction sooner, its writer had the wrong time
+JUMP_MS = 2_500  # half of the difference that verbs accept (lua/record.lua), so that a repair precedes a refusal
+_OURS_S = 60.0  # seconds; if another node replaces this node's correction sooner, this node's time was wrong
 _YOUNG_S = 5.0  # seconds in which a new node leaves corrections to older nodes, which know the time better
 _DOUBT_S = 1.5  # seconds; if older nodes accept a different time for longer, the new node started with a wrong one
 _NONE = "0"
@@ -25,8 +26,8 @@ class EngineTime:
         self._young_until = float("-inf")
         self._doubts_since = float("inf")
         self._offset_ms: float | None = None
-        self._wrote: dict[int, tuple[str, float]] = {}  # by partition: the correction this node wrote, and when
-        self._right: dict[int, str] = {}  # by partition: the last correction under which the time matched this node's
+        self._wrote: dict[int, tuple[str, float]] = {}  # by partition: the correction this node wrote, and its time
+        self._right: dict[int, str] = {}  # by partition: the last correction with which its time matched
 
     @property
     def known(self) -> bool:
@@ -85,6 +86,6 @@ class EngineTime:
         self._right[partition] = correction
 
     def shift(self, ms: int) -> None:
-        """Follow a correction that was made on purpose."""
+        """Move the node's time by `ms`, together with a correction that was made on purpose."""
         if self._offset_ms is not None:
             self._offset_ms += ms

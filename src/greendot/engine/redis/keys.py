@@ -6,7 +6,7 @@
 | `seen:{tag}:BB` | hash | `tenant/user` → the packed state and name of a user without sessions |
 | `nodes:{tag}` | hash | incarnation → `live`, or its last renewal and the end of its sessions |
 | `leases:{tag}` | hash | incarnation → counter, last renewal, level, digest of restored data; first partition only |
-| `claim:{tag}:WHAT` | string | the node that buries a node, reaps or sweeps; only in the first partition |
+| `claim:{tag}:WHAT` | string | the node that does this work: marks a node as dead, removes its sessions, or sweeps |
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → time of the start, negated once stopped |
 | `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |
 | `room:{tag}:tenant/room` | channel | messages for a room's subscribers |
@@ -14,9 +14,11 @@
 | `node:{tag}:INCARNATION` | channel | messages to one node |
 | `beat:{tag}:INCARNATION` | channel | messages of a node to itself, which check its connections |
 
-In `nodes`, `~epoch` changes when a partition loses its data, and `~clock` corrects its time.
+In `nodes`, `~epoch` changes when a partition loses its data, and `~clock` corrects its time. Claims are only in the
+first partition.
 
-A tag names a partition. All keys of a verb carry the same tag, so that each verb stays in one slot of a cluster.
+A tag names a partition. All keys of a verb (Lua script) carry the same tag, so that each verb stays in one slot of a
+cluster.
 """
 
 from __future__ import annotations

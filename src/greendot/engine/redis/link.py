@@ -1,7 +1,7 @@
 """Fast connection to one Redis server, over hiredis.
 
-Commands of the same tick go out in one write and are answered in order. Pushes (RESP3) are delivered as they arrive.
-redis-py's client does the same at a tenth of the rate.
+Commands of the same tick (turn of the event loop) are sent in one write and are answered in order. Pushes (RESP3) are
+delivered as they arrive. redis-py's client does the same at a tenth of the rate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from greendot.errors import EngineUnavailable
 Argument = str | bytes | int
 DEADLINE_S = 2.0  # seconds without any answer after which the link is dead
 CONNECT_S = 2.0
-MOST_UNSENT = 8 * 1024 * 1024  # bytes not yet taken by the kernel; a server that reads so slowly counts as gone
+MOST_UNSENT = 8 * 1024 * 1024  # bytes not yet taken by the kernel; with more, the server is treated as gone
 PIECE = 16 * 1024  # bytes parsed at a time: hiredis moves its unparsed input every few answers
 _CONFIRMS = frozenset((b"subscribe", b"unsubscribe", b"ssubscribe", b"sunsubscribe"))
 _Push = hiredis.PushNotification

@@ -1,8 +1,9 @@
 """Partitions that lost records, from the discovery until every live node has restored its own.
 
-Meanwhile absence means nothing there, and reads are marked stale. A node's lease has a digest of the state of the
-partitions that the node has restored. A node with the same digest as ours has seen the same losses and restored them.
-No node is waited for longer than a lease: a node that is silent for so long is dead, and its sessions are lost with it.
+Until then, a record that is missing in such a partition may still be restored, and reads are marked stale. A node's
+lease has a digest of the state of the partitions that the node has restored. A node with the same digest as ours has
+detected the same losses and restored its records. The wait for a node ends after the period of a lease. A node that is
+silent for this time is dead, and its sessions are lost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from greendot.engine.redis.partitions import Partitions, Primaries
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.errors import EngineUnavailable
 
-SILENT_S = 2.0  # seconds, beyond a renewal, for nodes of an older version, which publish no digest
+SILENT_S = 2.0  # seconds to wait, after a renewal period, for nodes of an older version, which publish no digest
 
 
 class Losses:
@@ -37,7 +38,7 @@ class Losses:
         self._waiting: dict[asyncio.Future[None], frozenset[int]] = {}
 
     def restoring(self) -> Collection[int]:
-        """Return the partitions in which absence means nothing, including those of servers that are not up."""
+        """Return the partitions that may lack records, including those of servers that are not up."""
         if down := self._servers.down:
             return {*self._open}.union(*(server.partitions for server in down))
         return self._open.keys()
@@ -54,7 +55,7 @@ class Losses:
     def reported(self, since: RecordsState) -> None:
         """Record that this node has restored all its sessions in these partitions, beginning in the state `since`.
 
-        Partitions that were lost again meanwhile do not count.
+        Partitions that were lost again since then are left out.
         """
         self._restored |= {p: state for p, state in since.items() if state == self._watchdog.state(p)}
 
@@ -63,7 +64,7 @@ class Losses:
         return all(self._restored.get(partition) == self._watchdog.state(partition) for partition in partitions)
 
     def digest(self) -> str:
-        """Return the digest of what this node has restored, for its lease."""
+        """Return the digest of the partitions that this node has restored, for its lease."""
         return _digest(self._restored)
 
     async def over(self, since: RecordsState) -> None:
@@ -85,7 +86,7 @@ class Losses:
                 future.set_exception(EngineUnavailable("Redis went away while its records were restored"))
 
     def review(self, lives: Mapping[str, str], stated: Mapping[str, str | None]) -> None:
-        """Close the losses that are restored. `lives` are the nodes' lives, `stated` the digests in their leases."""
+        """Close the losses that are restored. `lives` is as in NodeTable; `stated` has the digests of the leases."""
         if not self._open:
             return
         now, state = self._clock.monotonic(), self._watchdog.state

@@ -1,7 +1,7 @@
-"""Counts of users and sessions, taken one partition at a time together with the check of the node's entry.
+"""Counts of users and sessions. They are taken one partition at a time, together with the check of the node's entry.
 
-Every node checks all partitions in turn, and counts and reports a share of them. The reports of all nodes add up to the
-total, and Redis does the same work however many nodes there are.
+Every node checks all partitions one after the other, and counts and reports its share of them. The reports of all nodes
+add up to the total, and Redis does the same work for any number of nodes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Census:
     async def visit(self, partition: int, incarnation: str, alive: Collection[str]) -> bool:
         """Return whether the partition has the node's entry; True if the partition cannot be reached.
 
-        The users of the partition are counted if it is in the node's share or was never counted. When another node
-        goes, its share may become this node's.
+        The users of the partition are counted if the partition is in the node's share or was never counted. When
+        another node ends, this node may get its share.
         """
         if not self._servers.of(partition).up:
             return True

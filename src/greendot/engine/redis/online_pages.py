@@ -1,7 +1,7 @@
 """Pages of a tenant's users online: a cursor over the presence buckets of all partitions.
 
-Buckets hold users of all tenants. A script reads many buckets, so an empty bucket costs next to nothing, and stops
-after a number of users, so that no script takes long. The first page counts all users; further pages use its count.
+Buckets hold users of all tenants. A script reads many buckets, so an empty bucket costs very little. A script stops
+after a number of users, so that it does not take long. The first page counts all users; further pages use this count.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class OnlinePages:
     def _known(self, tenant: str, after: str | None) -> int | None:
         """Return a recent count, or None.
 
-        It is exact enough for further pages, and for first pages of very large tenants.
+        A recent count is exact enough for further pages, and for first pages of very large tenants.
         """
         count = self._counts.get(tenant)
         if count is None or monotonic() - count.at > COUNTED_S or (after is None and count.users <= MANY):

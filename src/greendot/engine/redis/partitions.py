@@ -89,7 +89,7 @@ class Primaries:
         return [server for server in self.all.values() if not server.up]
 
     async def run(self, partition: int, name: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """Run a verb on the server of its keys, and follow the keys if they move."""
+        """Run a verb (Lua script) on the server of its keys. Retry on another server if the keys have moved."""
         script, call = SCRIPTS[name], (len(keys), *keys, *arguments)
         server, asking = self.of(partition), False
         for attempt in range(REDIRECTS):
@@ -143,7 +143,7 @@ class Primaries:
                 # Not asyncio.wait_for: in Python 3.11 it swallows a cancellation that comes with the event.
                 async with asyncio.timeout(wait):
                     await self._ask.wait()
-                await asyncio.sleep(SOON_S * random.uniform(0.2, 1.0))  # one problem shows in many places at once
+                await asyncio.sleep(SOON_S * random.uniform(0.2, 1.0))  # one problem causes many requests at once
             except TimeoutError:
                 pass
             self._ask.clear()

@@ -32,7 +32,7 @@ class Verbs:
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
         self.alive: Collection[str] = ()  # live incarnations, as of the latest read
         self.turned: Callable[[Transition], None] | None = None
-        self.restoring: Callable[[], Collection[int]] = lambda: ()  # partitions in which absence means nothing
+        self.restoring: Callable[[], Collection[int]] = lambda: ()  # partitions that may lack records after a loss
         self.answered: Callable[[int, str], None] = lambda partition, epoch: None  # called with a partition's epoch
         # Awaited when a verb was refused, with the error's code, the partition and the refused incarnation.
         self.repair: Callable[[str, int, str], Any] = lambda code, partition, refused: None
@@ -62,7 +62,7 @@ class Verbs:
     async def compare_epoch(self, partition: int) -> None:
         """Read the partition's epoch to detect a loss of its records.
 
-        Sent after a verb, it covers the verb's answer.
+        If this read comes after a verb, it also detects a loss before the verb.
         """
         await self.read([keys.nodes_key(self.prefix, partition)], partition)
 
@@ -182,7 +182,7 @@ class RedisPresence:
     def _shares(self, where: Sequence[keys.UserKeys]) -> list[list[int]]:
         """Return groups of users to read in one script each.
 
-        A group has the users of one partition in a cluster, and at most `READ_BATCH` users elsewhere.
+        In a cluster, a group has the users of one partition. Otherwise a group has at most `READ_BATCH` users.
         """
         if not self._verbs.servers.sharded:
             return [[*range(at, min(at + READ_BATCH, len(where)))] for at in range(0, len(where), READ_BATCH)]
@@ -192,9 +192,9 @@ class RedisPresence:
         return [*shares.values()]
 
     async def _read_share(self, where: Sequence[keys.UserKeys], share: list[int]) -> list[Snapshot | None]:
-        """Return the snapshots of a share; None for users whose data may have expired.
+        """Return the snapshots of a group of users; None for users whose data may have expired.
 
-        Decoding overlaps Redis' next share.
+        A group is decoded while Redis reads the next one.
         """
         names: list[str] = []
         for index in share:
@@ -207,7 +207,7 @@ class RedisPresence:
         return [read_snapshot(record, alive, now) for record in answer]
 
     async def _settled(self, tenant: str, user: str) -> Snapshot:
-        """Settle the user and return the snapshot. Remaining sessions count, even if their nodes are not in `alive`."""
+        """End the user's expired data; return the snapshot. It includes sessions of nodes that are not in `alive`."""
         answer = await self._verbs.on_user("settle", tenant, user)
         if not answer:  # the record existed a moment ago
             await self._verbs.compare_epoch(keys.partition_of(tenant, user))

@@ -27,7 +27,7 @@ class PrimaryOwner(Protocol):
     latency: Histogram  # latency of commands
 
     async def came_up(self, server: Primary) -> None:
-        """Prepare a server whose two links are connected; it is used once this returns.
+        """Prepare a server whose two links are connected. The server is used after the return.
 
         Raise EngineUnavailable to retry the connection later.
         """
@@ -49,7 +49,7 @@ class Primary:
         self.trouble = "not connected yet"
         self.run_id = ""  # run id of the server process, as last read
         self.intact = True  # whether its data was unchanged when it last came up
-        # State of the watchdog: its newest beat, the newest that came back, and the missing ones with their send times.
+        # State of the watchdog: newest beat (test message), newest that came back, missing ones with their send times.
         self.beat_sent = self.beat_heard = 0
         self.unheard: deque[tuple[int, float]] = deque()
         self.beat_channel, self.beat_partition = "", -1
@@ -83,7 +83,7 @@ class Primary:
                 try:
                     if await self._once():
                         delay = BACKOFF_S
-                except Exception as error:  # giving up a server for good would lose a part of all users
+                except Exception as error:  # a server must never be given up: some users would have no presence
                     log(log_events.WORK_FAILED, error, work=f"connecting to Redis {self.address}")
                     self._drop()
                 if not self.first.done():

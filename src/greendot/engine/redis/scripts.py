@@ -1,4 +1,4 @@
-"""Lua verbs: one file each, prefixed with the shared code."""
+"""Lua scripts of the verbs (see `engine.port`): one file for each verb, prefixed with the shared code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _load() -> dict[str, Script]:
         name = file.name.removesuffix(".lua")
         if file.name.endswith(".lua") and name != "record":
             flags = f" flags={_FLAGS[name]}" if name in _FLAGS else ""
-            # These verbs read many users at once without settling them, and do not need the shared code.
+            # These verbs read many users at once. They do not end expired data, and do not need the shared code.
             begin = "" if name in ("online", "read") else shared
             found[name] = Script(name, f"#!lua{flags}\n{begin}\n{file.read_text()}")
     return found

@@ -1,7 +1,8 @@
-"""Removal of data that no longer counts: the sessions of dead nodes, and drift.
+"""Removal of expired data: the sessions of dead nodes, and drift, which is sessions whose end was missed.
 
-A pass goes bucket by bucket, so that no command takes long. Every bucket is settled by the same script code as in any
-other verb, so a user goes offline once, whichever node comes first.
+A pass goes bucket by bucket, so that no command takes long. To reap a bucket is to end the expired sessions of its
+users. The script code is the same as in any other verb (Lua script), so a user goes offline once, whichever node is
+first.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Sweeper:
     async def reap(self, table: NodeTable) -> Swept | None:
         """End the sessions of all dead nodes whose grace is over, in one pass.
 
-        Return None if there is nothing to do, or another node does it.
+        Return None if no grace is over, or if another node does this work.
         """
         now = self._verbs.time.now()
         over = [death.node for death in table.dead() if death.ends <= now]
@@ -68,7 +69,7 @@ class Sweeper:
         return swept
 
     async def sweep_if_due(self) -> Swept | None:
-        """Sweep every ten minutes, on one node of the cluster, unless a job does so."""
+        """Sweep every ten minutes, on one node of the cluster, unless a job or an operator has swept recently."""
         return await self._sweep() if await self._claim("sweep", SWEEP_EVERY_MS) else None
 
     async def sweep(self) -> Swept:
@@ -79,9 +80,9 @@ class Sweeper:
         return swept
 
     async def _sweep(self) -> Swept:
-        """End sessions that no longer count, delete old last-seen entries, and ask each node to audit its sessions.
+        """End expired sessions, delete old last-seen entries, and ask each node to audit its sessions.
 
-        Raise EngineUnavailable if some of it could not be done: an empty result would not mean that all is well.
+        Raise EngineUnavailable if a step failed, because an empty result would suggest that no data was wrong.
         """
         await self._nodes.reconcile(range(keys.PARTITIONS))
         swept = await self._pass(self._retention_ms)
@@ -103,7 +104,7 @@ class Sweeper:
         return swept
 
     async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None) -> int:
-        """End the sessions under this node's incarnations that `holds` does not know. Return their number."""
+        """End the sessions under this node's incarnations for which `holds` returns False. Return their number."""
         ended = 0
         for incarnation in [*self._bus.own]:
             for server in [*self._verbs.servers.all.values()]:
@@ -130,7 +131,7 @@ class Sweeper:
     # --- passes ---
 
     async def _pass(self, retention_ms: int | None, only: Sequence[str] = ()) -> Swept:
-        """Reap all servers in parallel, for these incarnations or for everything.
+        """Reap the buckets of all servers in parallel, for the incarnations in `only` or, if it is empty, for all.
 
         Raise EngineUnavailable if interrupted.
         """

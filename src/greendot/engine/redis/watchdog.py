@@ -1,8 +1,9 @@
 """Checks of every server: delivery of messages, epoch and time.
 
-Once a second, the node sends each server a beat to publish, on the link for commands. It must arrive on the link for
-pushes. After a failover, an old primary still answers every PING: only a missing beat shows that a link is dead. The
-answer has the server's epoch, which changes when its data is lost, and its time.
+A beat is a test message of the node to itself. About once a second, the node publishes a beat through each server, on
+the link for commands. The beat must arrive on the link for pushes. After a failover, an old primary still answers every
+PING, so only a missing beat shows that a link is dead. The answer to the command has the server's time and its epoch,
+which changes when its data is lost.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.errors import EngineUnavailable
 
-DEAF_S = 1.9  # seconds after which a missing beat is lost; less than two rounds, which may come a little early
-BUSY_S, BUSY_PIECES = 10.0, 50  # the same, if more pieces of input than this came since the last beat and delay it
-LATE_S = 1.5  # seconds of delay after which a round assumes that this process was stopped: beats wait to be read
+DEAF_S = 1.9  # seconds after which a missing beat is lost; less than two rounds, because rounds may be a little early
+BUSY_S, BUSY_PIECES = 10.0, 50  # the same, if more pieces of input than this came since the last beat: they delay beats
+LATE_S = 1.5  # if a round is later than this, the process was stopped, and beats may wait to be read
 
 
 class Watchdog:
@@ -97,14 +98,14 @@ class Watchdog:
     def lag_s(self) -> float:
         """Return the seconds from publishing to receiving of the latest beat, on the slowest server.
 
-        A missing beat is not included: its server is away, or will soon be found to be.
+        A missing beat is not included. Its server is away, or this will soon be detected.
         """
         return max((server.beat_took for server in self._verbs.servers.all.values() if server.up), default=0.0)
 
     # --- epochs ---
 
     async def compare(self, server: Primary, answers: dict[int, tuple[str, int, str]]) -> bool:
-        """Record the answers of registering. Return whether the partitions have the known epoch and server."""
+        """Record the answers of `NodeLeases.register`. Return whether epoch and server of each are unchanged."""
         intact = True
         for partition, (epoch, _, _) in answers.items():
             known = self._epochs.get(partition, epoch), self._runs.get(partition, server.run_id)
@@ -114,7 +115,7 @@ class Watchdog:
         return intact
 
     def state(self, partition: int) -> str:
-        """Return the identity of the partition's records: epoch and run id. A loss changes it."""
+        """Return the identity of the partition's records: epoch and run id. A loss of records changes the identity."""
         return f"{self._epochs.get(partition, '')}/{self._runs.get(partition, '')}"
 
     def is_lost(self, partition: int, epoch: str) -> bool:
@@ -127,7 +128,7 @@ class Watchdog:
     # --- time ---
 
     async def mend(self, partition: int) -> None:
-        """Repair the correction of a partition after a verb was refused because of the time."""
+        """Repair the time correction of a partition after a verb (Lua script) was refused because of the time."""
         await self._set_right(await self._nodes.register([partition]))
 
     async def _set_right(self, answers: dict[int, tuple[str, int, str]]) -> None:
@@ -145,4 +146,4 @@ class Watchdog:
             if await self._verbs.servers.run(partition, "correct", [name], old, new):
                 self._verbs.time.mended(partition, new)
         except EngineUnavailable:
-            pass  # the next check finds it again
+            pass  # the next check detects the wrong correction again

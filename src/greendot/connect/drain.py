@@ -1,8 +1,8 @@
 """Drain: sending all clients of a stopping node to other nodes.
 
 Clients are sent away one after the other, no faster than another node admits hellos. So no client is without a
-connection for longer than it takes to find a new node. Each client gets its own time to return. Its session counts as
-online meanwhile and continues on another node, so watchers notice nothing.
+connection for longer than it takes to find a new node. Each client gets its own time to return. Until then its session
+counts as online, and it continues on another node, so watchers notice nothing.
 """
 
 from __future__ import annotations

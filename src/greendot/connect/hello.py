@@ -6,7 +6,8 @@ the admission the token is verified, the session opened or resumed, rooms and in
 
 Two limits protect the node when all clients return at once. The limit of hellos under way bounds the lag of the event
 loop. The limit of hellos per second leaves time for the clients that are connected. A client that is sent away may
-still have a session. Its session is kept until the time to return and for one grace more, so the user stays online.
+still have a session. If this session would end before the client returns, or soon after the time to return, it is kept
+until that time and for one grace more. So its user stays online.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class HelloService:
             self._close_for_now(connection, RETRY_MS)
             return False
         except TooManyConnections as error:
-            # Another connection may end meanwhile. The clients that wait for its place must not return all at once.
+            # Another connection may end in this time. The clients that wait for its place must not return all at once.
             wait_ms = random.randint(CROWDED_MS // 2, CROWDED_MS)
             self._hold_session(hello, wait_ms / 1000)
             self._close_for_now(connection, wait_ms, str(error))
@@ -272,7 +273,7 @@ class HelloService:
         return frames + [(encode_event(event, now), None) for event in arrival.events]
 
     def _time(self, connection: Connection, hello: Hello) -> None:
-        """Observe the duration of a welcome, unless the connection has ended meanwhile."""
+        """Observe the time from hello to welcome, unless the connection has ended before the welcome."""
         if (received_at := self._received_at.get(connection)) is not None:
             took_s = self._timers.now() - received_at
             self._metrics.hello.observe(took_s)

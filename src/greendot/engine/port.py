@@ -122,7 +122,7 @@ class Host(Protocol):
         ...
 
     def died(self, incarnation: str) -> None:
-        """Read the occupancy of rooms again, because the sessions of a dead node no longer count.
+        """Read the occupancy of rooms again, because the sessions of a dead node no longer count as online.
 
         The engine publishes no `Left` for these sessions.
         """

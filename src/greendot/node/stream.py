@@ -71,7 +71,7 @@ class StreamFollower(ABC, Generic[L]):
 
     @abstractmethod
     async def _read_gap(self, local: L) -> None:
-        """Forward the entries that the store has after the cursor. Entries may arrive meanwhile."""
+        """Forward the entries that the store has after the cursor. Entries may arrive during the read."""
 
     @abstractmethod
     def _next_read_s(self, stream: LocalStream[Any], *, done: bool, moved: bool, hinted: bool) -> float | None:
@@ -122,7 +122,7 @@ class StreamFollower(ABC, Generic[L]):
             self._log_gap(local, error)
 
     async def _fill(self, local: L) -> None:
-        """Read the gap, or wait for the read under way. Entries that arrive meanwhile are sorted by number."""
+        """Read the gap, or wait for the read under way. Entries that arrive during the read are sorted by number."""
         stream = local.stream
         if stream.reading is not None:
             await asyncio.shield(stream.reading)

@@ -334,7 +334,7 @@ class SocketConnection(Framing):
     # --- closing ---
 
     def bye_received(self) -> None:
-        """Close without a grace, because the client is leaving for good."""
+        """Close without a grace, because the client has announced that it will not return."""
         self._bye = True
         self.close(Close.NORMAL, "bye")
 

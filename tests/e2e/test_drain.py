@@ -196,7 +196,7 @@ async def test_what_fails_to_end_keeps_nothing_else_from_ending(caplog: pytest.L
         await told(alice)
         with pytest.raises(Closed):
             await alice.receive()
-        assert "a job that cannot be stopped" in caplog.text
+        assert "this job fails to stop" in caplog.text
 
 
 # --- a process ---

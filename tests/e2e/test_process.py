@@ -143,7 +143,11 @@ async def test_a_file_that_is_wrong_is_explained(tmp_path: Path, text: str, word
 CALLS: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
     "no secret": (["serve", "--port", "0"], {"GREENDOT_AUTH_SECRET": ""}, ["GREENDOT_AUTH_SECRET", "serve --dev"]),
     "a file that is not there": (["serve", "--config", "no.toml"], {}, ["no.toml", "No such file"]),
-    "two workers": (["serve", "--port", "0", "--workers", "2"], {}, ["2 workers", "memory", "--workers 1"]),
+    "two workers": (
+        ["serve", "--port", "0", "--workers", "2", "--engine", "memory"],
+        {},
+        ["2 workers", "memory", "Leave out --engine"],
+    ),
     "dev mode for everybody": (["serve", "--dev", "--host", "0.0.0.0"], {}, ["--dev", "loopback only"]),
     "a host that is not ours": (["serve", "--host", "192.0.2.1", "--port", "0"], {}, ["192.0.2.1"]),
     "a host that is no name": (["serve", "--host", "no such host", "--port", "0"], {}, ["no such host"]),

@@ -14,7 +14,7 @@ WATCHERS, WINDOW_S = 60, 10.0
 ENVIRONMENT = {"GREENDOT_PRESENCE_CELEBRITY_WATCHERS": "20", "GREENDOT_PRESENCE_POLLED": "default/idol, other/fan"}
 
 
-async def test_a_celebrity_of_one_node_is_like_everybody_on_the_other_and_a_loss_meanwhile_heals(
+async def test_a_celebrity_of_one_node_is_an_ordinary_user_on_another_and_a_lost_message_is_recovered(
     redis: RedisProcess, tmp_path: Path
 ) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ENVIRONMENT) as (home, away), Clients() as clients:

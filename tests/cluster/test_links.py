@@ -53,7 +53,9 @@ def freeze_both(redis: RedisProcess, proxy: Proxy) -> None:
 Fault = Callable[[RedisProcess, Proxy], None]
 
 
-async def test_a_connection_that_dies_or_falls_silent_is_found_and_every_topic_is_heard_again(tmp_path: Path) -> None:
+async def test_a_dead_or_silent_redis_connection_is_detected_and_all_topics_are_subscribed_again(
+    tmp_path: Path,
+) -> None:
     async with asyncio.TaskGroup() as group:
         for fault in (kill_subscriber, freeze_pushes, freeze_commands, freeze_both):
             group.create_task(is_found(fault, tmp_path / fault.__name__))

@@ -15,7 +15,7 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 
 
 @every_version
-async def test_a_client_of_then_reads_what_it_is_told_now(version: str) -> None:
+async def test_a_client_of_an_older_version_reads_the_frames_of_this_version(version: str) -> None:
     then = written(version, "talk.json")
     async with serving(limits={"enabled": False}) as served:
         now = await talk.have(served, then["steps"])

@@ -247,7 +247,7 @@ def test_the_time_is_moved_once_by_those_who_saw_the_same(redis: Partition) -> N
     assert abs(redis.verb("beat", ["nodes"], "channel", "PUBLISH", "m")[1] - redis.now - 700) < 2_000
 
 
-def test_a_beat_says_what_it_is_given_and_tells_epoch_and_time(redis: Partition) -> None:
+def test_a_beat_publishes_its_message_and_returns_epoch_and_time(redis: Partition) -> None:
     redis("HSET", "nodes", "~epoch", "e1")
     epoch, now, correction = redis.verb("beat", ["nodes"], "channel", "SET", "message")  # SET keeps the message
     assert (epoch, correction, redis("GET", "channel")) == (b"e1", b"0", b"message")

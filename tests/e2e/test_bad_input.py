@@ -751,7 +751,7 @@ async def test_typing_over_the_limit_is_dropped_without_a_word() -> None:
         await goes_on(client)
 
 
-async def test_a_client_over_the_limit_is_still_heard_to_be_alive() -> None:
+async def test_heartbeats_of_a_client_over_the_limit_are_still_acknowledged() -> None:
     async with serving(limits={"commands_per_s": 1, "commands_burst": 1}) as served:
         client = await served.client("alice")
         for _ in range(5):

@@ -140,7 +140,9 @@ def test_whoever_is_signed_out_by_the_app_is_told_and_can_sign_in_again(open_tab
     expect(cleo.messages.last).to_have_text("hello")
 
 
-def test_a_device_without_a_network_says_so_and_goes_on_by_itself(open_tab: OpenTab, site: ServerProcess) -> None:
+def test_a_device_without_a_network_shows_a_notice_and_reconnects_by_itself(
+    open_tab: OpenTab, site: ServerProcess
+) -> None:
     eva, fay = open_tab("Eva"), open_tab("Fay")
     fay.expect_state("eva", "online")
     eva.page.context.set_offline(True)

@@ -246,7 +246,7 @@ async def test_in_a_large_room_each_is_told_how_many_they_see() -> None:
         assert [frame["data"]["count"] for frame in frames["bob"] if frame["type"] == "room.count"] == [5]
 
 
-async def test_a_celebrity_who_hides_tells_nothing_in_slices_either() -> None:
+async def test_a_hidden_celebrity_stays_hidden_when_changes_are_sent_in_slices() -> None:
     async with serving(presence={"celebrity_watchers": 3}) as served:
         ann = await served.client("ann")
         watchers = [await served.client(f"fan{number}") for number in range(8)]

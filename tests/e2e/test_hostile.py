@@ -433,7 +433,7 @@ async def test_a_socket_lost_while_something_is_sent_counts_for_the_grace_and_is
         assert [frame["data"]["state"] for frame in frames] == ["offline"]
 
 
-async def test_a_client_that_says_goodbye_and_never_reads_is_gone_after_two_seconds() -> None:
+async def test_a_client_that_sends_a_close_frame_and_never_reads_is_removed_after_two_seconds() -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")

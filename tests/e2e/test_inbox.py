@@ -183,7 +183,7 @@ async def test_a_lost_hint_is_found_within_seventy_seconds() -> None:
         assert of(anns, "inbox.badge")[-1] == {"unread": 2, "unseen": 2}
 
 
-async def test_a_count_that_changed_unheard_is_told_within_seventy_seconds() -> None:
+async def test_a_badge_change_with_a_lost_message_is_sent_within_seventy_seconds() -> None:
     async with inboxed() as served:
         phone, laptop = await served.client("ann", device="phone"), await served.client("ann", device="laptop")
         await notify(served)

@@ -23,7 +23,7 @@ async def heard(client: WireClient) -> tuple[Counter[str], list[int]]:
     return Counter(frame["type"] for frame in frames), counts
 
 
-async def test_a_hundred_are_told_by_name_and_one_more_is_a_number() -> None:
+async def test_a_room_of_a_hundred_receives_names_and_a_larger_one_a_count() -> None:
     async with serving() as served:
         await served.lobby()
         first = (await crowd(served, 1, 100))[0]

@@ -93,7 +93,7 @@ async def test_a_lost_connection_leaves_when_its_session_does_exactly_once() -> 
         assert frames == []
 
 
-async def test_a_bye_is_told_at_once() -> None:
+async def test_a_bye_is_published_to_the_room_at_once() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await come(served, "alice"), await come(served, "bob")
@@ -241,7 +241,7 @@ async def test_a_room_without_listeners_is_read_from_the_engine() -> None:
         assert told(frames) == [("room.left", "bob")]
 
 
-async def test_a_large_room_is_told_how_many_at_most_once_a_second() -> None:
+async def test_a_large_room_receives_a_count_at_most_once_a_second() -> None:
     async with serving(typing={"large_room": 3}) as served:
         await served.lobby()
         alice, ghost, *_ = [await come(served, user) for user in ("alice", "ghost", "u1", "u2")]

@@ -401,7 +401,7 @@ async def test_a_body_that_is_not_needed_is_read_up_to_a_bound() -> None:
             assert statuses(await client.rest()) == [405]
 
 
-async def test_a_body_nobody_takes_is_not_read_on() -> None:
+async def test_a_body_that_no_handler_reads_pauses_reading() -> None:
     async with serving() as served, raw(served) as client:
         async with hold(served.node.store, "ping") as held:
             client.send_bytes(READY.replace(b"\r\n\r\n", b"\r\nContent-Length: 1000000\r\n\r\n") + b"x" * 1_000_000)
@@ -413,7 +413,7 @@ async def test_a_body_nobody_takes_is_not_read_on() -> None:
         assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_client_that_expects_100_is_told_to_go_on_once_the_body_is_wanted() -> None:
+async def test_a_client_that_expects_100_receives_continue_once_the_body_is_wanted() -> None:
     async with serving() as served:
         async with raw(served) as client:
             client.send_bytes(QUERY + b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % len(BODY))

@@ -36,7 +36,7 @@ def complains(ended: Ended, *words: str) -> None:
 # --- starting ---
 
 
-async def test_a_dev_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
+async def test_a_dev_server_is_ready_when_it_prints_its_address(tmp_path: Path) -> None:
     async with running(tmp_path, "--dev", **DEV) as server:
         assert f"http://127.0.0.1:{server.port}/" in server.announced
         assert (await server.ask("GET", "/livez")).status == 200
@@ -75,7 +75,7 @@ async def test_the_dev_secret_and_key_are_kept_for_their_owner_and_the_key_is_sh
         assert str(tmp_path / "api-key") in ended.out
 
 
-async def test_a_dev_server_is_reached_over_loopback_only_whatever_the_environment_says(tmp_path: Path) -> None:
+async def test_a_dev_server_listens_on_loopback_only_whatever_the_environment_sets(tmp_path: Path) -> None:
     async with running(tmp_path, "--dev", GREENDOT_SERVER_HOST="0.0.0.0") as server:
         # A server on all addresses would accept this connection.
         with pytest.raises(ConnectionRefusedError):

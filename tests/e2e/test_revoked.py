@@ -224,7 +224,7 @@ async def test_a_revocation_that_was_not_heard_of_is_read_within_15_s() -> None:
         await bob.request(type="room.list")
 
 
-async def test_a_hello_reads_what_was_not_heard_of() -> None:
+async def test_a_hello_reads_revocations_whose_message_was_lost() -> None:
     async with revocation_service() as (served, _):
         token = served.token("alice")
         await served.advance(FRESH_S)

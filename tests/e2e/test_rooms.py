@@ -220,7 +220,7 @@ async def test_an_invisible_user_is_neither_present_nor_typing_for_others() -> N
         assert [frame["data"]["user"] for frame in await seer.quiet()] == ["ghost"]
 
 
-async def test_a_connection_may_be_in_only_so_many_rooms() -> None:
+async def test_the_number_of_rooms_of_a_connection_is_limited() -> None:
     async with serving(limits={"rooms": 2}) as served:
         alice = await served.client("alice", claims={"rooms": ["*"]})
         for room in ("a", "b", "a"):

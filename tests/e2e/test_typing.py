@@ -251,7 +251,7 @@ async def test_rooms_and_tenants_are_apart() -> None:
             assert await client.quiet() == []
 
 
-async def test_a_large_room_is_told_the_count_only_and_typers_are_not_counted_for_themselves() -> None:
+async def test_a_large_room_receives_only_the_typing_count_and_typers_are_not_counted_for_themselves() -> None:
     async with serving(typing={"large_room": 3}) as served:
         await served.lobby()
         alice, bob, *others = [await served.joined(user) for user in ("alice", "bob", "carol", "dave")]

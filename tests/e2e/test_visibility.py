@@ -268,7 +268,7 @@ async def test_contacts_see_each_other_when_both_have_the_other() -> None:
         assert await states(ann, "bob") == await states(bob, "ann") == ["offline"]
 
 
-async def test_a_contact_is_recent_for_so_long_and_then_no_more_by_itself() -> None:
+async def test_a_contact_is_recent_for_the_configured_days_and_then_expires_without_a_call() -> None:
     async with serving(visibility={"policy": "recent_contacts", "recent_days": 2}) as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         async with contact(served) as put:
@@ -320,7 +320,7 @@ async def test_a_token_may_allow_less_than_the_policy_never_more() -> None:
 # --- lost messages ---
 
 
-async def test_a_change_nobody_told_of_is_found() -> None:
+async def test_a_privacy_change_without_a_message_is_found_by_the_periodic_check() -> None:
     async with serving() as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         await entry(bob, "ann")

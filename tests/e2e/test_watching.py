@@ -137,7 +137,7 @@ async def test_tenants_do_not_see_each_other() -> None:
         assert await stranger.quiet() == []
 
 
-async def test_a_connection_may_watch_only_so_many() -> None:
+async def test_the_number_of_users_a_connection_watches_is_limited() -> None:
     async with serving(limits={"watches": 3}) as served:
         bob = await served.client("bob")
         await entries(bob, "u1", "u2")

@@ -51,7 +51,7 @@ def test_all_that_can_be_said_of_a_key_counts() -> None:
         ({"alg": "ES256", "file": "/nowhere/to/be/found"}, "No such file"),
     ],
 )
-def test_a_key_that_is_none_is_said_by_its_name_and_not_repeated(key: dict[str, str], why: str) -> None:
+def test_an_invalid_key_is_reported_by_its_kid_without_its_value(key: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         configured(keys=[{"kid": "k1"} | key])
     assert "'k1'" in str(caught.value)

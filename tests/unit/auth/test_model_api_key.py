@@ -49,7 +49,7 @@ def test_any_text_is_taken_apart_or_refused(text: str) -> None:
     assert parse(text) is None
 
 
-def test_a_hash_says_nothing_of_its_secret_and_tells_secrets_apart() -> None:
+def test_a_hash_does_not_contain_its_secret_and_differs_between_secrets() -> None:
     assert SECRET.encode() not in hash_of(SECRET)
     assert hash_of(SECRET) == hash_of(SECRET) != hash_of(SECRET[:-1] + "s")
 

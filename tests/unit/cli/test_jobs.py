@@ -36,7 +36,7 @@ async def test_when_jobs_run_and_what_became_of_them_is_shown(kind: str, tmp_pat
         assert (run["fence"], run["done"], run["holder"]) == (1, 3, "host-1-x")
 
 
-def test_a_job_nobody_knows_is_refused_with_those_there_are() -> None:
+def test_an_unknown_job_is_refused_with_the_valid_names() -> None:
     for command in ("run", "history"):
         assert "There is no job 'swepe'. Valid names: unread-reminder" in complaint("jobs", command, "swepe")
     assert "is not in the range" in complaint("jobs", "history", "--limit", "0")

@@ -40,5 +40,5 @@ def test_a_senseless_time_from_the_server_is_bounded() -> None:
     assert still.delay(0, -5) == 0
 
 
-def test_a_connection_is_given_up_after_ten_seconds_unless_said_otherwise() -> None:
+def test_a_connection_attempt_is_given_up_after_ten_seconds_by_default() -> None:
     assert Backoff().give_up_s == 10.0

@@ -90,7 +90,7 @@ async def test_messages_too_many_for_a_joins_reply_follow_as_events() -> None:
 
 
 @run
-async def test_a_gap_too_large_to_be_fetched_is_told() -> None:
+async def test_a_gap_too_large_to_be_fetched_is_reported_as_truncated() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer, head=1)
         events = me.events()

@@ -36,7 +36,7 @@ from .wire import (
 
 @pytest.mark.parametrize("code", [4500, 4504])
 @run
-async def test_a_bad_token_is_told_at_once(code: int) -> None:
+async def test_a_bad_token_is_refused_at_once(code: int) -> None:
     async with serving() as server:
 
         async def refuse() -> None:
@@ -192,7 +192,7 @@ async def test_the_time_the_server_asks_for_is_given_to_it() -> None:
 
 @pytest.mark.parametrize("code", [4501, 4503, 4505])
 @run
-async def test_a_client_sent_away_stops_and_tells_everybody_who_waits(code: int) -> None:
+async def test_a_client_closed_by_the_server_stops_and_fails_all_pending_calls(code: int) -> None:
     async with serving() as server, connected(server) as (me, peer):
         events = me.events()
         waiting = [asyncio.create_task(me.rooms()), asyncio.create_task(me.send("lobby", 1))]

@@ -52,13 +52,13 @@ def test_a_mistake_is_said_with_its_setting(
     assert said in str(error.value)
 
 
-def test_a_file_of_all_tenants_is_said_to_be_missing_once(tmp_path: Path) -> None:
+def test_a_missing_file_of_all_tenants_is_reported_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         given("[push]\nfcm_credentials_file = '/nowhere'\n[tenants.a.push]\nper_hour = 5\n[tenants.b]\n", tmp_path)
     assert error.value.mistakes == ("push.fcm_credentials_file: cannot read /nowhere: No such file or directory",)
 
 
-def test_a_file_that_is_no_key_is_said_to_be_none_and_not_shown(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_key_is_refused_without_its_content(tmp_path: Path) -> None:
     file = tmp_path / "account.json"
     file.write_text('{"private_key": "hush hush"}')
     with pytest.raises(ConfigError) as error:

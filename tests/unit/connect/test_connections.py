@@ -198,7 +198,7 @@ async def old_client(parts: NodeParts) -> Client:
 
 
 @in_virtual_time
-async def test_a_client_that_cannot_read_events_is_told_once_after_a_while_to_fetch(parts: NodeParts) -> None:
+async def test_a_client_that_cannot_read_an_event_receives_one_refresh_after_a_delay(parts: NodeParts) -> None:
     await parts.whole()
     ann = await old_client(parts)
     for number in range(5):
@@ -213,7 +213,7 @@ async def test_a_client_that_cannot_read_events_is_told_once_after_a_while_to_fe
 
 
 @in_virtual_time
-async def test_a_client_that_left_before_it_was_told_to_fetch_is_no_trouble(parts: NodeParts) -> None:
+async def test_a_client_that_leaves_before_its_refresh_causes_no_error(parts: NodeParts) -> None:
     await parts.whole()
     ann = await old_client(parts)
     ann.connection.send(encode_event(InboxBadge(1, 1), 1))

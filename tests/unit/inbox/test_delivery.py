@@ -192,7 +192,7 @@ async def test_a_gap_from_before_the_head_was_known_is_read_when_it_is(parts: Pa
 
 @pytest.mark.parametrize(("after", "seen"), [(1, [2, 3, 4]), (0, ["resync"]), (5, ["resync"])])
 @in_virtual_time
-async def test_a_device_too_far_behind_or_ahead_is_told_to_fetch(
+async def test_a_device_too_far_behind_or_ahead_receives_a_resync(
     parts: Parts, monkeypatch: pytest.MonkeyPatch, after: int, seen: list[Any]
 ) -> None:
     monkeypatch.setattr(delivery, "RECOVER", 3)
@@ -201,7 +201,7 @@ async def test_a_device_too_far_behind_or_ahead_is_told_to_fetch(
 
 
 @in_virtual_time
-async def test_a_device_that_missed_too_many_bytes_is_told_to_fetch(
+async def test_a_device_that_missed_too_many_bytes_receives_a_resync(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "RECOVER_BYTES", 4)

@@ -7,7 +7,7 @@ import pytest
 from greendot.inbox.kinds_model import RETRIED_S, TIMES, Kinds, NotificationKind, Promise, wait_s
 
 
-def test_a_kind_that_nobody_named_is_durable_and_travels_whole() -> None:
+def test_a_kind_without_settings_is_durable_and_published_in_full() -> None:
     kinds = Kinds({"alarm": NotificationKind("acknowledged", "hint")})
     assert kinds.of("alarm") == ("acknowledged", "hint")
     assert kinds.of("Alarm") == kinds.of("") == ("durable", "full")

@@ -69,7 +69,7 @@ def test_switched_off_there_are_none(rules: TenantRules) -> None:
     assert all(getattr(rules, name) == () for name in TenantRules.__slots__)
 
 
-def test_a_client_is_told_the_least_of_its_own_limits() -> None:
+def test_a_client_receives_the_lowest_of_its_own_limits() -> None:
     assert quota(connection_sends=5, user_sends=7).least("sends") == 5
     assert quota(connection_sends=9, user_sends=7).least("sends") == 7
     assert quota(user_sends=7).least("sends") == 7

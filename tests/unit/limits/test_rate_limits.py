@@ -208,7 +208,7 @@ async def test_requests_are_limited_by_key_and_an_operator_has_the_common_limits
 
 
 @in_virtual_time
-async def test_a_connection_over_its_own_limit_is_told_its_rate(parts: NodeParts) -> None:
+async def test_a_connection_over_its_own_limit_receives_the_limit_and_the_delay(parts: NodeParts) -> None:
     rate_limits = limits(parts, quota(commands=(50, 200)))
     ann = greeted(parts, rate_limits, "ann")
     assert ann.connection.limit is not None

@@ -47,7 +47,7 @@ async def test_a_call_is_done_when_every_node_has_acknowledged_and_adds_their_co
     assert await call == 5
 
 
-async def test_a_call_to_nobody_is_done_at_once() -> None:
+async def test_a_call_to_no_nodes_returns_at_once() -> None:
     one, bus = rpc()
     assert await one.call(set(), command) == 0
     assert await one.query(set(), b"{}", 1.0) == {}

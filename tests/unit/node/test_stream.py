@@ -215,7 +215,7 @@ def test_one_who_waits_and_is_cancelled_does_not_end_the_read_of_others() -> Non
     in_passing_time(story)
 
 
-def test_a_hint_that_comes_while_a_gap_is_read_is_told_apart_from_older_ones() -> None:
+def test_a_hint_during_the_read_of_a_gap_is_distinguished_from_older_hints() -> None:
     async def story() -> None:
         follower = Follower()
         log = follower.log()
@@ -247,7 +247,7 @@ def test_a_stream_that_is_still_behind_is_read_again_after_the_time_its_owner_sa
     in_passing_time(story)
 
 
-def test_a_failed_read_is_logged_unless_somebody_waits_for_it() -> None:
+def test_a_failed_read_is_logged_unless_a_caller_waits_for_it() -> None:
     async def story() -> None:
         follower = Follower()
         log = follower.log("lobby")

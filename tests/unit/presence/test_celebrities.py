@@ -105,7 +105,9 @@ async def test_a_watcher_who_was_active_lately_is_told_first(parts: NodeParts) -
 
 
 @in_virtual_time
-async def test_a_change_meanwhile_reaches_all_and_nobody_hears_the_older_after_the_newer(parts: NodeParts) -> None:
+async def test_a_change_during_a_spread_reaches_all_watchers_and_none_receives_an_older_state_later(
+    parts: NodeParts,
+) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD + 1)
     fans.change(star, "idle")

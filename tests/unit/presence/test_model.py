@@ -707,7 +707,7 @@ def test_a_late_word_answers_that_the_session_is_there() -> None:
     assert there is True
 
 
-def test_a_connection_that_lingers_is_gone_whatever_it_says_late() -> None:
+def test_a_lingering_connection_ends_even_if_it_sends_a_late_touch() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(10, 100)

@@ -73,7 +73,7 @@ async def test_a_user_whom_the_token_does_not_let_watch_looks_unknown_and_is_not
 
 
 @in_virtual_time
-async def test_a_hidden_user_looks_unknown_in_as_many_reads_as_anybody(parts: NodeParts) -> None:
+async def test_a_hidden_user_looks_unknown_and_takes_as_many_reads_as_any_user(parts: NodeParts) -> None:
     node, ann = await parts.whole(), parts.session("ann")
     await parts.online("bob")
     await node.visibility_updates.set_privacy(BOB, None, ["ann"])

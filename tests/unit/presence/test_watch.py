@@ -139,7 +139,7 @@ async def test_an_entry_that_changed_before_the_reply_was_complete_is_made_again
 
 
 @in_virtual_time
-async def test_a_connection_that_ends_while_the_state_is_read_watches_nobody(parts: NodeParts) -> None:
+async def test_a_connection_that_ends_while_the_state_is_read_watches_no_user(parts: NodeParts) -> None:
     service, ann = await watching(parts), parts.session("ann")
     await parts.online("bob")
     async with held(parts.engine, "read") as read, under_way(watch(service, ann, "bob")) as reply:
@@ -174,7 +174,7 @@ async def test_a_user_who_is_not_watched_any_more_is_not_told_of_and_given_up(pa
 
 
 @in_virtual_time
-async def test_a_connection_that_is_gone_watches_nobody_however_many_it_watched(parts: NodeParts) -> None:
+async def test_a_closed_connection_watches_no_user_however_many_it_watched(parts: NodeParts) -> None:
     service, ann = await watching(parts), parts.session("ann")
     users = [f"u{number}" for number in range(201)]
     await watch(service, ann, *users)

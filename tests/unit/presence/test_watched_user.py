@@ -52,7 +52,7 @@ def test_a_polled_user_is_live_for_own_devices() -> None:
     assert (ann.shown_own().mode, ann.shown_own().recently_active) == ("live", UNSET)
 
 
-def test_a_discreet_polled_user_does_not_tell_by_recent_activity_when_it_left() -> None:
+def test_recent_activity_of_a_discreet_polled_user_does_not_reveal_when_it_left() -> None:
     gone = VisibleState("offline", since=NOW, last_seen=NOW, version=NOW)
     ann = watched(visible=gone, celebrity=CelebrityWatchers(polled=True))
     assert ann.shown(NOW + RECENTLY_MS).recently_active is True

@@ -86,7 +86,7 @@ def test_clients_of_one_make_share_a_dialect_and_the_last_one_takes_it_along() -
 
 
 @pytest.mark.parametrize("kind", sorted(ESSENTIAL))
-def test_a_client_that_cannot_do_without_an_event_is_told_in_a_sentence(kind: str) -> None:
+def test_a_client_that_lacks_a_required_event_is_refused_with_a_sentence(kind: str) -> None:
     for versions in ([], [2], [99, 98]):
         with pytest.raises(Unreadable) as caught:
             Dialects().of({"signal": [1], kind: versions})

@@ -37,7 +37,7 @@ async def end(*groups: list[asyncio.Task[bool]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_host_has_so_many_slots_and_the_next_waits_for_one() -> None:
+async def test_a_host_has_a_fixed_number_of_slots_and_the_next_send_waits() -> None:
     room, host = slots(each=2), known()
     sends = await acquired(room, host, 5)
     assert given(sends) == 2

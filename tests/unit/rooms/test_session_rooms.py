@@ -34,7 +34,7 @@ async def test_entering_and_leaving_is_told_once_however_often_it_is_said(parts:
 
 
 @in_virtual_time
-async def test_a_change_during_a_call_is_told_after_it(parts: Parts) -> None:
+async def test_a_change_during_a_call_is_sent_after_it(parts: Parts) -> None:
     session = (await parts.connect("ann")).session
     async with hold(parts.engine, "enter") as held:
         parts.session_rooms.enter(session, "lobby")

@@ -215,7 +215,7 @@ async def test_a_burst_larger_than_a_batch_is_written_whole(path: Path) -> None:
         assert await numbers(store) == [*range(1, 2_001)]
 
 
-async def test_a_caller_that_gave_up_holds_up_nobody(path: Path) -> None:
+async def test_a_cancelled_caller_does_not_block_other_writes(path: Path) -> None:
     async with opened(path) as store:
         await store.put_room(T, "lobby", open=True)
         writes = [asyncio.ensure_future(store.append(T, "lobby", draft(f"k{n}"))) for n in range(10)]
@@ -302,7 +302,7 @@ async def test_calls_that_wait_when_the_store_is_closed_are_still_carried_out(pa
         assert await numbers(again) == [*range(1, 1_501)]
 
 
-async def test_a_closed_store_says_so_and_may_be_closed_again(path: Path) -> None:
+async def test_a_closed_store_raises_store_unavailable_and_may_be_closed_again(path: Path) -> None:
     store = SqliteStore(str(path))
     with pytest.raises(StoreUnavailable):
         await store.ping()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from greendot.transport.ingress_model import AddressLimits
 
 
-def test_a_group_is_full_beyond_its_number_and_has_room_again_when_somebody_leaves() -> None:
+def test_an_address_group_over_its_limit_is_full_until_a_connection_leaves() -> None:
     houses = AddressLimits(2)
     for _ in range(2):
         assert not houses.is_full(houses.enter("a"))
@@ -36,7 +36,7 @@ def test_without_a_number_nobody_is_too_many() -> None:
     assert not houses.is_overrun(entered)
 
 
-def test_a_group_is_counted_from_nobody_and_kept_while_somebody_is_there() -> None:
+def test_an_address_group_counts_from_zero_and_is_kept_while_it_has_connections() -> None:
     houses = AddressLimits(5)
     first = houses.enter("a")
     assert (first.name, first.count, len(houses)) == ("a", 1, 1)

@@ -131,6 +131,6 @@ def test_which_policies_are_open_in_a_room_and_which_depend_on_the_viewer() -> N
     assert {policy for policy in get_args(Policy) if VisibilityPolicy(policy).is_mutual} == {"shared_rooms", "contacts"}
 
 
-def test_a_contact_is_recent_for_thirty_days_and_the_app_has_said_nothing_unless_it_did() -> None:
+def test_a_contact_is_recent_for_thirty_days_and_policy_ask_hides_users_without_a_decision() -> None:
     assert VisibilityPolicy() == VisibilityPolicy("tenant", 30 * DAY)
     assert may_see(VisibilityPolicy("ask"), Person("ann", PLAIN), Person("bob", PLAIN), NOW) == "hidden"

@@ -86,7 +86,7 @@ async def test_a_listener_who_does_not_see_a_user_is_left_out_and_gets_a_smaller
 
 
 @in_virtual_time
-async def test_a_count_that_stays_is_not_repeated_for_those_who_do_not_see_everybody(parts: Parts) -> None:
+async def test_an_unchanged_count_is_not_repeated_for_viewers_with_hidden_users(parts: Parts) -> None:
     room = Viewed(parts, "dan")
     await room.hide("ann", "bob")
     bob, cid = await room.listen("bob", "cid")

@@ -150,7 +150,7 @@ async def test_a_failed_review_is_not_acknowledged_and_everything_is_reviewed_la
 
 
 @in_virtual_time
-async def test_a_change_nobody_told_of_is_found_by_looking_at_everything(parts: Parts) -> None:
+async def test_a_privacy_change_without_a_message_is_found_by_a_full_review(parts: Parts) -> None:
     consumer = Consumer(parts)
     await parts.connect("bob")
     await parts.visibility.know(TENANT, ["bob"], ["ann"])

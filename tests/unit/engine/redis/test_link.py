@@ -174,7 +174,7 @@ async def test_messages_that_come_between_confirmations_are_handed_over_too(redi
 # --- the end of a link ---
 
 
-async def test_a_connection_that_is_lost_fails_everything_that_waits_and_says_so_once(mortal: RedisProcess) -> None:
+async def test_a_lost_connection_fails_all_pending_calls_and_is_reported_once(mortal: RedisProcess) -> None:
     ends = Ends()
     link = await open_link(mortal.port, ends)
     waiting = [link.call("BLPOP", "nothing", 0), link.call("PING"), link.subscribe("SUBSCRIBE", ["ok:1"])]

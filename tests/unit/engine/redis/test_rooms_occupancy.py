@@ -43,7 +43,9 @@ def session_of(node: RedisNode, name: str) -> SessionEpoch:
     return SessionEpoch(f"{node.incarnation}-{name}", node.incarnation, 1)
 
 
-async def test_a_dead_nodes_users_are_there_until_its_end_and_others_are_told_once(server: RedisProcess) -> None:
+async def test_users_of_a_dead_node_stay_in_rooms_until_its_end_and_its_end_is_reported_once(
+    server: RedisProcess,
+) -> None:
     async with two(server) as (dying, living):
         await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
         await dying.engine.enter(T, ROOM, "bob", session_of(dying, "b"))
@@ -104,7 +106,7 @@ async def test_whoever_returns_after_the_end_of_a_dead_node_has_entered(server: 
         assert living.heard == [(topic, Entered("ann"))]
 
 
-async def test_a_dead_node_lets_nobody_in_and_goes_on_under_a_new_name(server: RedisProcess) -> None:
+async def test_a_dead_node_cannot_enter_users_and_continues_under_a_new_name(server: RedisProcess) -> None:
     async with two(server) as (dying, living):
         await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
         await living.engine.lives.bury(dying.incarnation, "")

@@ -78,7 +78,7 @@ async def test_a_cluster_is_found_through_any_of_its_servers(kind: str, tmp_path
         assert await find(parse(f"redis+cluster://{nobody}"), seeds) == whole
 
 
-async def test_a_cluster_nobody_answers_for_is_named_with_each_reason() -> None:
+async def test_a_cluster_without_a_reachable_server_is_reported_with_the_reason_for_each_address() -> None:
     one, other = (Address("127.0.0.1", free_port()) for _ in range(2))
     with pytest.raises(EngineUnavailable, match="no server of the cluster") as caught:
         await find(parse(f"redis+cluster://{one},{other}"), set())

@@ -169,7 +169,7 @@ async def test_when_too_much_waits_callers_are_told_at_once(monkeypatch: pytest.
     assert await outcomes(calls) == ["A", "B", "StoreUnavailable", "D"]
 
 
-async def test_a_caller_that_gave_up_holds_up_nobody() -> None:
+async def test_a_cancelled_caller_does_not_block_other_writes() -> None:
     pen = Pen()
     pen.ready.clear()
     calls = [pen.put(work) for work in ("a", "b", "c")]

@@ -202,7 +202,7 @@ async def test_a_database_that_does_not_exist_is_named(postgres: str) -> None:
         await PostgresStore(postgres.removesuffix("postgres") + "nowhere").start()
 
 
-async def test_a_closed_store_says_so_and_writes_first_what_waits(postgres: str) -> None:
+async def test_a_closed_store_raises_store_unavailable_after_it_has_written_pending_work(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         store = PostgresStore(place, migrate=True)
         with pytest.raises(StoreUnavailable):

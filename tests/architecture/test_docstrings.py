@@ -15,12 +15,12 @@ def is_documented_elsewhere(module: Module, kind: ast.ClassDef) -> bool:
     return module.name == "config.settings" or bool(WIRE & {ast.unparse(base) for base in kind.bases})
 
 
-def test_a_module_says_what_it_is() -> None:
+def test_a_module_has_a_docstring() -> None:
     # An empty __init__.py only makes a folder of data a package.
     assert offences(lambda module: module.lines and not ast.get_docstring(module.tree)) == {}
 
 
-def test_a_public_class_says_what_it_is() -> None:
+def test_a_public_class_has_a_docstring() -> None:
     def silent(module: Module) -> list[str]:
         public = (kind for kind in module.classes() if not kind.name.startswith("_"))
         return [

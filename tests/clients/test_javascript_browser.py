@@ -83,7 +83,9 @@ def test_somebody_at_the_page_is_told_of(opened: Open) -> None:
     assert sent.count("activity") == 1
 
 
-def test_a_page_without_a_network_says_so_and_goes_on_when_there_is_one(opened: Open, site: ServerProcess) -> None:
+def test_a_page_without_a_network_is_offline_and_reconnects_when_there_is_one(
+    opened: Open, site: ServerProcess
+) -> None:
     page = opened("alice", room="lobby")
     site.kill()
     page.wait_for_function("client.state === 'waiting'")
@@ -98,7 +100,7 @@ def test_a_page_without_a_network_says_so_and_goes_on_when_there_is_one(opened: 
     page.wait_for_function("told.length === 1")
 
 
-def test_a_page_that_is_loaded_again_is_told_what_it_missed(opened: Open) -> None:
+def test_a_reloaded_page_receives_the_messages_it_missed(opened: Open) -> None:
     alice, bob = opened("alice", room="lobby"), opened("bob", room="lobby", stored=True)
     alice.evaluate("client.room('lobby').send('first')")
     bob.wait_for_function("told.length === 1")

@@ -93,7 +93,7 @@ async def test_nobody_is_waited_for_longer_than_a_lease(redis: RedisProcess) -> 
         assert not await is_stale(first, "bob")
 
 
-async def test_a_node_that_does_not_say_what_it_has_restored_gets_a_renewal_and_two_seconds(
+async def test_a_node_that_does_not_report_restored_sessions_gets_a_renewal_and_two_seconds(
     redis: RedisProcess,
 ) -> None:
     async with two(redis, lease_s=10.0) as (first, second):

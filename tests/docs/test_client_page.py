@@ -72,7 +72,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_program_killed_at_any_time_is_told_everything_in_order(tmp_path: Path) -> None:
+async def test_a_program_killed_at_any_time_receives_all_messages_in_order(tmp_path: Path) -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         await notify(served, "bob", 1, 3)

@@ -199,7 +199,7 @@ async def test_edits_and_deletions_refer_to_the_message_and_reading_is_told_to_o
             assert (changed.read, changed.unread) == (2, 1)
 
 
-async def test_a_program_restarted_with_its_cursors_is_told_exactly_what_it_missed() -> None:
+async def test_a_program_restarted_with_its_cursors_receives_exactly_what_it_missed() -> None:
     async with serving() as served:
         await served.lobby()
         handled: list[tuple[str, int]] = []

@@ -89,7 +89,7 @@ async def test_last_seen_is_by_the_servers_clock() -> None:
         assert seen_text(gone, bob.now_ms() + 300_000) == "last seen 5 minutes ago"
 
 
-async def test_a_program_that_keeps_its_cursors_in_a_file_is_told_everything_once(tmp_path: Path) -> None:
+async def test_a_program_that_keeps_its_cursors_in_a_file_receives_every_event_once(tmp_path: Path) -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         told: list[tuple[str, int]] = []

@@ -632,7 +632,7 @@ async def test_events_of_one_user_room_node_or_tenant_are_sorted_out_where_they_
         assert await refusal(boss, type="tail", kinds=["rooms"], tenant="default") == "forbidden"
 
 
-async def test_a_line_that_nobody_takes_any_more_ends_with_the_next_event() -> None:
+async def test_a_tail_line_that_is_no_longer_read_ends_with_the_next_event() -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
         await client.request(type="tail", kinds=[*KINDS], user="ann")

@@ -97,7 +97,7 @@ def test_the_room_says_who_is_in_it(open_tab: OpenTab) -> None:
 # --- messages ---
 
 
-def test_a_message_is_edited_and_deleted_for_everybody(open_tab: OpenTab) -> None:
+def test_a_message_is_edited_and_deleted_for_all_users(open_tab: OpenTab) -> None:
     gina, hugo = open_tab("Gina"), open_tab("Hugo")
     gina.say("helo")
     expect(last(hugo)).to_have_text("helo")
@@ -131,7 +131,7 @@ def test_days_are_set_apart_and_earlier_messages_are_a_press_away(open_tab: Open
     expect(kim.page.get_by_role("button", name="Earlier messages")).to_be_hidden()
 
 
-def test_a_message_that_is_refused_says_so_and_can_be_tried_again(open_tab: OpenTab, site: ServerProcess) -> None:
+def test_a_refused_message_is_marked_as_not_sent_and_can_be_retried(open_tab: OpenTab, site: ServerProcess) -> None:
     site.call("PUT", "v1/rooms/guests", {"open": False})
     site.call("PUT", "v1/rooms/guests/members/lea")
     lea = open_tab("Lea")

@@ -114,7 +114,7 @@ async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessi
         assert ended.exit_code == 1
 
 
-async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_sessions(
+async def test_a_node_that_does_not_acknowledge_is_not_reported_to_have_ended_its_sessions(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greendot.node.cluster_rpc.WITHIN_S", 0.3)

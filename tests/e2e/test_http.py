@@ -213,7 +213,7 @@ async def test_a_bad_bound_of_messages_is_400_and_the_store_goes_on(query: str) 
 
 
 @pytest.mark.parametrize("onwards", [True, False])
-async def test_a_page_of_messages_is_bounded_by_bytes_and_says_how_to_go_on(onwards: bool) -> None:
+async def test_a_page_of_messages_is_limited_in_bytes_and_has_the_next_position(onwards: bool) -> None:
     async with backend() as (served, api):
         await served.lobby()
         for number in range(40):
@@ -371,7 +371,7 @@ async def test_what_is_asked_of_a_room_that_does_not_exist_is_404(method: str, p
         assert "nowhere" in is_problem(await api(method, f"/v1/rooms/nowhere{path}", {"user": "a", "body": 1}), 404)
 
 
-async def test_a_member_may_join_and_one_who_is_removed_is_told_and_hears_nothing_more() -> None:
+async def test_a_member_may_join_and_a_removed_member_is_notified_and_receives_nothing_more() -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/club")
         alice, phone = await served.client("alice"), await served.client("alice", device="phone")
@@ -427,7 +427,7 @@ async def test_who_is_typing_is_listed_until_they_stop() -> None:
 # --- messages and notifications ---
 
 
-async def test_a_message_of_the_app_is_numbered_and_heard_like_any_other() -> None:
+async def test_a_message_of_the_app_is_numbered_and_delivered_like_any_other() -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
         alice = await served.joined("alice")
@@ -466,7 +466,7 @@ async def test_messages_are_paged_in_both_directions() -> None:
 
 
 @pytest.mark.parametrize("by_header", [False, True], ids=["key in the body", "Idempotency-Key"])
-async def test_a_message_sent_twice_with_one_key_is_written_and_heard_once(by_header: bool) -> None:
+async def test_a_message_sent_twice_with_one_key_is_written_and_delivered_once(by_header: bool) -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
         alice = await served.joined("alice")

@@ -93,7 +93,7 @@ async def test_history_read_while_the_room_is_closed_is_not_told(pair: str, tmp_
 
 
 @on_each_pair
-async def test_a_member_removed_while_the_room_is_closed_hears_nothing_after_the_removal(
+async def test_a_member_removed_while_the_room_is_closed_receives_nothing_after_the_removal(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:

@@ -104,7 +104,7 @@ async def test_a_page_of_an_inbox_has_every_notification_up_to_its_head(places: 
         agrees(await page())
 
 
-async def test_a_page_of_messages_says_that_more_follow_if_they_did_when_it_was_read(
+async def test_a_page_of_messages_has_a_next_position_if_more_followed_when_it_was_read(
     places: Callable[[], Any],
 ) -> None:
     async with served_at(places) as served:

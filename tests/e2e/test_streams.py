@@ -304,7 +304,7 @@ async def test_closing_an_open_room_lets_go_of_those_who_are_no_members() -> Non
         assert await bob.quiet() == []
 
 
-async def test_a_new_member_is_let_in_though_nothing_was_heard_of_it() -> None:
+async def test_a_new_member_may_join_although_the_bus_message_was_lost() -> None:
     async with serving() as served:
         room_messages, store = served.node.room_messages, served.node.store
         await room_messages.put_room("default", "lobby", False, None)

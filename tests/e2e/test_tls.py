@@ -185,7 +185,7 @@ async def hello(server: Process, user: str, tls: ssl.SSLContext) -> WireClient:
     return client
 
 
-async def test_a_new_certificate_is_shown_after_sighup_and_nobody_is_dropped(tmp_path: Path) -> None:
+async def test_a_new_certificate_is_served_after_sighup_and_no_client_is_disconnected(tmp_path: Path) -> None:
     one, two = folders(tmp_path)
     tls = trusting(one, two)
     files = {"GREENDOT_TLS_CERT": str(one.certificate), "GREENDOT_TLS_KEY": str(one.key)}

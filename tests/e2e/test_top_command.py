@@ -130,7 +130,7 @@ async def test_one_look_is_printed_for_people_and_programs_and_what_is_wrong_is_
     assert gone.err.count("\n") == 1
 
 
-async def test_a_person_agrees_to_what_the_server_says_would_be_done(tmp_path: Path) -> None:
+async def test_a_disconnect_shows_its_effect_and_asks_for_confirmation(tmp_path: Path) -> None:
     async with running(tmp_path, "--host", "127.0.0.1", **ON) as server:
         devices = [await server.client("ann", device=name) for name in ("laptop", "phone")]
         asking = ("disconnect", "--user", "ann", "--url", f"http://127.0.0.1:{server.port}")

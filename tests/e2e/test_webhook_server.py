@@ -206,7 +206,7 @@ async def test_dead_letters_are_listed_and_replayed_from_the_command_line(tmp_pa
             assert "There are no dead letters." in (await greendot(tmp_path, "webhooks", "dead", **given)).out
 
 
-async def test_a_ping_says_what_came_back(tmp_path: Path) -> None:
+async def test_a_webhook_ping_prints_the_response_of_the_app(tmp_path: Path) -> None:
     async with receiving() as app:
         fine = await greendot(tmp_path, "webhooks", "test", **hooked(app.url))
         assert (fine.code, fine.out) == (0, "The app responded with 200. 'ok'\nThe app accepted the ping.\n")

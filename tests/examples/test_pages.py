@@ -181,7 +181,7 @@ def test_the_react_chat_has_right_types_and_names_no_host_of_a_registry(chat: st
     assert '"resolved"' not in (folder / "package-lock.json").read_text()
 
 
-def test_a_page_with_a_server_that_is_there_says_what_it_needs() -> None:
+def test_an_example_with_an_existing_server_names_the_setting_it_needs() -> None:
     command = [sys.executable, str(ROOT / "examples" / "start.py"), "cursors", "--greendot", "http://127.0.0.1:9"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
     result = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -26,7 +26,7 @@ def test_without_a_name_the_examples_there_are_are_listed() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--port", "--greendot-port"])
-def test_a_port_that_is_taken_is_said_in_one_line_with_another_one(flag: str) -> None:
+def test_a_port_in_use_is_reported_in_one_line_with_another_port(flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = str(holder.getsockname()[1])
         free = [word for word in ("--port", "--greendot-port") if word != flag]

@@ -59,7 +59,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             assert await self.changes(h, "ann") == []
             assert (await self.see(h, "ann")).devices == ["laptop"]
 
-    async def test_a_lingering_session_counts_until_its_grace_is_over_and_offline_is_told_once(self) -> None:
+    async def test_a_lingering_session_counts_until_its_grace_ends_and_offline_is_published_once(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             await h.engine.subscribe([Topic("watch", T, "ann")])

@@ -21,7 +21,7 @@ def a_node(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_a_node_that_does_not_answer_and_one_that_is_dead_are_told_apart() -> None:
+def test_an_unresponsive_node_and_a_dead_node_are_shown_differently() -> None:
     assert inspect_view.node(a_node(), NOW) == [
         "Node mjZo is live but does not answer. Its lease ends in 11 s unless renewed."
     ]

@@ -59,7 +59,7 @@ async def test_a_secure_server_is_checked_against_its_certificate(tmp_path: Path
 
 
 @run
-async def test_a_port_where_nobody_listens_is_an_os_error() -> None:
+async def test_a_port_without_a_listener_raises_os_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(OSError):

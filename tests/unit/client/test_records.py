@@ -32,7 +32,7 @@ def fetch(records: Records, upto: int, head: int) -> list[int]:
     return told
 
 
-def test_a_message_is_told_once() -> None:
+def test_a_message_is_accepted_once() -> None:
     records = following(3)
     assert [seq for seq in (3, 4, 4, 5, 2, 6) if records.accept(a_message(seq))] == [4, 5, 6]
     assert records.rooms == {"lobby": 6}

@@ -90,7 +90,7 @@ async def test_messages_too_many_even_to_be_fetched_are_told_as_a_gap(resumed: b
 
 
 @run
-async def test_a_program_that_was_restarted_is_told_what_it_missed() -> None:
+async def test_a_restarted_program_receives_the_events_it_missed() -> None:
     async with serving() as server:
         me = Client(server.url, token="t", backoff=AT_ONCE, cursors={"rooms": {"lobby": 7, "hall": 2}, "inbox": 4})
         welcome = a_welcome(lobby=RoomState(head=9, recovered=True, truncated=False))

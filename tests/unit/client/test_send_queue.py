@@ -66,7 +66,7 @@ async def test_messages_given_while_away_follow_the_rejoining_in_their_order() -
 
 
 @run
-async def test_a_message_nobody_waits_for_any_more_is_not_sent_again() -> None:
+async def test_a_message_of_a_cancelled_send_is_not_sent_again() -> None:
     async with serving() as server, connected(server) as (me, peer):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):

@@ -315,7 +315,7 @@ async def test_who_comes_back_in_time_saw_nothing_age(monkeypatch: pytest.Monkey
 
 
 @run
-async def test_a_program_is_told_how_long_it_will_be_away() -> None:
+async def test_a_program_receives_the_delay_until_the_next_attempt() -> None:
     async with serving() as server, connected(server, backoff=Backoff(base_s=60, random=lambda: 0.5)) as (me, peer):
         changes: asyncio.Queue[StateChanged] = asyncio.Queue()
         me.on(StateChanged, changes.put_nowait)

@@ -75,7 +75,7 @@ async def test_a_program_is_brought_to_where_the_last_one_had_handled_everything
 
 
 @run
-async def test_a_program_that_fails_is_told_again_what_it_failed_at() -> None:
+async def test_a_program_that_fails_receives_the_failed_event_again() -> None:
     kept = Kept(at(0))
     async with serving() as server:
         me, peer = await following(server, kept)

@@ -116,7 +116,7 @@ async def test_who_stops_waiting_is_not_left_watching() -> None:
 
 
 @run
-async def test_a_lost_connection_is_told_to_each_who_waits_and_nobody_is_watched_by_mistake() -> None:
+async def test_a_lost_connection_fails_each_pending_watch_and_adds_no_watched_user() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await watching(me, peer, "ann")
         wishes = [asyncio.create_task(me.watch(user)) for user in ("bob", "eve")]

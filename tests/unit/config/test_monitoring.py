@@ -17,7 +17,7 @@ TAKEN = {"server.port": 8000, "admin.port": 9000}
         (Admin(host="127.0.0.1"), "Set admin.port too"),
     ],
 )
-def test_a_mistake_about_the_dashboard_says_what_to_do(admin: Admin, said: str) -> None:
+def test_an_error_of_dashboard_settings_names_the_remedy(admin: Admin, said: str) -> None:
     (mistake,) = check_admin(admin, 8000)
     assert said in mistake
     assert "short" not in mistake.replace("shorter", "")
@@ -37,7 +37,7 @@ def test_the_dashboard_is_off_unless_it_is_switched_on_and_its_own_port_is_allow
         (Metrics(host="127.0.0.1"), 1, "Set metrics.port too"),
     ],
 )
-def test_a_mistake_about_metrics_says_what_to_do(metrics: Metrics, workers: int, said: str) -> None:
+def test_an_error_of_metrics_settings_names_the_remedy(metrics: Metrics, workers: int, said: str) -> None:
     (mistake,) = check_metrics(metrics, TAKEN, workers)
     assert said in mistake
 

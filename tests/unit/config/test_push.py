@@ -43,9 +43,7 @@ def given(text: str, folder: Path) -> Settings:
         ),
     ],
 )
-def test_a_mistake_is_said_with_its_setting(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_names_its_setting(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as error:
         given(text, tmp_path)

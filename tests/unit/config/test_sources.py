@@ -127,7 +127,7 @@ def test_a_relation_of_a_value_that_could_not_be_read_is_not_said(file: Path) ->
     assert "presence.heartbeat_s is 'soon'" in said
 
 
-def test_a_mistake_of_all_is_not_repeated_for_every_tenant_and_a_tenants_own_is_said_of_it(file: Path) -> None:
+def test_a_common_error_is_reported_once_and_an_error_of_a_tenant_names_that_tenant(file: Path) -> None:
     common = "[limits]\ncommands_per_s = 300\n[tenants.a.limits]\nrooms = 5\n[tenants.plain]\n"
     file.write_text(common)
     (said,) = mistakes(file)

@@ -185,6 +185,6 @@ def test_nothing_has_to_be_waited_for_where_nobody_waits() -> None:
     assert admission.next_in() == 0.0
 
 
-def test_a_new_queue_has_nobody_in_it() -> None:
+def test_a_new_queue_is_empty() -> None:
     admission = queue()
     assert (admission.under_way, admission.waiting, admission.forget(1)) == (0, 0, False)

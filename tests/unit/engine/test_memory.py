@@ -117,7 +117,7 @@ async def test_a_node_that_has_exited_cannot_write() -> None:
         await it.engine.touch(T, "ann", it.ref(), "phone", False, None)
 
 
-async def test_a_node_that_has_exited_hears_nothing() -> None:
+async def test_a_closed_node_receives_nothing() -> None:
     it = await lab()
     await it.engine.subscribe([Topic("room", T, "lobby")])
     await it.engine.close()
@@ -173,7 +173,7 @@ async def test_who_left_is_remembered_with_name_and_last_seen() -> None:
     assert snapshot.visible.last_seen == it.clock.now_ms() - round(DAY_S * 1000)
 
 
-async def test_a_name_outlives_a_return_that_does_not_say_it() -> None:
+async def test_a_name_is_kept_when_the_user_returns_without_one() -> None:
     it = await lab()
     await it.come("ann", name="Ann")
     await it.go("ann")

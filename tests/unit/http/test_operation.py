@@ -50,7 +50,7 @@ def test_a_method_that_does_not_take_what_is_in_its_path_is_refused() -> None:
             operation(f"GET {path}")(handler)
 
 
-def test_a_method_that_answers_by_itself_must_say_what() -> None:
+def test_an_operation_that_returns_a_response_must_declare_its_answers() -> None:
     async def handler(request: Request) -> Response: ...
 
     with pytest.raises(AssertionError, match="says which"):

@@ -152,7 +152,7 @@ async def test_a_mark_names_ids_or_a_number_and_not_both(parts: Parts, given: di
 
 
 @in_virtual_time
-async def test_a_mark_is_told_to_the_other_devices_and_answered_with_the_counters(parts: Parts) -> None:
+async def test_a_mark_is_published_to_the_other_devices_and_its_reply_has_the_counters(parts: Parts) -> None:
     phone, laptop = await devices(parts)
     created = await parts.store.notify([parts.notice("ann") for _ in range(3)])
     ids = [made.notification.id for made in created]
@@ -167,7 +167,7 @@ async def test_a_mark_is_told_to_the_other_devices_and_answered_with_the_counter
 
 
 @in_virtual_time
-async def test_a_mark_that_changes_nothing_is_told_to_nobody(parts: Parts) -> None:
+async def test_a_mark_that_changes_nothing_is_not_published(parts: Parts) -> None:
     phone, laptop = await devices(parts)
     await parts.store.notify([parts.notice("ann")])
     await parts.store.mark(TENANT, "ann", "read", through=1, at=1)  # no device received this change

@@ -74,7 +74,7 @@ def test_a_line_that_is_full_leaves_out_what_comes_and_counts_it() -> None:
     assert tail.take(ANN, KINDS, 0.5).skipped == 0
 
 
-def test_a_node_with_too_much_to_do_keeps_nothing_and_says_how_much() -> None:
+def test_an_overloaded_node_keeps_no_tail_events_and_counts_the_dropped_ones() -> None:
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.shedding = True
@@ -82,7 +82,7 @@ def test_a_node_with_too_much_to_do_keeps_nothing_and_says_how_much() -> None:
     assert tail.take(ANN, KINDS, 0.0) == ([], 1)
 
 
-def test_a_line_nobody_asks_for_ends_by_itself() -> None:
+def test_a_tail_line_that_is_not_read_expires_by_itself() -> None:
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.record(event(1))

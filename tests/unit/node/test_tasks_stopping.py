@@ -33,7 +33,7 @@ def run(within_s: float, takes_s: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=50)
 
 
-def test_a_process_that_is_stuck_is_ended_and_says_so() -> None:
+def test_a_stuck_process_is_ended_with_a_message() -> None:
     ended = run(within_s=0.1, takes_s=100)
     assert ended.returncode == 1
     assert "shutdown did not finish within 0.1 s" in ended.stderr

@@ -294,7 +294,7 @@ def test_a_reserved_port_is_free_for_its_workers_only() -> None:
                     take("127.0.0.1", port)
 
 
-def test_a_port_in_use_by_somebody_alone_cannot_be_reserved() -> None:
+def test_a_port_in_exclusive_use_by_another_program_cannot_be_reserved() -> None:
     with bind("127.0.0.1", 0) as alone:
         alone.listen()
         port = alone.getsockname()[1]

@@ -121,7 +121,7 @@ async def test_a_change_during_a_spread_reaches_all_watchers_and_none_receives_a
 
 
 @in_virtual_time
-async def test_a_newcomer_who_has_the_newest_state_is_not_told_it_again(parts: NodeParts) -> None:
+async def test_a_new_watcher_with_the_newest_state_does_not_receive_it_again(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD + 1)
     fans.change(star, "idle")

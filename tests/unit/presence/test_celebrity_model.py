@@ -106,7 +106,7 @@ def test_who_became_active_meanwhile_comes_first_in_the_next_round() -> None:
     assert len(told) == 2_000
 
 
-def test_a_later_change_is_told_again_only_to_those_who_were_told_before() -> None:
+def test_a_later_change_is_sent_again_only_to_watchers_that_received_the_earlier_one() -> None:
     town = Town(2_000)
     for _ in range(20):
         town.step()

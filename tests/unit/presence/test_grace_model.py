@@ -35,7 +35,7 @@ def test_a_client_that_closes_for_another_reason_is_expected_back(code: int) -> 
 
 
 @given(st.integers(0, 4_999))
-def test_a_lost_socket_counts_for_the_whole_grace_whatever_was_said_before(code: int) -> None:
+def test_a_lost_socket_counts_for_the_whole_grace_whatever_its_close_code(code: int) -> None:
     assert grace(EndCause.LOST, code) == 30.0
 
 

@@ -497,7 +497,7 @@ def test_the_same_device_opened_twice_is_two_sessions() -> None:
     assert told(ann.linger(20, 0, "two")[1]) == "offline"
 
 
-def test_a_linger_that_ran_out_unnoticed_is_told_by_whichever_verb_comes_next() -> None:
+def test_an_expired_linger_is_published_by_the_next_verb() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(0, 1_000)
@@ -505,7 +505,7 @@ def test_a_linger_that_ran_out_unnoticed_is_told_by_whichever_verb_comes_next() 
     assert ann.visible.since == T0 + 2_000
 
 
-def test_a_late_return_that_nobody_noticed_is_told_to_nobody() -> None:
+def test_a_late_return_before_a_settle_publishes_no_change() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(0, 1_000)
@@ -680,7 +680,7 @@ def test_a_new_status_of_who_is_offline_keeps_the_last_seen() -> None:
     assert (ann.own.state, ann.own.status, ann.own.last_seen, ann.own.since) == ("offline", "busy", T0 - 9, T0 - 9)
 
 
-def test_a_name_is_told_once() -> None:
+def test_a_change_of_name_is_reported_once() -> None:
     ann = Person()
     ann.come(0)
     ann.record.name = "Anna"

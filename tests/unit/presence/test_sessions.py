@@ -313,7 +313,7 @@ async def test_a_return_while_the_engine_is_told_of_the_end_wins(parts: NodePart
 
 
 @in_virtual_time
-async def test_a_leave_that_was_not_answered_is_said_again(parts: NodeParts) -> None:
+async def test_a_leave_that_failed_is_retried(parts: NodeParts) -> None:
     service = Service(parts)
     session = service.lose(await service.enter())
     parts.engine.away = {"leave"}

@@ -299,7 +299,7 @@ async def test_a_restored_user_is_read_again_until_the_engine_answers(parts: Nod
 
 
 @in_virtual_time
-async def test_a_missed_change_is_told_when_everything_is_read_again(parts: NodeParts) -> None:
+async def test_a_missed_change_is_sent_after_a_resync(parts: NodeParts) -> None:
     service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
     await watch(service, ann, "bob")
     parts.engine._topics.clear()  # messages are lost

@@ -127,7 +127,7 @@ async def test_what_is_wrong_with_devices_or_messages_does_not_make_it_rest() ->
     assert {(await well.send(PHONE, PAYLOAD)).is_tried for _ in range(30)} == {True}
 
 
-async def test_a_provider_that_asks_for_time_gets_it_from_everybody() -> None:
+async def test_a_provider_that_asks_for_a_delay_gets_it_for_all_sends() -> None:
     clock, sender = ManualClock(), Acted(lambda device: AWAY._replace(wait_s=30))
     asked = channel(sender, clock)
     assert (await asked.send(PHONE, PAYLOAD)).wait_s == 30

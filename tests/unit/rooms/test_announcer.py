@@ -265,7 +265,7 @@ def test_a_review_of_a_large_room_is_one_count() -> None:
     assert {kind for kind, _, _ in place.hub.sent} == {"room.count"}
 
 
-async def test_a_look_up_says_whether_the_store_could_be_read() -> None:
+async def test_a_look_up_returns_whether_the_store_could_be_read() -> None:
     place = Place()
     assert await place.guests.look_up("dora")
     place.visibility.is_away = True

@@ -176,7 +176,7 @@ async def test_a_message_ends_the_typing_of_its_author(parts: Parts) -> None:
 
 
 @in_virtual_time
-async def test_a_marker_is_told_to_the_other_devices_of_its_user(parts: Parts) -> None:
+async def test_a_read_marker_is_published_to_the_other_devices_of_its_user(parts: Parts) -> None:
     await parts.room("lobby", "ann", "bob")
     phone, laptop, bob = [await parts.connect(user) for user in ("ann", "ann", "bob")]
     await parts.write("lobby", 3)

@@ -46,7 +46,9 @@ def knows(**contacts: int) -> VisibilityFacts:
         ("ask", rooms("a"), rooms("a"), False),
     ],
 )
-def test_a_policy_says_who_sees_whom(policy: Policy, ann: VisibilityFacts, bob: VisibilityFacts, seen: bool) -> None:
+def test_a_policy_decides_which_users_see_which(
+    policy: Policy, ann: VisibilityFacts, bob: VisibilityFacts, seen: bool
+) -> None:
     assert sight(policy, ann, bob) == ("full" if seen else "hidden")
 
 

@@ -41,7 +41,7 @@ async def touch(node: RedisNode, user: str, incarnation: str) -> Touched:
     )
 
 
-async def test_a_node_taken_for_dead_gets_one_new_name_however_much_was_said_under_the_old_one(url: str) -> None:
+async def test_a_node_declared_dead_gets_one_new_name_whatever_the_number_of_late_calls(url: str) -> None:
     async with two_nodes(url, "once:") as (node, other):
         old = node.incarnation
         await other.engine.lives.bury(old, "")

@@ -98,7 +98,7 @@ def test_a_correction_made_on_purpose_is_followed() -> None:
     assert time.now() == TOLD - 5_000
 
 
-def test_a_node_that_starts_believes_what_it_is_told() -> None:
+def test_a_starting_node_accepts_the_time_of_the_engine() -> None:
     time = told(ManualClock())
     time.learning = True
     assert time.observe(TOLD + HOUR_MS) == 0

@@ -61,7 +61,7 @@ async def test_users_of_a_dead_node_stay_in_rooms_until_its_end_and_its_end_is_r
         assert living.host.ends == [dying.incarnation]
 
 
-async def test_a_node_that_comes_when_another_is_dead_is_told_of_its_end(server: RedisProcess) -> None:
+async def test_a_node_that_starts_after_the_death_of_another_receives_its_end(server: RedisProcess) -> None:
     async with two(server) as (dying, living):
         await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
         await dying.close()

@@ -51,7 +51,7 @@ def test_nodes_are_as_many_as_connections_and_work_need() -> None:
     assert Placement(busy.spread.work, busy.spread.nodes - 1).cpu > BUSY * (busy.spread.nodes - 2)
 
 
-def test_a_message_is_heard_by_nodes_with_a_listener_and_never_by_more_than_there_are() -> None:
+def test_a_message_reaches_nodes_with_a_listener_and_at_most_all_nodes() -> None:
     spread = planned().spread
     assert spread.hearing(0) == 0
     assert spread.hearing(1) == pytest.approx(1)

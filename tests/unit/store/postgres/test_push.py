@@ -18,7 +18,7 @@ from .places import blocked_by, linked, started
 _LOCK = "SELECT FROM greendot_inboxes WHERE tenant = $1 AND user_id = 'ann' FOR UPDATE"
 
 
-async def test_a_push_settles_after_whoever_holds_the_head_of_its_inbox(postgres: str) -> None:
+async def test_a_push_settles_after_the_transaction_that_holds_the_head_of_its_inbox(postgres: str) -> None:
     async with fresh_schema(postgres) as url, linked(url) as other, linked(url) as watcher:
         store = PostgresStore(url, migrate=True, pushed=[T])
         await store.start()

@@ -136,7 +136,7 @@ async def test_several_numbers_in_flight_and_the_age_at_half_load_are_one_run(lo
     assert 0 < lines[2]["p50_ms"] <= lines[2]["p99_ms"] <= lines[2]["p999_ms"] <= lines[2]["max_ms"]
 
 
-async def test_a_server_too_slow_for_so_many_is_not_asked(load: Path) -> None:
+async def test_a_server_too_slow_for_a_load_is_reported_as_too_slow(load: Path) -> None:
     def tell(subscribers: list[asyncio.StreamWriter], text: str, number: int) -> None:
         for writer in subscribers:
             asyncio.get_running_loop().call_later(0.05, writer.write, frame(text))

@@ -56,7 +56,7 @@ async def resumed(node: Inside, user: str, session: str) -> bool:
 
 
 @pytest.mark.parametrize("socket", ["lost", "open"])
-async def test_a_refused_resume_keeps_the_session_whatever_is_told_first_when_redis_is_back(
+async def test_a_refused_resume_keeps_the_session_whatever_redis_receives_first_after_an_outage(
     network: Proxy, socket: str
 ) -> None:
     async with two(network) as (first, second):

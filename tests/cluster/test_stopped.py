@@ -137,7 +137,7 @@ async def test_a_close_that_is_processed_late_does_not_end_what_goes_on_elsewher
             assert session["node"] == resumed.client.welcome["node"]
 
 
-async def test_a_session_resumed_on_another_node_closes_its_old_socket_and_nobody_else_notices(
+async def test_a_session_resumed_on_another_node_closes_its_old_socket_and_watchers_see_no_change(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2) as (first, second), Clients() as clients:

@@ -275,7 +275,7 @@ async def test_a_redis_that_is_too_old_is_refused(tmp_path: Path) -> None:
         assert "needs 7.0 or newer" in said
 
 
-async def test_a_server_that_is_not_redis_is_said_to_be_something_else() -> None:
+async def test_a_server_that_is_not_redis_is_refused_with_its_port() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -26,7 +26,7 @@ def test_a_killed_server_comes_back_empty_on_its_port(kind: str, tmp_path: Path)
     assert not server.alive
 
 
-def test_a_server_keeps_its_data_over_a_restart_if_told_to(tmp_path: Path) -> None:
+def test_a_redis_process_keeps_its_data_over_a_restart_if_requested(tmp_path: Path) -> None:
     with RedisProcess("redis", tmp_path) as server:
         server.command("SET", "key", b"\xff")
         server.restart(keep_data=True)
@@ -64,7 +64,7 @@ def test_users_have_their_own_rights(tmp_path: Path) -> None:
             server.command("PING")
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_redis_process_that_cannot_start_reports_the_reason(tmp_path: Path) -> None:
     server = RedisProcess("redis", tmp_path, no_such_setting="yes")
     with pytest.raises(AssertionError, match="no-such-setting"), server:
         pass

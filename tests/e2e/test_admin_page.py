@@ -185,7 +185,9 @@ def test_an_action_is_asked_for_twice_and_done_once(
     assert site.log.count("audit: ") == 2
 
 
-def test_a_server_that_is_gone_is_said_to_be_and_found_again(look: Callable[..., Tab], site: ServerProcess) -> None:
+def test_a_lost_server_is_shown_as_not_connected_and_then_reconnected(
+    look: Callable[..., Tab], site: ServerProcess
+) -> None:
     page = look().page
     site.kill()
     expect(page.locator("#link")).to_have_text("Not connected")

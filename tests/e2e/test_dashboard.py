@@ -515,7 +515,7 @@ async def test_events_name_ids_and_never_what_people_write() -> None:
         )
 
 
-async def test_a_resume_a_lost_socket_and_an_end_are_told() -> None:
+async def test_a_resume_a_lost_socket_and_an_end_are_shown_in_the_tail() -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
         await client.request(type="tail", kinds=["connects"])
@@ -784,7 +784,7 @@ async def test_an_action_names_one_target(act: dict[str, Any]) -> None:
         assert await refusal(await look(served), type="act", **act) == "bad_field"
 
 
-async def test_a_server_that_stops_says_so() -> None:
+async def test_a_stopping_server_closes_dashboard_clients_with_4000() -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
         served.greendot.dashboard.close()  # type: ignore[union-attr]

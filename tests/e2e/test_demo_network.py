@@ -120,7 +120,7 @@ def test_the_plug_cuts_the_socket_and_its_story_is_told(open_tab: OpenTab) -> No
     assert bert.states_of("ada") == ["offline", "online"]
 
 
-def test_a_silent_plug_is_noticed_late_and_what_was_said_arrives(open_tab: OpenTab) -> None:
+def test_a_silent_outage_is_noticed_late_and_messages_sent_meanwhile_arrive(open_tab: OpenTab) -> None:
     cleo, dora = open_tab("Cleo"), open_tab("Dora")
     dora.expect_state("cleo", "online")
     dora.heard.clear()

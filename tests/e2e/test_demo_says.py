@@ -37,7 +37,7 @@ def try_now(tab: Tab) -> None:
     notice(tab).get_by_role("button").evaluate_all("buttons => buttons.forEach((button) => button.click())")
 
 
-def test_a_server_that_is_restarted_says_so_and_is_found_again(open_tab: OpenTab, site: ServerProcess) -> None:
+def test_a_restart_of_the_server_is_shown_and_the_page_reconnects(open_tab: OpenTab, site: ServerProcess) -> None:
     ann = open_tab("Ann")
     site.stop()  # the drain asks each client to reconnect later
     expect(notice(ann)).to_contain_text("The server is restarting.")

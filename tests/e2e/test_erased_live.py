@@ -104,7 +104,7 @@ async def test_where_no_server_runs_nothing_is_waited_for(tmp_path: Path, reques
         await store.close()
 
 
-async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessions(
+async def test_a_server_that_does_not_respond_is_not_reported_to_have_ended_its_sessions(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greendot.cli._revoked_sessions.CONFIRM_S", 0.3)

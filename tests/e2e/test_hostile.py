@@ -250,7 +250,7 @@ async def test_what_is_not_a_handshake_is_refused_with_a_status_that_says_so(
         await serves_others(served)
 
 
-async def test_a_query_string_does_not_keep_anybody_out() -> None:
+async def test_a_query_string_does_not_prevent_a_connection() -> None:
     async with serving() as served, await WireClient.connect(served.port, "/v1/connect?from=here") as client:
         await client.hello(served.token("alice"))
 

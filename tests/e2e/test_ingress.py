@@ -185,7 +185,7 @@ async def test_a_request_that_is_refused_later_leaves_no_address_behind() -> Non
         await until(lambda: served.node.ingress.address_groups == 0)
 
 
-async def test_a_session_s_address_is_a_hash_that_nobody_without_the_secret_can_try_out() -> None:
+async def test_the_address_of_a_session_is_a_hash_that_cannot_be_guessed_without_the_secret() -> None:
     async def seen(**sections: Any) -> list[str]:
         async with serving(**sections) as served:
             for number in (7, 7, 8):

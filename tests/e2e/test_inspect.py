@@ -208,7 +208,7 @@ async def test_typers_are_listed_with_when_they_stop(tmp_path: Path, redis: Redi
 # --- repair ---
 
 
-async def test_a_session_of_nobody_is_removed_and_counted_at_once_and_watchers_see_it_once(
+async def test_an_orphaned_session_is_removed_and_counted_at_once_and_watchers_receive_one_change(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     site = Site(tmp_path, redis)

@@ -103,7 +103,7 @@ async def test_a_bye_is_published_to_the_room_at_once() -> None:
         assert told(await alice.quiet()) == [("room.entered", "bob"), ("room.left", "bob")]
 
 
-async def test_a_return_into_the_room_is_seen_by_nobody() -> None:
+async def test_a_return_into_the_room_within_the_grace_is_not_published() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await come(served, "alice"), await come(served, "bob")

@@ -120,7 +120,7 @@ async def ends_without_a_word(server: Process) -> None:
 
 
 @pytest.mark.timeout(400)
-async def test_a_server_answers_strangers_ids_as_its_document_says(tmp_path: Path) -> None:
+async def test_a_server_responds_to_unknown_ids_as_its_openapi_document_states(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         await schemathesis(server, tmp_path, {})
         await ends_without_a_word(server)
@@ -128,7 +128,7 @@ async def test_a_server_answers_strangers_ids_as_its_document_says(tmp_path: Pat
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-async def test_a_server_answers_about_those_who_are_there_as_its_document_says(
+async def test_a_server_responds_about_existing_users_as_its_openapi_document_states(
     tmp_path: Path, store: str, postgres: str
 ) -> None:
     async with AsyncExitStack() as stack:

@@ -165,7 +165,7 @@ def test_somebody_who_is_not_there_can_be_watched_and_forgotten(open_tab: OpenTa
     expect(alice.person("bob-miller")).to_have_count(0)
 
 
-def test_a_reload_stays_signed_in_and_nobody_sees_it(open_tab: OpenTab) -> None:
+def test_a_reload_stays_signed_in_and_other_users_see_no_change(open_tab: OpenTab) -> None:
     alice, bob = open_tab("Alice"), open_tab("Bob")
     alice.say("before")
     bob.expect_state("alice", "online")

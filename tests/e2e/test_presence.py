@@ -207,7 +207,7 @@ async def test_offline_is_told_once_after_the_grace_of_its_cause_with_the_right_
         assert states(frames) == []
 
 
-async def test_a_silent_client_is_offline_within_92_seconds_and_was_last_seen_when_last_heard() -> None:
+async def test_a_silent_client_is_offline_within_92_seconds_and_last_seen_is_its_last_frame() -> None:
     async with serving() as served:
         bob = await watcher(served, "alice")
         alice = await served.client("alice")

@@ -356,7 +356,7 @@ async def test_a_socket_killed_for_good_is_told_to_a_watcher_exactly_once(tmp_pa
         await watcher.end()
 
 
-async def test_a_silent_client_is_closed_4002_and_told_once(tmp_path: Path) -> None:
+async def test_a_silent_client_is_closed_4002_and_offline_is_sent_once(tmp_path: Path) -> None:
     periods = {
         "GREENDOT_PRESENCE_HEARTBEAT_S": "0.2",
         "GREENDOT_PRESENCE_DEAD_AFTER_S": "0.5",

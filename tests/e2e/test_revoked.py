@@ -215,7 +215,7 @@ async def write(served: Served, user: str, before: int | None = None) -> None:
     await served.node.store.put_revocation(entry)
 
 
-async def test_a_revocation_that_was_not_heard_of_is_read_within_15_s() -> None:
+async def test_a_revocation_whose_message_was_lost_is_read_within_15_s() -> None:
     async with revocation_service() as (served, _):
         alice, bob = await served.client("alice"), await served.client("bob")
         await write(served, "alice")

@@ -193,7 +193,7 @@ async def test_read_markers_move_forward_only_and_the_other_devices_hear_of_it()
         assert (await (await served.client("bob")).request(type="room.join", room="lobby"))["unread"] == 1
 
 
-async def test_a_reader_listens_and_an_admin_may_change_what_others_said() -> None:
+async def test_a_reader_receives_only_and_an_admin_may_change_messages_of_others() -> None:
     async with serving() as served:
         room_messages = served.node.room_messages
         await room_messages.put_room("default", "lobby", False, None)
@@ -211,7 +211,7 @@ async def test_a_reader_listens_and_an_admin_may_change_what_others_said() -> No
         await send(rob, 1)
 
 
-async def test_a_removed_member_hears_nothing_that_was_said_after() -> None:
+async def test_a_removed_member_receives_no_later_messages() -> None:
     async with serving() as served:
         room_messages = served.node.room_messages
         await room_messages.put_room("default", "lobby", False, None)

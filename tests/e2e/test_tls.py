@@ -39,7 +39,7 @@ async def get(port: int, path: str, tls: ssl.SSLContext) -> Any:
         writer.close()
 
 
-async def test_a_room_hears_everything_over_tls_in_order(tmp_path: Path) -> None:
+async def test_a_room_receives_all_messages_over_tls_in_order(tmp_path: Path) -> None:
     async with serving_tls(tmp_path, limits={"enabled": False}) as (served, _):
         await served.lobby()
         alice = await served.joined("alice")

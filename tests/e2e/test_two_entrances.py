@@ -96,7 +96,7 @@ async def test_a_socket_that_speaks_late_has_no_more_time_than_others() -> None:
         late[1].close()
 
 
-async def test_a_server_that_stops_does_not_wait_for_sockets_that_say_nothing() -> None:
+async def test_a_stopping_server_does_not_wait_for_silent_sockets() -> None:
     async with serving() as served:
         silent = await asyncio.open_connection("127.0.0.1", served.port)
         await until(lambda: served.timers == 1)

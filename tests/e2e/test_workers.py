@@ -119,7 +119,7 @@ async def test_a_killed_worker_is_replaced_and_the_others_clients_notice_nothing
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("to_all", [False, True], ids=["to the parent", "to every process"])
-async def test_a_signal_drains_every_worker_and_nobody_is_left(
+async def test_a_signal_drains_all_workers_and_leaves_no_process(
     tmp_path: Path, redis: str, number: signal.Signals, to_all: bool
 ) -> None:
     async with working(tmp_path, redis) as server, AsyncExitStack() as stack:

@@ -25,7 +25,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
                 None,
             )
 
-    async def test_a_session_is_shown_to_nobody_until_the_status_is_known(self) -> None:
+    async def test_a_session_is_shown_to_no_user_until_the_status_is_known(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([Topic("watch", T, "ann")])
             touched = await h.engine.touch(T, "ann", SessionEpoch("s1", h.incarnation, 1), "d1", False, "Ann")

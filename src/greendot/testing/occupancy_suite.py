@@ -109,7 +109,7 @@ class OccupantSuite(EngineTests):
                 await h.engine.enter(T, "r1", user, self.session_of(h, user))
             assert await h.engine.present(T, "r1") == users
 
-    async def test_a_session_that_lingers_stays_until_it_is_said_to_leave(self) -> None:
+    async def test_a_lingering_session_stays_in_its_room_until_it_leaves(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             await h.engine.enter(T, "r1", "ann", ref)

@@ -163,7 +163,7 @@ class PushSuite(StoreHarness):
             assert push.devices == [PHONE]
             assert push.choices == Choices("Europe/Berlin", 1320, 420)
 
-    async def test_a_push_whose_notification_is_gone_says_so(self) -> None:
+    async def test_a_push_without_its_notification_is_claimed_with_none(self) -> None:
         async with self.pushing() as (store, _):
             await store.notify([notice(expires_at=NOW + 1)])
             await store.prune(NOW + 1, keep_ms=HOUR_MS, limit=10)

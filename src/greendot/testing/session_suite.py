@@ -69,7 +69,7 @@ class LifeSuite(EngineTests):
 
     # --- moving ---
 
-    async def test_a_session_goes_on_under_another_id_and_nobody_sees_it(self) -> None:
+    async def test_a_session_continues_under_another_id_without_a_published_change(self) -> None:
         async with self.harness() as h:
             old = await self.come(h, "ann")
             await h.engine.touch(T, "ann", old, "d1", True, None)

@@ -76,7 +76,7 @@ class TurnSuite(EngineTests):
             assert adopted.incarnation == h.incarnation
             assert told == []
 
-    async def test_a_room_has_somebody_from_the_first_to_the_last(self) -> None:
+    async def test_a_room_is_occupied_from_the_first_entry_to_the_last_exit(self) -> None:
         async with self.harness() as h:
             told = self.turns(h)
             ann, bob = (SessionEpoch(f"{h.incarnation}-{user}", h.incarnation, 1) for user in ("a", "b"))

@@ -144,7 +144,7 @@ def test_an_unknown_key_is_refused_as_such() -> None:
     assert unknown.kid == "k7"
 
 
-def test_a_retired_key_is_refused_and_forgeries_of_it_are_told_no_more_than_others() -> None:
+def test_a_retired_key_is_refused_and_its_forgeries_get_the_usual_refusal() -> None:
     tokens = Tokens(keys=[key(signer("EdDSA"), retired=True)])
     retired = refused(tokens, signer("EdDSA").sign("k1", **CLAIMS))
     assert "retired" in str(retired)

@@ -117,7 +117,7 @@ async def test_giving_up_during_the_handshake_leaves_no_socket_behind() -> None:
     [("Retry-After: 7", 7000), ("Retry-After: soon", None), ("Retry-After: -1", None), ("X: y", None)],
 )
 @run
-async def test_a_server_that_is_not_ready_may_say_when_it_will_be(header: str, wish: int | None) -> None:
+async def test_a_server_that_is_not_ready_may_set_the_retry_delay(header: str, wish: int | None) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 503 Service Unavailable\r\n{header}\r\nContent-Length: 0\r\n\r\n".encode())

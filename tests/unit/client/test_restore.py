@@ -180,7 +180,7 @@ async def test_notifications_are_told_once_and_those_of_a_lost_connection_are_fe
 
 
 @run
-async def test_a_room_that_may_no_longer_be_entered_is_told_and_let_go() -> None:
+async def test_a_room_that_refuses_a_rejoin_is_reported_and_removed() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer, "lobby")
         await joining(me, peer, "secret")

@@ -50,7 +50,7 @@ def test_a_server_that_knows_nothing_of_a_user_any_more_is_believed() -> None:
     assert people.apply(a_presence(version=6))
 
 
-def test_a_server_that_restores_lost_records_does_not_make_anybody_offline() -> None:
+def test_a_server_that_restores_lost_records_makes_no_user_offline() -> None:
     people = People()
     people.apply(a_presence(version=5))
     assert people.apply(replace(a_presence(version=0, state="offline"), stale=True))

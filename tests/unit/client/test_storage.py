@@ -110,7 +110,7 @@ async def test_what_a_callback_is_busy_with_is_not_handled_yet() -> None:
 
 
 @run
-async def test_a_room_that_is_joined_is_kept_before_anything_is_said_in_it() -> None:
+async def test_the_cursor_of_a_joined_room_is_saved_before_its_first_message() -> None:
     kept = Kept()
     async with serving() as server, connected(server, cursors=kept) as (me, peer):
         joining = asyncio.create_task(me.join("lobby"))

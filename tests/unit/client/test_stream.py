@@ -114,7 +114,7 @@ async def test_an_ended_stream_gives_what_is_left_first() -> None:
 
 
 @run
-async def test_a_refused_client_is_told_so_by_its_stream() -> None:
+async def test_the_stream_of_a_refused_client_raises_the_refusal() -> None:
     stream = EventStream()
     stream.put(a_message(1))
     stream.end(ConnectionRefused(4501, "revoked"))

@@ -251,7 +251,7 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"kinds": {"alarm": {"bus": "none"}}}, ["'none'", "kinds"]),
     ],
 )
-def test_a_relation_that_does_not_hold_says_what_to_change(
+def test_a_violated_relation_of_settings_names_the_setting_to_change(
     sections: dict[str, dict[str, Any]], words: list[str]
 ) -> None:
     said = complaint(**sections)

@@ -120,7 +120,7 @@ def test_several_are_said_one_a_line_and_one_alone_without_a_count(file: Path) -
     assert str(caught.value) == f"in the environment (GREENDOT_LIMITS_ROOMS): {words}"
 
 
-def test_a_relation_of_a_value_that_could_not_be_read_is_not_said(file: Path) -> None:
+def test_a_relation_to_an_unreadable_value_is_not_reported(file: Path) -> None:
     """The server cannot compare a limit of 20 s with a heartbeat of `soon`."""
     file.write_text("[presence]\ndead_after_s = 20\nheartbeat_s = 'soon'\n")
     (said,) = mistakes(file)

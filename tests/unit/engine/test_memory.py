@@ -349,7 +349,7 @@ async def test_an_audit_ends_only_the_sessions_the_node_does_not_know() -> None:
     assert await it.states("ann", "bob") == ["online", "offline"]
 
 
-async def test_a_session_that_is_restored_goes_on_since_when_it_was_and_the_change_says_so() -> None:
+async def test_a_restored_session_keeps_its_start_and_its_change_is_marked_as_restored() -> None:
     it = await lab()
     await it.engine.subscribe([Topic("watch", T, "ann")])
     it.clock.advance(60.0)
@@ -361,7 +361,7 @@ async def test_a_session_that_is_restored_goes_on_since_when_it_was_and_the_chan
     assert len(it.heard) == 1
 
 
-async def test_a_session_that_is_taken_over_goes_on_under_its_new_name_and_nobody_is_told() -> None:
+async def test_an_adopted_session_continues_under_its_new_name_without_a_published_change() -> None:
     it = await lab()
     await it.engine.subscribe([Topic("watch", T, "ann")])
     await it.come("ann")

@@ -96,7 +96,7 @@ def test_patterns_are_such_as_every_language_reads() -> None:
     assert r"\Z" not in str(DOCUMENT)
 
 
-def test_a_query_says_its_bounds_and_has_no_null() -> None:
+def test_a_query_declares_its_bounds_and_has_no_null() -> None:
     found = {each["name"]: each["schema"] for each in described(OPERATIONS["GET /v1/users/{user}/inbox"])["parameters"]}
     assert found["limit"] == {"type": "integer", "minimum": 1, "maximum": 300, "default": 50}
     assert found["after"] == found["before"] == {"type": "integer", "minimum": 0, "maximum": 2**31}

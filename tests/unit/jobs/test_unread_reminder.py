@@ -184,7 +184,7 @@ async def test_ten_times_as_many_users_take_no_more_memory(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("pages", [1, 3])
-async def test_a_run_that_is_interrupted_goes_on_where_it_was_and_nobody_is_reminded_twice(
+async def test_an_interrupted_run_continues_where_it_stopped_and_no_user_is_reminded_twice(
     tmp_path: Path, pages: int
 ) -> None:
     path, count, clock = tmp_path / "store.db", 6 * AT_ONCE, ManualClock()

@@ -152,7 +152,7 @@ def test_a_status_text_is_shown_with_any_state_but_offline() -> None:
     assert ann.visible.text is None
 
 
-def test_a_session_is_shown_to_nobody_until_the_status_is_known() -> None:
+def test_a_session_is_shown_to_no_user_until_the_status_is_known() -> None:
     ann = Person(manual=None)
     assert told(ann.come(0)) is None
     assert ann.visible == NOBODY
@@ -315,7 +315,7 @@ def test_what_changes_nothing_visible_is_told_to_nobody_and_keeps_its_version() 
     assert ann.visible.version == version
 
 
-def test_a_second_device_is_known_to_readers_but_told_to_nobody() -> None:
+def test_a_second_device_is_visible_to_readers_but_not_published() -> None:
     ann = Person()
     ann.come(0)
     change = ann.come(1, "s2", device="laptop")
@@ -462,7 +462,7 @@ def test_a_linger_that_is_over_cannot_be_prolonged() -> None:
 # --- leaving ---
 
 
-def test_a_return_within_the_grace_is_told_to_nobody() -> None:
+def test_a_return_within_the_grace_publishes_no_change() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(10, 1_000)

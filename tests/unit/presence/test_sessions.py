@@ -98,7 +98,7 @@ async def test_a_new_session_is_forgotten_if_the_engine_is_away(parts: NodeParts
 
 
 @in_virtual_time
-async def test_a_session_may_come_while_the_engine_is_away_if_the_settings_say_so(parts: NodeParts) -> None:
+async def test_a_session_may_start_while_the_engine_is_unavailable_if_the_settings_allow_it(parts: NodeParts) -> None:
     service = Service(parts, accept_when_away=True)
     parts.engine.away = {"touch", "adopt", "read"}
     client = await service.enter(resume="gone-session")
@@ -143,7 +143,7 @@ async def test_a_session_of_another_user_or_a_revoked_one_is_not_resumed(parts: 
 
 
 @in_virtual_time
-async def test_a_session_of_another_node_goes_on_here_and_its_node_is_told(parts: NodeParts) -> None:
+async def test_a_session_of_another_node_continues_here_and_that_node_is_notified(parts: NodeParts) -> None:
     service, other = Service(parts), parts.engine.other_node()
     there = SessionEpoch(f"{other}-1", other, 4)
     await MemoryEngine.touch(parts.engine, "default", "ann", there, "phone", True, None)
@@ -194,7 +194,7 @@ async def test_a_socket_that_does_not_say_hello_is_closed(parts: NodeParts) -> N
 
 
 @in_virtual_time
-async def test_a_silent_connection_is_closed_and_one_that_is_heard_is_not(parts: NodeParts) -> None:
+async def test_a_silent_connection_is_closed_and_an_active_one_is_not(parts: NodeParts) -> None:
     service = Service(parts)
     silent, alive = await service.enter("ann"), await service.enter("bob")
     await pass_time(DEAD_S - 1)
@@ -301,7 +301,7 @@ async def test_a_grace_that_ended_while_the_engine_was_away_leaves_time_to_retur
 
 
 @in_virtual_time
-async def test_a_return_while_the_engine_is_told_of_the_end_wins(parts: NodeParts) -> None:
+async def test_a_return_while_the_engine_records_the_end_wins(parts: NodeParts) -> None:
     service = Service(parts)
     client = await service.enter()
     async with held(parts.engine, "linger") as lingering:
@@ -448,7 +448,7 @@ async def test_an_end_of_an_unconfirmed_session_is_told_after_the_session_itself
 
 
 @in_virtual_time
-async def test_a_session_that_the_engine_lost_while_it_lingered_is_told_again(parts: NodeParts) -> None:
+async def test_a_session_that_the_engine_lost_while_it_lingered_is_restored(parts: NodeParts) -> None:
     service = Service(parts)
     client = await service.enter()
     parts.engine.lose()

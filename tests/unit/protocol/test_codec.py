@@ -155,7 +155,7 @@ def test_a_reply_echoes_the_id(command_id: str | int) -> None:
     assert json.loads(frame) == {"type": "reply", "id": command_id, "data": {"id": "m1", "seq": 7}}
 
 
-def test_a_reply_with_nothing_to_say_is_an_empty_object() -> None:
+def test_a_reply_without_data_is_an_empty_object() -> None:
     assert json.loads(payload(encode_reply(1, Reply())))["data"] == {}
 
 

@@ -182,7 +182,7 @@ def test_each_importance_is_above_the_one_before() -> None:
     assert pushed == {least: ranked[place:] for place, least in enumerate(ranked)}
 
 
-def test_a_room_somebody_is_in_is_looked_at_again_after_a_second_at_the_earliest() -> None:
+def test_a_push_for_a_room_its_user_is_in_is_checked_again_after_a_second_at_the_earliest() -> None:
     decision = decide(
         PushCandidate(T, room="lobby"), RecipientState("online", {"lobby"}), PushPolicy(active_hold_s=0.0), T
     )

@@ -195,7 +195,7 @@ async def test_hosts_that_users_chose_are_few_at_once_until_they_answer() -> Non
     assert all(task.result().outcome == "sent" for task in known)
 
 
-async def test_a_send_that_was_not_tried_says_nothing_about_the_host() -> None:
+async def test_a_send_that_was_not_tried_does_not_count_against_the_host() -> None:
     busy = SendResult("failed", "no connection is free", 5.0, is_tried=False)
     sender = Acted(lambda device: busy)
     resting = channel(sender, rest_after=2)

@@ -328,7 +328,7 @@ async def test_each_device_gets_it_once_whatever_becomes_of_the_others() -> None
         assert bench.sender.keys == [f"{made}.watch"]
 
 
-async def test_a_sender_that_raises_loses_nothing_and_stops_nobody() -> None:
+async def test_a_sender_that_raises_loses_no_push_and_does_not_stop_others() -> None:
     async with benched() as bench:
 
         def answer(device: Device) -> SendResult:

@@ -124,7 +124,7 @@ async def test_a_removal_for_another_node_ends_all_sessions_in_the_room_and_is_a
 
 
 @in_virtual_time
-async def test_a_removal_from_a_room_nobody_listens_to_is_acknowledged_too(parts: Parts) -> None:
+async def test_a_removal_from_a_room_without_listeners_is_acknowledged_too(parts: Parts) -> None:
     ann = await parts.connect("ann")
     parts.receive(Topic("node", "", parts.incarnation), removed("ann", "attic"))
     await parts.settle()

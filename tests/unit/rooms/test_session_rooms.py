@@ -182,7 +182,7 @@ async def test_exits_are_kept_while_they_are_recent_or_few_and_never_for_long(
 
 
 @in_virtual_time
-async def test_a_restore_that_fails_says_so_and_one_during_a_call_leaves_it_to_that_call(parts: Parts) -> None:
+async def test_a_failed_restore_raises_and_one_during_a_call_is_done_by_that_call(parts: Parts) -> None:
     session = (await parts.connect("ann")).session
     async with hold(parts.engine, "enter", at="after") as held:
         parts.session_rooms.enter(session, "lobby")

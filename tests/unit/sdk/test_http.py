@@ -145,7 +145,7 @@ def test_nobody_at_the_address_is_tried_again_and_then_told() -> None:
     assert len(waiting.waited) == 2
 
 
-def test_a_server_that_says_nothing_is_given_up() -> None:
+def test_a_server_that_does_not_respond_is_given_up() -> None:
     silent = threading.Event()
     with playing(lambda _: silent.wait(5) and ROOM) as stage:
         try:

@@ -101,7 +101,7 @@ async def test_head_and_body_are_one_write() -> None:
     assert line.writes == 1
 
 
-async def test_a_response_that_closes_the_connection_says_so_once() -> None:
+async def test_a_response_that_closes_the_connection_has_one_close_header() -> None:
     line = Recorded()
     one = exchange(line)
     await one.run(sending({**LENGTH, "headers": [(b"connection", b"close"), (b"content-length", b"0")]}, BODY))

@@ -122,7 +122,7 @@ async def test_a_dead_node_cannot_enter_users_and_continues_under_a_new_name(ser
         assert server.command("EXISTS", KEY) == 0
 
 
-async def test_a_room_nobody_enters_any_more_is_forgotten_after_a_day(server: RedisProcess) -> None:
+async def test_a_room_without_new_entries_expires_after_a_day(server: RedisProcess) -> None:
     async with two(server) as (node, _):
         await node.engine.enter(T, ROOM, "ann", session_of(node, "a"))
         server.command("PEXPIRE", KEY, 1_000)

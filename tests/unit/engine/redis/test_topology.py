@@ -86,7 +86,7 @@ async def test_a_cluster_without_a_reachable_server_is_reported_with_the_reason_
         assert re.search(rf"{re.escape(str(address))}: [^;]*(?i:connect)", str(caught.value))
 
 
-async def test_a_server_that_is_down_delays_nobody() -> None:
+async def test_a_server_that_is_down_is_reported_without_delay() -> None:
     """During a failover the other servers are queried repeatedly."""
     lap = Lap()
     with pytest.raises(EngineUnavailable):
@@ -104,12 +104,12 @@ async def test_a_server_that_does_not_answer_is_named_with_that_reason(
             await find(parse(f"redis+cluster://127.0.0.1:{process.port}"), set())
 
 
-async def test_a_server_that_is_no_cluster_says_so(tmp_path: Path) -> None:
+async def test_a_server_without_cluster_support_is_reported(tmp_path: Path) -> None:
     with RedisProcess("redis", tmp_path) as process, pytest.raises(EngineUnavailable, match="support disabled"):
         await find(parse(f"redis+cluster://127.0.0.1:{process.port}"), set())
 
 
-async def test_a_sentinel_names_the_primary_and_a_wrong_name_is_said(tmp_path: Path) -> None:
+async def test_a_sentinel_returns_the_primary_and_an_unknown_name_is_reported(tmp_path: Path) -> None:
     with redis_sentinel(tmp_path) as sentinel:
         layout = await find(parse(sentinel.url), set())
         assert len({*layout}) == 1

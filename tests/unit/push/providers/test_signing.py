@@ -51,7 +51,7 @@ def test_a_key_of_another_kind_is_none() -> None:
         rsa_key(PlayedApns.key())
 
 
-def test_a_service_account_is_read_or_said_what_is_missing() -> None:
+def test_a_service_account_is_read_or_refused_with_the_missing_field() -> None:
     text = PlayedFcm().account()
     assert read_account(text).project_id == "a-project"
     for wrong in ("", "{}", "[]", text[:-5], json.dumps(json.loads(text) | {"private_key": "secret"})):

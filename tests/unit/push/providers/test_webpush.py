@@ -70,7 +70,7 @@ async def test_without_an_end_or_a_collapse_key(made: Certificates, terms: Terms
     assert "topic" not in taken.headers
 
 
-async def test_a_service_knows_who_sends_for_half_a_day_and_another_is_told_anew(
+async def test_a_vapid_token_of_half_a_day_is_reused_and_each_service_gets_its_own(
     made: Certificates, terms: Terms
 ) -> None:
     async with sending(made, terms) as (service, sender, browser, clock):

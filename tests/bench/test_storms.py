@@ -26,7 +26,7 @@ def storms(tmp_path_factory: pytest.TempPathFactory) -> StormBench:
     return bench
 
 
-def test_a_thousand_who_are_cut_off_at_once_are_back_and_nobody_sees_it(storms: StormBench) -> None:
+def test_a_thousand_clients_cut_off_at_once_reconnect_and_watchers_see_no_change(storms: StormBench) -> None:
     few = {"GREENDOT_ADMISSION_HELLOS_PER_S": "1000", "GREENDOT_ADMISSION_WAITING": "50"}
     figures = storms.returning(1_000, 50, "--calm", 0.5, "--after", 1, **few).figures
     assert figures["back"] == figures["resumed"] == 1_000, figures

@@ -256,7 +256,7 @@ async def test_two_nodes_on_a_cluster_go_on_when_a_primary_is_killed(tmp_path: P
         await everything_works(nodes, clients, watchers, "again")
 
 
-async def test_a_slot_that_comes_to_a_server_while_it_is_connected_to_anew_is_heard_there(without: Cluster) -> None:
+async def test_a_slot_that_moves_to_a_server_during_its_reconnect_is_subscribed_there(without: Cluster) -> None:
     room = Topic("room", TENANT, names_everywhere("r")[70])
     slot = without.slot_of(keys.channel(PREFIX, room))
     async with engines(without.url, without.url, **NOT_LOST) as (first, second):

@@ -34,7 +34,7 @@ async def post(node: Process, body: dict[str, Any], **headers: str) -> None:
     assert answer.status == 201, answer
 
 
-async def test_a_trace_goes_with_what_was_said(tmp_path: Path, redis: RedisProcess) -> None:
+async def test_a_trace_is_propagated_with_messages_and_notifications(tmp_path: Path, redis: RedisProcess) -> None:
     with collecting() as collector:
         async with receiving() as app:
             env = {

@@ -35,7 +35,7 @@ async def test_a_store_of_then_is_opened_and_everything_is_there(version: str, t
     assert [*talk.differences(then["steps"], now, events=frozenset(written(version, "talk.json")["events"]))] == []
 
 
-async def test_a_store_that_was_brought_up_to_date_can_go_back_as_the_notes_say(tmp_path: Path) -> None:
+async def test_a_migrated_store_can_be_downgraded_as_the_release_notes_describe(tmp_path: Path) -> None:
     then = (FIXTURES / VERSIONS[-1] / "store.sql").read_text()
     place = tmp_path / "store.db"
     with sqlite3.connect(place) as db:

@@ -187,7 +187,7 @@ async def test_while_the_store_is_away_its_keys_are_503_and_that_of_the_settings
 # --- counts ---
 
 
-async def test_a_tenant_is_told_its_own_counts_and_an_operator_those_of_the_node() -> None:
+async def test_a_tenant_receives_its_own_counts_and_an_operator_those_of_the_node() -> None:
     async with serving() as served:
         acme, rival = await make(served, "stats:read"), await make(served, "stats:read", tenant="rival")
         operator = await make(served, "operator", tenant=OPERATOR)

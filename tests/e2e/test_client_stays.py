@@ -26,7 +26,7 @@ def cut(served: Served, user: str) -> None:
         connection.abort()
 
 
-async def test_a_token_is_replaced_before_it_ends_and_nobody_notices() -> None:
+async def test_a_token_is_replaced_before_it_expires_without_a_change_of_state() -> None:
     async with serving() as served:
         given = [served.token("alice", ttl_s=2, rooms=["a"]), served.token("alice", ttl_s=3600, rooms=["b"])]
         async with client(served, "alice", token=lambda: given.pop(0)) as alice:

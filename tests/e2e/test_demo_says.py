@@ -96,7 +96,9 @@ def test_an_overloaded_server_says_when_to_come_back(open_tab: OpenTab, serve: S
         expect(notice(tab)).to_be_hidden()
 
 
-def test_a_token_that_ends_is_replaced_unseen_and_one_that_cannot_be_is_told(open_tab: OpenTab, serve: Serve) -> None:
+def test_an_expiring_token_is_replaced_unseen_and_a_failed_replacement_is_shown(
+    open_tab: OpenTab, serve: Serve
+) -> None:
     with serve(GREENDOT_AUTH_SECRET=SECRET) as site:
         tab = open_tab(url=site.url)
         asked = 0

@@ -202,7 +202,7 @@ async def test_what_fails_to_end_keeps_nothing_else_from_ending(caplog: pytest.L
 # --- a process ---
 
 
-async def test_a_stop_is_told_in_two_lines_with_what_became_of_the_clients(tmp_path: Path) -> None:
+async def test_a_stop_is_logged_in_two_lines_with_the_outcome_of_the_clients(tmp_path: Path) -> None:
     async with running(tmp_path, "--host", "127.0.0.1", GREENDOT_SERVER_DRAIN_NOTICE_S="0.3") as server:
         clients = [await server.client(f"user{number}") for number in range(3)]
         mute = await server.client("mute")

@@ -419,7 +419,7 @@ async def test_a_client_reset_leaves_nothing_behind(vanish: Callable[[Served], A
         await serves_others(served)
 
 
-async def test_a_socket_lost_while_something_is_sent_counts_for_the_grace_and_is_told_once() -> None:
+async def test_a_socket_lost_during_a_send_counts_for_the_grace_and_offline_is_sent_once() -> None:
     async with serving() as served:
         watcher = await served.client("watcher")
         client = await served.client("alice")
@@ -567,7 +567,7 @@ async def test_messages_reach_a_slow_reader_before_signals_and_in_order() -> Non
         assert [frame["data"]["body"] for frame in frames] == [*range(50), [-49]]
 
 
-async def test_a_slow_reader_removed_from_a_room_hears_nothing_of_it_afterwards() -> None:
+async def test_a_slow_reader_removed_from_a_room_receives_nothing_of_it_afterwards() -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.node.store.put_room("default", "lobby", open=False)
         for user in ("speaker", "alice"):
@@ -602,7 +602,7 @@ async def test_short_frames_behind_one_the_kernel_took_in_part_are_not_left_out(
         assert scopes[1:] == [f"short {number}" for number in range(5)]
 
 
-async def test_a_slow_reader_is_told_why_it_is_closed_too() -> None:
+async def test_a_slow_reader_also_receives_the_reason_for_its_close() -> None:
     async with serving(limits={"enabled": False}, server={"drain_s": 5.0}) as served:
         await served.lobby()
         speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")

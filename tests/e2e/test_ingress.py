@@ -167,7 +167,7 @@ async def test_behind_a_trusted_proxy_clients_are_counted_each_by_itself() -> No
         await until(lambda: served.node.ingress.address_groups == 0)
 
 
-async def test_a_trusted_proxy_says_whether_a_page_came_by_tls() -> None:
+async def test_a_trusted_proxy_determines_whether_a_page_used_tls() -> None:
     async with serving(door={"trusted_proxies": ("127.0.0.1",)}) as served:
         page = request(Origin="http://good.com", X_Forwarded_Proto="https", X_Forwarded_For="203.0.113.7")
         assert (await answer(served.port, page)).startswith(b"HTTP/1.1 403 ")

@@ -287,7 +287,7 @@ async def test_a_cluster_is_seen_and_swept_as_one(tmp_path: Path) -> None:
             assert await alice.quiet() == []
 
 
-async def test_a_sweep_under_another_secret_still_cleans_up_and_no_node_believes_what_it_says(
+async def test_a_sweep_with_another_secret_still_cleans_up_and_no_node_accepts_its_messages(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     site = Site(tmp_path, redis)

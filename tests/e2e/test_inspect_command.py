@@ -163,7 +163,7 @@ async def test_a_node_is_shown_with_its_lease_and_what_it_holds() -> None:
         assert "acme" not in await said(served, "inspect", "node", name, key=API_KEY)
 
 
-async def test_a_topic_is_shown_with_how_its_listeners_are_told_and_when_it_is_given_up() -> None:
+async def test_a_topic_is_shown_with_its_delivery_and_the_time_of_its_removal() -> None:
     async with serving(admin=ON, presence={"celebrity_watchers": 2, "celebrity_polling": 3}) as served:
         for number in range(4):
             client = await served.client(f"fan{number}")

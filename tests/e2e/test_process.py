@@ -326,7 +326,7 @@ async def test_after_kill_9_rooms_and_messages_are_still_there_and_everyone_is_o
 
 
 @pytest.mark.timing
-async def test_a_socket_killed_for_good_is_told_to_a_watcher_exactly_once(tmp_path: Path) -> None:
+async def test_a_killed_socket_is_reported_to_a_watcher_exactly_once(tmp_path: Path) -> None:
     periods = {
         "GREENDOT_PRESENCE_HEARTBEAT_S": "0.2",
         "GREENDOT_PRESENCE_DEAD_AFTER_S": "5",

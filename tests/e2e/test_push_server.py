@@ -236,7 +236,7 @@ async def test_what_is_not_to_be_pushed_is_not_even_queued(tmp_path: Path) -> No
         assert await there.reason(low) == "importance_low"
 
 
-async def test_a_tenant_with_a_section_of_its_own_pushes_as_that_says(tmp_path: Path) -> None:
+async def test_a_tenant_with_its_own_section_uses_its_push_settings(tmp_path: Path) -> None:
     own = {"acme": {"push": {"enabled": False}}, "slow": {"push": {"active_hold_s": 5}}}
     async with pushing(tmp_path, tenants=own) as there:
         settings = there.served.greendot.settings

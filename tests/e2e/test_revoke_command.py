@@ -8,7 +8,7 @@ from pathlib import Path
 from e2e.processes import API_KEY, greendot, running
 
 
-async def test_a_user_is_revoked_by_the_command_line_and_told_how_many_sockets_were_closed(tmp_path: Path) -> None:
+async def test_a_user_is_revoked_by_the_command_line_which_prints_the_number_of_closed_sockets(tmp_path: Path) -> None:
     async with running(tmp_path, "--host", "127.0.0.1") as server:
         alice, bob = await server.client("alice"), await server.client("bob")
         url = ("--url", f"http://127.0.0.1:{server.port}")

@@ -93,7 +93,7 @@ async def test_a_user_is_revoked_from_a_time_on_and_newer_sessions_stay() -> Non
         await new.request(type="room.list")
 
 
-async def test_a_token_that_does_not_say_when_it_was_issued_may_be_an_old_one() -> None:
+async def test_a_token_without_an_issue_time_counts_as_an_old_one() -> None:
     async with revocation_service() as (served, revoke):
         await revoke.closed(user="alice")
         await served.advance(5)
@@ -240,7 +240,7 @@ async def test_after_the_node_was_cut_off_it_is_read_at_once() -> None:
         assert (await alice.closed()).code == 4501
 
 
-async def test_a_store_that_is_away_turns_nobody_away_and_what_is_known_counts() -> None:
+async def test_an_unavailable_store_refuses_no_client_and_known_revocations_count() -> None:
     async with revocation_service() as (served, revoke):
         old = served.token("alice")
         await served.advance(1)
@@ -295,7 +295,7 @@ async def test_entries_end_with_the_last_token_they_could_be_about() -> None:
         assert await served.node.store.revocations(0, 10, served.clock.now_ms()) == []
 
 
-async def test_a_store_that_is_away_turns_nobody_away_who_has_a_token_without_iat() -> None:
+async def test_an_unavailable_store_refuses_no_client_with_a_token_without_iat() -> None:
     async with revocation_service() as (served, _):
 
         async def away(names: Any) -> Any:

@@ -164,7 +164,7 @@ async def test_what_is_revoked_or_disconnected_is_closed() -> None:
             assert [(await socket.closed()).code for socket in others] == [4501, 4501]
 
 
-async def test_a_token_of_the_sdk_opens_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_of_the_sdk_grants_what_it_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         # The SDK uses the server's clock, which does not advance by itself.
         monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: served.clock.now_ms() / 1000))

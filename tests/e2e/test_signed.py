@@ -105,7 +105,7 @@ async def test_a_bad_token_is_refused_with_the_right_code_and_none_is_let_in() -
             await client.hello(signer(alg).sign(alg, **CLAIMS, aud=["chat"], iss="id"))
 
 
-async def test_a_token_of_a_megabyte_ends_the_connection_before_anybody_looks_at_it() -> None:
+async def test_a_token_of_a_megabyte_ends_the_connection_before_it_is_parsed() -> None:
     async with serving() as served:
         bystander = await served.client("bob")
         client = await served.socket()

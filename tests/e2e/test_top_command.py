@@ -241,7 +241,7 @@ async def test_events_are_told_as_they_happen_those_that_are_wanted_and_how_many
             await bob.end()
 
 
-async def test_a_tail_ends_when_nobody_reads_it_any_more_and_tells_of_a_server_that_goes_away(tmp_path: Path) -> None:
+async def test_a_tail_ends_when_its_reader_closes_and_reports_a_server_that_stops(tmp_path: Path) -> None:
     async with running(tmp_path, "--host", "127.0.0.1", **ON) as server:
         url = f"http://127.0.0.1:{server.port}"
         async with tailing(tmp_path, "--url", url) as stays:

@@ -70,7 +70,7 @@ async def test_a_request_changed_in_any_way_gets_the_same_answer_by_both_ways() 
         await until(lambda: served.timers == 0)
 
 
-async def test_a_socket_that_says_nothing_ends_after_ten_seconds_and_one_that_goes_leaves_nothing() -> None:
+async def test_a_silent_socket_is_closed_after_ten_seconds_and_a_closed_one_leaves_no_timer() -> None:
     async with serving() as served:
         silent = await asyncio.open_connection("127.0.0.1", served.port)
         leaving = await asyncio.open_connection("127.0.0.1", served.port)

@@ -89,7 +89,7 @@ async def told(policy: str, names: Names, story: list[Step], tenants: list[int])
 @pytest.mark.timeout(600)
 @given(policy=st.sampled_from(POLICIES), names=names, story=stories)
 @settings(trusting, max_examples=EXAMPLES)
-def test_a_tenant_is_told_the_same_alone_and_beside_others(policy: str, names: Names, story: list[Step]) -> None:
+def test_a_tenant_receives_the_same_alone_and_beside_others(policy: str, names: Names, story: list[Step]) -> None:
     here = [*range(len(names.tenants))]
     together = run(told(policy, names, story, here))
     for tenant in here:

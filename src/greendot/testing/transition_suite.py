@@ -44,7 +44,7 @@ class TurnSuite(EngineTests):
             await h.engine.sweep()
             assert len(told) == 1
 
-    async def test_a_sweep_tells_whom_it_ended(self) -> None:
+    async def test_a_sweep_reports_the_users_it_ended(self) -> None:
         async with self.harness() as h:
             for user in ("ann", "bob"):
                 await h.engine.linger(T, user, await self.come(h, user, f"{h.incarnation}-{user}"), 1_000, 0)

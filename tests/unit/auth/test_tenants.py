@@ -75,7 +75,7 @@ async def test_clients_of_a_tenant_that_is_registered_no_more_are_closed(parts: 
 
 
 @in_virtual_time
-async def test_a_store_that_is_away_ends_nobody_and_is_asked_again(parts: NodeParts) -> None:
+async def test_an_unavailable_store_ends_no_session_and_is_read_again(parts: NodeParts) -> None:
     known = await tenants(parts, "acme")
     client = parts.session("ann", tenant="acme")
     known.start()

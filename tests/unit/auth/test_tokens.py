@@ -103,7 +103,7 @@ def test_no_token_is_refused() -> None:
     assert str(refused("")) == "the token is missing; send one"
 
 
-def test_a_token_signed_with_another_secret_is_refused_and_says_so() -> None:
+def test_a_token_signed_with_another_secret_is_refused_with_the_reason() -> None:
     assert "another key" in str(refused(sign(secret="another secret, also long enough", sub="ann", **HOUR)))
 
 

@@ -20,7 +20,7 @@ def claims(*arguments: str, **environment: str) -> dict[str, object]:
     return read
 
 
-def test_a_token_says_who_for_how_long_and_nothing_that_was_not_asked_for() -> None:
+def test_a_token_has_user_and_expiry_and_no_claim_that_was_not_requested() -> None:
     made = claims("alice")
     assert made.keys() == {"sub", "iat", "exp", "tenant"}
     assert (made["sub"], made["tenant"]) == ("alice", "default")

@@ -99,7 +99,7 @@ def test_in_a_small_terminal_there_is_something_of_nodes_and_of_topics() -> None
 
 
 @pytest.mark.parametrize("size", [Size(19, 24), Size(80, 3), Size(1, 1), Size(0, 0)])
-def test_a_terminal_that_is_too_small_says_so_as_far_as_it_can(size: Size) -> None:
+def test_a_terminal_that_is_too_small_shows_as_much_of_its_message_as_fits(size: Size) -> None:
     (line,) = laid_out(shown(), size)
     assert line.text == "too small"[: size.columns]
 

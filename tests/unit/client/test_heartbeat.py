@@ -39,7 +39,7 @@ async def test_who_is_heard_is_not_given_up() -> None:
 
 
 @run
-async def test_a_stopped_pulse_says_nothing() -> None:
+async def test_a_stopped_heartbeat_timer_calls_nothing() -> None:
     said: list[int] = []
     HeartbeatTimer(0.0, lambda: said.append(1), lambda: said.append(2)).stop()
     for _ in range(3):

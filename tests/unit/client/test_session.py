@@ -259,7 +259,7 @@ async def test_a_client_never_connected_may_be_closed() -> None:
 
 
 @run
-async def test_a_typer_of_whom_nothing_more_is_heard_is_seen_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_typer_without_further_events_is_reported_as_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "TYPING_SLACK_S", 0.0)
     async with serving() as server, connected(server) as (me, peer):
         stopped: asyncio.Queue[TypingStopped] = asyncio.Queue()

@@ -61,7 +61,7 @@ async def test_a_new_token_is_brought_before_the_old_one_ends_again_and_again() 
 
 
 @run
-async def test_a_token_that_comes_from_no_function_or_does_not_say_when_it_ends_is_left_alone() -> None:
+async def test_a_fixed_opaque_or_expired_token_is_not_refreshed() -> None:
     for token in (ending(0.01), lambda: "opaque", lambda: ending(-5)):
         async with serving() as server, connected(server, token=token) as (me, _):
             assert me._session._refreshing is not None
@@ -94,7 +94,7 @@ async def test_a_server_that_cannot_take_it_now_is_given_it_again() -> None:
 
 
 @run
-async def test_a_token_that_is_refused_is_told_and_the_connection_goes_on() -> None:
+async def test_a_refused_new_token_is_reported_and_the_connection_continues() -> None:
     async with serving() as server, connected(server, token=Tokens(ending(0.1), ending(9))) as (me, peer):
         told: asyncio.Queue[Failure] = asyncio.Queue()
         me.on(Failure, told.put_nowait)

@@ -48,7 +48,7 @@ async def test_what_is_asked_for_in_one_turn_goes_out_in_one_frame() -> None:
 
 
 @run
-async def test_a_user_is_let_go_when_nobody_is_left_who_watches() -> None:
+async def test_a_user_is_unwatched_when_its_last_watcher_leaves() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await watching(me, peer, "bob", "ann")
         assert [entry.user for entry in await me.watch("bob")] == ["bob"]  # no command is sent to the server

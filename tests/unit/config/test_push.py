@@ -65,7 +65,7 @@ def test_a_file_that_is_not_a_key_is_refused_without_its_content(tmp_path: Path)
     assert "hush" not in str(error.value)
 
 
-def test_a_tenant_pushes_as_all_do_but_for_what_its_section_says(tmp_path: Path) -> None:
+def test_a_tenant_uses_the_common_push_settings_except_those_of_its_section(tmp_path: Path) -> None:
     settings = given(
         "[push]\ndry_run = true\nper_hour = 5\nconcurrency = 7\n[push.kinds.a]\nenabled = false\n"
         "[tenants.acme.push]\nper_hour = 9\n[tenants.off.push]\nenabled = false\n[tenants.plain.limits]\nrooms = 3\n",

@@ -31,7 +31,7 @@ async def test_connections_have_ids_of_their_own_and_hashes_in_place_of_addresse
 
 
 @in_virtual_time
-async def test_a_socket_is_registered_limited_and_expected_to_say_hello(parts: NodeParts) -> None:
+async def test_a_socket_is_registered_limited_and_must_send_hello(parts: NodeParts) -> None:
     node = await parts.whole()
     client = parts.client()
     assert parts.registry.connections == {client.connection.id: client.connection}

@@ -109,7 +109,7 @@ async def test_no_more_rooms_are_looked_up_than_a_client_may_be_in(parts: NodePa
 
 
 @in_virtual_time
-async def test_a_token_that_is_wrong_expired_or_revoked_is_told_apart_and_leaves_nothing(parts: NodeParts) -> None:
+async def test_wrong_expired_and_revoked_tokens_get_their_own_close_codes_and_leave_no_state(parts: NodeParts) -> None:
     node = await parts.whole()
     forged, expired, revoked = parts.client(), parts.client(), parts.client()
     forged.say(type="hello", token="nonsense")

@@ -242,7 +242,7 @@ async def test_a_status_of_one_who_is_not_here_is_left_to_the_store() -> None:
     assert not touched.status_known
 
 
-async def test_a_status_is_asked_for_again_after_everybody_left() -> None:
+async def test_a_status_is_requested_again_after_all_sessions_left() -> None:
     it = await lab()
     await it.come("ann")
     assert (await it.engine.touch(T, "ann", it.ref("s2", 2), "laptop", False, None)).status_known
@@ -269,7 +269,7 @@ async def test_typing_is_held_and_throttled_for_the_periods_given() -> None:
     assert await it.engine.typers(T, "lobby") == []
 
 
-async def test_a_stop_where_nobody_types_is_told_to_nobody() -> None:
+async def test_a_stop_in_a_room_without_typers_is_not_published() -> None:
     it = await lab()
     await it.engine.subscribe([Topic("room", T, "lobby")])
     it.engine.typing_stop(T, "lobby", "ann")
@@ -327,7 +327,7 @@ async def test_a_session_is_listed_with_its_node_and_how_long_it_lingers() -> No
 # --- repair ---
 
 
-async def test_a_sweep_ends_what_no_longer_counts_and_tells_it_once() -> None:
+async def test_a_sweep_ends_expired_sessions_and_publishes_it_once() -> None:
     it = await lab(grace_ms=4_000)
     for user in ("ann", "bob"):
         await it.come(user)

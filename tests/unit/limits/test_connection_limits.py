@@ -34,7 +34,7 @@ class Entrance(ConnectionLimits):
 
 
 @in_virtual_time
-async def test_a_user_may_have_so_many_connections_and_others_as_many(parts: NodeParts) -> None:
+async def test_the_number_of_connections_is_limited_per_user(parts: NodeParts) -> None:
     entrance = Entrance(parts, per_user=2)
     entrance.enter()
     entrance.enter()
@@ -99,7 +99,7 @@ async def test_a_connection_that_failed_on_its_way_in_is_counted_no_longer(parts
 
 
 @in_virtual_time
-async def test_a_tenant_may_have_so_many_connections_until_sockets_are_closed(parts: NodeParts) -> None:
+async def test_the_number_of_connections_of_a_tenant_is_limited_until_sockets_are_closed(parts: NodeParts) -> None:
     entrance = Entrance(parts, per_tenant=2)
     first, _ = entrance.enter("ann"), entrance.enter("bob")
     with pytest.raises(TooManyConnections, match="this tenant"):

@@ -232,7 +232,7 @@ def test_a_hint_during_the_read_of_a_gap_is_distinguished_from_older_hints() -> 
     in_passing_time(story)
 
 
-def test_a_stream_that_is_still_behind_is_read_again_after_the_time_its_owner_says() -> None:
+def test_a_stream_that_is_still_behind_is_read_again_after_the_delay_of_its_owner() -> None:
     async def story() -> None:
         follower = Follower()
         log = follower.log()

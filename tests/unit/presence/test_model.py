@@ -598,7 +598,7 @@ def test_who_lingered_once_and_returned_is_last_seen_at_the_nodes_last_renewal()
 # --- initial record ---
 
 
-def test_a_user_nobody_knows_is_offline_without_a_version_or_a_setting() -> None:
+def test_an_unknown_user_is_offline_without_a_version_or_a_setting() -> None:
     assert (NOBODY.state, NOBODY.version, ManualStatus().status, ManualStatus().rev) == ("offline", 0, "auto", 0)
     assert UserPresence().turned is None
 

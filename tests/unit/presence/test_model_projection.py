@@ -71,7 +71,7 @@ def test_an_invisible_user_is_offline_to_others_and_online_to_their_own_devices(
     assert (own["state"], own["status"], own["devices"]) == ("online", "invisible", ["phone"])
 
 
-def test_a_user_nobody_knows_reads_as_offline() -> None:
+def test_an_unknown_user_reads_as_offline() -> None:
     shown = wire(entry("nobody", NOBODY, None, []))
     assert (shown["state"], shown["since"], shown["last_seen"], shown["version"]) == ("offline", None, None, 0)
 

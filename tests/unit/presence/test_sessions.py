@@ -184,7 +184,7 @@ async def test_a_session_on_its_way_from_another_node_is_one_that_this_node_hold
 
 
 @in_virtual_time
-async def test_a_socket_that_does_not_say_hello_is_closed(parts: NodeParts) -> None:
+async def test_a_socket_that_sends_no_hello_is_closed(parts: NodeParts) -> None:
     service, client = Service(parts), parts.client()
     service.expect_hello(client.connection)
     await pass_time(HELLO_S - SHORTLY_S)

@@ -27,7 +27,7 @@ class Service(StatusService):
 
 
 @in_virtual_time
-async def test_a_status_is_kept_shown_and_told_to_the_nodes_of_the_user(parts: NodeParts) -> None:
+async def test_a_status_is_stored_shown_and_published_to_the_nodes_of_the_user(parts: NodeParts) -> None:
     service = Service(parts)
     await parts.online("ann")
     snapshot = await service.set(ANN, ManualStatus("busy", text="in a call"))
@@ -47,7 +47,7 @@ async def test_a_status_that_would_be_over_at_once_is_refused_and_not_kept(parts
 
 
 @in_virtual_time
-async def test_a_status_of_a_user_without_sessions_is_told_to_the_one_who_sets_it(parts: NodeParts) -> None:
+async def test_a_status_of_a_user_without_sessions_is_returned_to_its_caller(parts: NodeParts) -> None:
     service = Service(parts)
     snapshot = await service.set(ANN, ManualStatus("invisible"))
     assert (snapshot.own.status, snapshot.own.state) == ("invisible", "offline")
@@ -97,7 +97,7 @@ async def test_a_status_set_elsewhere_is_learnt_from_the_engine(parts: NodeParts
 
 
 @in_virtual_time
-async def test_a_status_ends_at_its_time_without_anybody_asking(parts: NodeParts) -> None:
+async def test_a_status_ends_at_its_time_without_a_request(parts: NodeParts) -> None:
     service = Service(parts)
     await parts.online("ann")
     await service.set(ANN, ManualStatus("invisible", until=parts.engine.now_ms() + 5_000))

@@ -163,7 +163,7 @@ async def test_a_watch_that_fails_leaves_only_the_watches_from_before(parts: Nod
 
 
 @in_virtual_time
-async def test_a_user_who_is_not_watched_any_more_is_not_told_of_and_given_up(parts: NodeParts) -> None:
+async def test_an_unwatched_user_is_not_reported_and_is_removed(parts: NodeParts) -> None:
     service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
     await watch(service, ann, "bob")
     await service.unwatch(ann.connection, ann.session, ["bob", "zoe"])
@@ -214,7 +214,7 @@ async def test_watches_that_a_new_token_does_not_allow_end_with_what_waits(parts
 
 
 @in_virtual_time
-async def test_a_user_who_hides_is_offline_for_the_one_hidden_from_and_for_nobody_else(parts: NodeParts) -> None:
+async def test_a_hidden_user_is_offline_only_for_the_users_hidden_from(parts: NodeParts) -> None:
     all_parts = await node(parts)
     service, ann, eve = all_parts.watching, parts.session("ann"), parts.session("eve")
     bob = await parts.online("bob")

@@ -61,7 +61,7 @@ def test_recent_activity_of_a_discreet_polled_user_does_not_reveal_when_it_left(
     assert ann.shown(NOW).recently_active is False
 
 
-def test_a_stale_state_says_so_to_others_and_to_own_devices() -> None:
+def test_a_stale_state_is_marked_for_others_and_for_own_devices() -> None:
     ann = watched(stale=True)
     assert (ann.shown(NOW).stale, ann.shown_own().stale) == (True, True)
     ann.stale = False

@@ -183,7 +183,7 @@ async def test_quiet_hours_hold_what_is_not_critical() -> None:
         assert bench.sender.keys == [f"{urgent}.phone", f"{made}.phone"]
 
 
-async def test_a_time_zone_that_nobody_knows_any_more_holds_nobody_up() -> None:
+async def test_an_unknown_time_zone_delays_no_other_push() -> None:
     async with benched() as bench:
         await bench.store.put_choices(T, "ann", Choices("Atlantis/Sunken", 0, 1_439))
         other, made = await bench.notify("bob"), await bench.notify("ann")

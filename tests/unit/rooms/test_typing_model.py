@@ -54,26 +54,26 @@ def test_start_stop_start_is_throttled_to_the_millisecond() -> None:
     assert users(room, T0 + THROTTLE) == ["ann"]
 
 
-def test_a_stop_is_told_once() -> None:
+def test_a_stop_of_typing_is_published_once() -> None:
     room = typists()
     room.start("ann", None, T0)
     assert room.stop("ann", T0 + 1)
     assert not room.stop("ann", T0 + 2)
 
 
-def test_a_stop_after_the_typing_ran_out_is_not_told() -> None:
+def test_a_stop_after_the_typing_expired_is_not_published() -> None:
     room = typists()
     room.start("ann", None, T0)
     assert not room.stop("ann", T0 + TTL)
 
 
-def test_a_stop_at_the_last_millisecond_is_told() -> None:
+def test_a_stop_at_the_last_millisecond_is_published() -> None:
     room = typists()
     room.start("ann", None, T0)
     assert room.stop("ann", T0 + TTL - 1)
 
 
-def test_a_stop_of_one_who_never_typed_is_not_told() -> None:
+def test_a_stop_of_a_user_who_never_typed_is_not_published() -> None:
     assert not typists().stop("ann", T0)
 
 

@@ -20,7 +20,7 @@ def test_a_traceparent_is_read_and_written() -> None:
     assert read(f"00-{TRACE}-{SPAN}-ff") == Trace(TRACE, SPAN, 0xFF)
 
 
-def test_a_trace_is_sampled_where_whoever_began_it_says_so() -> None:
+def test_a_trace_is_sampled_if_its_origin_set_the_flag() -> None:
     assert Trace(TRACE, SPAN, 0xFF).is_sampled is True
     assert Trace(TRACE, SPAN, 0xFE).is_sampled is False
     assert Trace(TRACE, SPAN).flags == 0

@@ -98,7 +98,7 @@ async def test_an_unchanged_count_is_not_repeated_for_viewers_with_hidden_users(
 
 
 @in_virtual_time
-async def test_a_user_who_goes_is_nobodys_exception_any_more(parts: Parts) -> None:
+async def test_a_user_who_leaves_is_no_longer_an_exception_of_any_viewer(parts: Parts) -> None:
     room = Viewed(parts, "ann", "dan")
     await room.hide("ann", "bob")
     bob, cid = await room.listen("bob", "cid")
@@ -203,7 +203,7 @@ async def test_listeners_who_were_told_names_are_not_told_the_same_count(parts: 
 
 
 @in_virtual_time
-async def test_a_user_nothing_is_known_of_is_seen_by_nobody(parts: Parts) -> None:
+async def test_a_user_of_unknown_visibility_is_seen_by_no_member(parts: Parts) -> None:
     room = Viewed(parts, "dan")
     await room.hide("eve", "x")
     bob, cid = await room.listen("bob", "cid")

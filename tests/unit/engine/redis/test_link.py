@@ -147,7 +147,7 @@ async def test_commands_and_subscriptions_of_one_turn_each_get_their_own_answer(
         assert await asyncio.gather(*asked) == [b"a", None, b"b", None, None, b"c"]
 
 
-async def test_a_subscription_that_is_refused_says_so_and_upsets_nothing(redis: RedisProcess) -> None:
+async def test_a_refused_subscription_raises_and_affects_no_other_call(redis: RedisProcess) -> None:
     async with linked(redis) as (link, ends):
         refused = link.subscribe("SUBSCRIBE", ["ok:1", "not:mine"])
         fine = link.subscribe("SUBSCRIBE", ["ok:2"])

@@ -41,7 +41,7 @@ def test_equal_servers_have_equal_shares_of_the_partitions(servers: int, shares:
     assert {*counts.values()} == shares
 
 
-def test_a_slot_nobody_has_is_a_partition_nobody_has() -> None:
+def test_a_slot_without_a_server_is_a_partition_without_a_server() -> None:
     layout = topology._layout(ranges(3)[:2], TOLD)
     assert [address is None for address in layout] == [number * 3 // 16384 == 2 for number in SLOTS]
 

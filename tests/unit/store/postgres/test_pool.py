@@ -151,7 +151,7 @@ async def test_a_frozen_server_is_given_up_in_time_and_used_again_when_it_is_bac
         await store.ping()
 
 
-async def test_a_stream_that_somebody_holds_delays_nobody_else(postgres: str) -> None:
+async def test_a_locked_stream_does_not_delay_other_streams(postgres: str) -> None:
     async with fresh_schema(postgres) as place, started(place, QUICK) as store:
         for room in ("r1", "r2", "r3"):
             await store.put_room(T, room, open=True)

@@ -107,7 +107,7 @@ async def test_when_few_are_left_they_are_told_at_once_again() -> None:
         assert [entries for entries in await heard(watchers) if entries] == []
 
 
-async def test_active_watchers_are_told_first() -> None:
+async def test_active_watchers_receive_a_change_first() -> None:
     async with serving(presence={"celebrity_watchers": 2}) as served:
         watchers = await fans(served, 40)
         await served.advance(200, alive=watchers)
@@ -192,7 +192,7 @@ async def test_who_comes_goes_or_returns_meanwhile_ends_right_and_hears_nothing_
         )
 
 
-async def test_above_the_second_threshold_nothing_is_told_any_more_but_that_one_must_ask() -> None:
+async def test_above_the_second_threshold_watchers_receive_the_poll_mode_and_no_more_changes() -> None:
     async with serving(presence={"celebrity_watchers": 5, "celebrity_polling": 10}) as served:
         star, watchers = await served.client("star"), await fans(served, 10)
         eleventh = await served.client("eleventh")
@@ -228,7 +228,7 @@ async def test_above_the_second_threshold_nothing_is_told_any_more_but_that_one_
         assert [[(e["mode"], e["state"]) for e in entries] for entries in told] == [[("live", "online")]] * 8
 
 
-async def test_polling_that_begins_and_ends_while_it_is_being_told_leaves_nobody_with_the_wrong_word() -> None:
+async def test_polling_that_ends_while_it_is_announced_leaves_no_watcher_with_the_wrong_mode() -> None:
     async with serving(presence={"celebrity_watchers": 5, "celebrity_polling": 10}) as served:
         await served.client("star")
         watchers = await fans(served, 11)

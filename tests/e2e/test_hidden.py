@@ -125,7 +125,7 @@ async def test_nothing_that_is_sent_names_or_counts_the_hidden(
         assert frames == [], "a repeated count shows that a hidden user came or went"
 
 
-async def test_carl_hears_all_of_what_bob_does_not() -> None:
+async def test_a_viewer_who_is_not_excluded_receives_every_event_that_an_excluded_one_does_not() -> None:
     async with serving() as served:
         await served.lobby()
         bob, carl = [await come(served, user) for user in ("bob", "carl")]
@@ -217,7 +217,7 @@ async def test_whoever_is_in_a_room_shares_it() -> None:
         assert await present(bob) == ["ann", "bob"]
 
 
-async def test_in_a_large_room_each_is_told_how_many_they_see() -> None:
+async def test_in_a_large_room_each_client_receives_the_count_of_users_it_sees() -> None:
     async with serving(typing={"large_room": 3}) as served:
         await served.lobby()
         users = {user: await come(served, user) for user in ("bob", "carl", "dan", "eve")}

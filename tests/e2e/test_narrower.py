@@ -60,7 +60,7 @@ async def test_another_device_with_another_token_keeps_what_that_one_grants() ->
         assert await phone.quiet() == []
 
 
-async def test_others_see_that_somebody_has_left_a_room_that_way() -> None:
+async def test_other_users_see_the_exit_from_a_room_caused_by_a_narrower_token() -> None:
     async with serving() as served:
         bob = await in_rooms(served, "bob", ["team"], ["team"])
         bob.deaf_to = frozenset()

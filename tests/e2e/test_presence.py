@@ -185,7 +185,7 @@ async def say_bye(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("case", GRACES)
-async def test_offline_is_told_once_after_the_grace_of_its_cause_with_the_right_last_seen(case: str) -> None:
+async def test_offline_is_published_once_after_the_grace_of_its_cause_with_the_right_last_seen(case: str) -> None:
     grace_s, leave = GRACES[case]
     async with serving() as served:
         bob = await watcher(served, "alice")
@@ -277,7 +277,7 @@ async def test_the_same_device_opened_twice_is_two_sessions() -> None:
 
 
 @pytest.mark.parametrize("claims", [{"tenant": "other"}, {}], ids=["another tenant", "another user"])
-async def test_nobody_resumes_a_session_that_is_not_theirs(claims: dict[str, Any]) -> None:
+async def test_no_user_resumes_the_session_of_another_user(claims: dict[str, Any]) -> None:
     async with serving() as served:
         alice = await served.client("alice")
         user = "alice" if claims else "mallory"

@@ -143,7 +143,7 @@ async def test_who_is_watched_and_hides_seems_to_leave_and_to_come_back() -> Non
         assert again["version"] > back["version"]
 
 
-async def test_a_version_never_goes_back_however_often_somebody_hides() -> None:
+async def test_a_version_never_decreases_however_often_a_user_hides() -> None:
     async with serving() as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         seen = [(await entry(bob, "ann"))["version"]]
@@ -155,7 +155,7 @@ async def test_a_version_never_goes_back_however_often_somebody_hides() -> None:
         assert seen == sorted({*seen})
 
 
-async def test_hiding_while_offline_is_seen_by_nobody() -> None:
+async def test_hiding_while_offline_is_visible_to_no_other_user() -> None:
     async with serving() as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         ann.send(type="bye")

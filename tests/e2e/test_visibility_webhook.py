@@ -44,7 +44,7 @@ async def test_questions_of_a_moment_go_together_and_are_asked_once() -> None:
         assert len(app.pairs) == 900
 
 
-async def test_an_answer_counts_for_a_while_and_a_changed_one_is_told() -> None:
+async def test_an_answer_is_valid_for_a_while_and_a_changed_answer_is_published() -> None:
     async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         assert await states(bob, "ann") == ["online"]
@@ -99,7 +99,7 @@ async def test_what_a_user_hides_is_hidden_whatever_the_app_says() -> None:
     ],
     ids=lambda bad: str(bad)[:60],
 )
-async def test_an_app_that_answers_badly_shows_nobody_and_is_asked_again(bad: int | bytes) -> None:
+async def test_an_app_that_answers_badly_shows_no_user_and_is_asked_again(bad: int | bytes) -> None:
     async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         app.override = bad
         ann, bob = await served.client("ann"), await served.client("bob")
@@ -109,7 +109,7 @@ async def test_an_app_that_answers_badly_shows_nobody_and_is_asked_again(bad: in
         assert [change["state"] for change in changes(frames)] == ["online"]
 
 
-async def test_nobody_is_named_by_an_app_that_was_not_asked() -> None:
+async def test_an_app_shows_no_user_it_was_not_asked_about() -> None:
     async with asked() as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         everybody = [{"viewer": viewer, "visible": ["ann", "bob", "*"]} for viewer in ("eve", "*")]
         app.override = msgspec.json.encode({"answers": everybody})
@@ -140,7 +140,7 @@ async def test_an_app_that_is_silent_costs_a_watcher_its_time_limit_and_then_not
         assert len(app.questions) <= 4
 
 
-async def test_an_outage_hides_after_what_was_said_is_too_old() -> None:
+async def test_an_outage_hides_users_when_the_last_answer_is_too_old() -> None:
     async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         assert await states(bob, "ann") == ["online"]

@@ -98,7 +98,7 @@ async def test_one_who_goes_meanwhile_leaves_no_watch_behind(pair: str, tmp_path
             assert watched is None or not watched.is_wanted
 
 
-async def test_a_watch_that_fails_half_way_watches_nobody_new(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_that_fails_half_way_adds_no_watched_user(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         await served.client("alice")
         bob, read = await served.client("bob"), served.node.engine.read

@@ -155,7 +155,9 @@ class Trial:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_nobody_is_shown_what_the_rule_hides_and_everybody_what_it_shows(policy: Policy, seed: int) -> None:
+async def test_no_viewer_receives_what_the_policy_hides_and_all_viewers_what_it_shows(
+    policy: Policy, seed: int
+) -> None:
     async with serving(visibility={"policy": policy}, limits={"enabled": False}) as served:
         for room in ROOMS:
             await served.node.store.put_room("default", room, open=True)

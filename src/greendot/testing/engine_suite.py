@@ -78,7 +78,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             assert after.visible.version > before.visible.version
             assert after.visible.last_seen is not None
 
-    async def test_last_seen_is_when_the_client_was_last_heard(self) -> None:
+    async def test_last_seen_is_the_time_of_the_last_frame_of_the_client(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             since = (await self.see(h, "ann")).visible.since
@@ -89,7 +89,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             assert last_seen is not None
             assert abs(last_seen - (since + 1_000)) < 300
 
-    async def test_an_expired_linger_does_not_count_even_if_nobody_ends_it(self) -> None:
+    async def test_an_expired_linger_does_not_count_even_if_no_node_ends_it(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             await h.engine.linger(T, "ann", ref, 1_000, 0)
@@ -276,7 +276,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             second = await h.engine.online(T, first.next, 3)
             assert (second.users, second.next) == (["u4"], None)
 
-    async def test_following_the_pages_finds_everybody_once(self) -> None:
+    async def test_following_the_pages_finds_every_user_once(self) -> None:
         async with self.harness() as h:
             users = [f"u{number}" for number in range(60)]
             for number, user in enumerate(users):

@@ -39,7 +39,7 @@ class LifeSuite(EngineTests):
             assert not await h.engine.is_any_restoring()
             await h.engine.restored(Part(), h.engine.records_state(Part()))  # there is no other node to wait for
 
-    async def test_restoring_what_was_lost_goes_on_since_when_it_was_and_says_so(self) -> None:
+    async def test_a_restored_state_keeps_its_start_time_and_is_published_as_restored(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([Topic("watch", T, "ann")])
             busy = structs.replace(KNOWN, manual=ManualStatus("busy", None, "meeting", 3))

@@ -54,7 +54,7 @@ class TurnSuite(EngineTests):
             await h.engine.sweep()
             assert sorted(told) == [Transition("user", T, "ann", False), Transition("user", T, "bob", False)]
 
-    async def test_idle_busy_and_invisible_are_told_as_others_see_them(self) -> None:
+    async def test_idle_busy_and_invisible_are_reported_as_other_users_see_them(self) -> None:
         async with self.harness() as h:
             told = self.turns(h)
             ref = await self.come(h, "ann")

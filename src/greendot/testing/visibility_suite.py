@@ -23,7 +23,7 @@ class PrivacySuite(StoreHarness):
             assert await store.privacies([(T, "ann"), (T, "bob"), ("t2", "ann")]) == {(T, "ann"): third}
             assert await store.privacies([]) == {}
 
-    async def test_nothing_said_is_nothing_changed(self) -> None:
+    async def test_privacy_fields_that_are_not_given_do_not_change(self) -> None:
         async with self.opened() as store:
             assert (await store.put_privacy(T, "ann")).is_plain
             before = await store.put_privacy(T, "ann", last_seen="hidden", hide_from=frozenset({"bob"}))

@@ -77,7 +77,7 @@ async def test_watchers_are_told_nothing_if_the_engine_is_back_in_time(parts: No
 
 
 @in_virtual_time
-async def test_after_a_return_sessions_are_told_again_and_missed_changes_are_told(parts: NodeParts) -> None:
+async def test_after_a_reconnect_sessions_are_restored_and_missed_changes_are_published(parts: NodeParts) -> None:
     node, ann = await watched(parts)
     parts.engine._topics.clear()  # messages are lost
     await parts.online("bob")
@@ -177,7 +177,7 @@ async def test_a_user_who_is_restored_by_halves_is_shown_as_before(parts: NodePa
 
 
 @in_virtual_time
-async def test_a_user_whom_nobody_restores_is_offline_when_all_nodes_are_done(parts: NodeParts) -> None:
+async def test_a_user_that_no_node_restores_is_offline_when_all_nodes_have_finished(parts: NodeParts) -> None:
     node, ann = await watched(parts)
     other = parts.engine.other_node()
     ref = SessionEpoch("OTHR-1", other, 1)

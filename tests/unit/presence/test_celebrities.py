@@ -68,7 +68,7 @@ class Fans(Celebrities):
 
 
 @in_virtual_time
-async def test_changes_of_a_user_with_few_watchers_are_left_to_be_told_at_once(parts: NodeParts) -> None:
+async def test_changes_of_a_user_with_few_watchers_are_left_to_immediate_delivery(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD)
     assert not fans.change(star, "idle")
@@ -92,7 +92,7 @@ async def test_very_many_watchers_are_told_in_slices_and_each_once(parts: NodePa
 
 
 @in_virtual_time
-async def test_a_watcher_who_was_active_lately_is_told_first(parts: NodeParts) -> None:
+async def test_a_recently_active_watcher_is_notified_first(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD + 1)
     for fan in fans.fans:
@@ -131,7 +131,7 @@ async def test_a_new_watcher_with_the_newest_state_does_not_receive_it_again(par
 
 
 @in_virtual_time
-async def test_a_watcher_who_left_is_not_told(parts: NodeParts) -> None:
+async def test_a_watcher_that_left_is_not_notified(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD + 2)
     fans.change(star, "idle")
@@ -142,7 +142,7 @@ async def test_a_watcher_who_left_is_not_told(parts: NodeParts) -> None:
 
 
 @in_virtual_time
-async def test_own_devices_among_the_watchers_are_told_nothing_in_slices(parts: NodeParts) -> None:
+async def test_own_devices_among_the_watchers_receive_no_delayed_changes(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD + 1)
     own = parts.session("star")
@@ -180,7 +180,7 @@ async def test_watchers_who_become_few_are_told_at_once_again(parts: NodeParts) 
 
 
 @in_virtual_time
-async def test_far_too_many_watchers_are_told_to_ask_and_then_nothing(parts: NodeParts) -> None:
+async def test_far_too_many_watchers_receive_the_poll_mode_and_then_nothing(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(POLL + 1)
     assert fans.polled == {("default", "star")}
@@ -193,7 +193,7 @@ async def test_far_too_many_watchers_are_told_to_ask_and_then_nothing(parts: Nod
 
 
 @in_virtual_time
-async def test_polling_ends_when_clearly_fewer_watch_and_watchers_are_told(parts: NodeParts) -> None:
+async def test_polling_ends_when_clearly_fewer_watch_and_watchers_are_notified(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(POLL + 1)
     await pass_time(2 * LONGEST_S)

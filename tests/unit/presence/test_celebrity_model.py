@@ -67,7 +67,7 @@ def test_a_user_with_15_000_watchers_who_changes_every_second_costs_no_more_than
     assert town.step(10) == []
 
 
-def test_one_change_reaches_everybody_once_within_the_window() -> None:
+def test_one_change_reaches_every_watcher_once_within_the_window() -> None:
     town, told = Town(5_000), list[int]()
     window_s = 5_000 / CROWDING.per_s(5_000)
     for _ in range(round(window_s / STEP_S) + 1):
@@ -149,7 +149,7 @@ def test_what_was_not_sent_in_time_is_not_made_up_for_at_once() -> None:
 
 
 @pytest.mark.parametrize("watchers", [50_000, 20_001])
-def test_more_than_there_should_be_are_all_told(watchers: int) -> None:
+def test_watchers_above_the_polling_threshold_are_all_notified(watchers: int) -> None:
     town = Town(watchers)
     while not town.spread.done:
         town.step()
@@ -191,7 +191,7 @@ def test_a_threshold_is_left_only_well_below_it() -> None:
     assert [CROWDING.is_polled(n, was=True) for n in (16_001, 16_000)] == [True, False]
 
 
-def test_few_watchers_are_told_in_the_window_as_well() -> None:
+def test_few_watchers_are_notified_within_the_window_too() -> None:
     town = Town(20, crowding=CelebrityThresholds(5, 20_000))
     for _ in range(round(SHORTEST_S / STEP_S) + 1):
         town.step()
@@ -206,7 +206,7 @@ def test_the_first_is_told_at_the_moment_that_is_paid_for() -> None:
     assert CelebrityFanout(["ann", "bob"], lambda _: 0.0, 0.0).due(0.1, 10.0) == ["ann"]
 
 
-def test_nobody_of_a_round_is_forgotten_when_it_is_looked_through_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_watcher_of_a_round_is_skipped_when_it_is_processed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greendot.presence.celebrity_model.AT_ONCE", 1)
     spread = CelebrityFanout(["ann", "bob", "zoe"], lambda _: 0.0, 0.0)
     assert spread.due(0.3, 10.0) == ["ann", "bob", "zoe"]

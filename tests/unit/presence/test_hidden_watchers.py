@@ -97,7 +97,7 @@ async def test_a_user_is_followed_for_a_while_after_the_last_hidden_watcher(part
 
 
 @in_virtual_time
-async def test_a_watcher_who_saw_the_user_is_told_of_an_offline_and_nothing_that_waited(parts: NodeParts) -> None:
+async def test_a_barred_watcher_of_an_online_user_receives_offline_and_no_pending_change(parts: NodeParts) -> None:
     hidden = Hidden(parts)
     bob = await hidden.bob()
     ann, other = hidden.watcher(bob), hidden.watcher(bob)
@@ -110,7 +110,7 @@ async def test_a_watcher_who_saw_the_user_is_told_of_an_offline_and_nothing_that
 
 
 @in_virtual_time
-async def test_a_watcher_who_saw_the_user_offline_is_told_nothing(parts: NodeParts) -> None:
+async def test_a_barred_watcher_of_an_offline_user_receives_no_event(parts: NodeParts) -> None:
     hidden = Hidden(parts)
     bob = await hidden.bob()
     bob.visible = VisibleState("offline", since=7, last_seen=6, version=7)
@@ -147,7 +147,7 @@ async def test_a_discreet_user_goes_offline_without_a_time(parts: NodeParts) -> 
 
 
 @in_virtual_time
-async def test_a_watcher_who_may_see_again_gets_the_state_with_a_higher_version_and_hears_changes(
+async def test_a_watcher_allowed_again_gets_the_state_with_a_higher_version_and_later_changes(
     parts: NodeParts,
 ) -> None:
     hidden = Hidden(parts)
@@ -181,7 +181,7 @@ async def test_versions_grow_for_a_watcher_who_is_hidden_from_again_and_again(pa
 
 
 @in_virtual_time
-async def test_a_watcher_for_whom_nothing_is_different_is_told_nothing(parts: NodeParts) -> None:
+async def test_a_watcher_for_whom_nothing_changes_receives_no_event(parts: NodeParts) -> None:
     hidden = Hidden(parts)
     bob, ann = await hidden.bob(), parts.session("ann")
     bob.visible, bob.name = VisibleState(), None
@@ -191,7 +191,7 @@ async def test_a_watcher_for_whom_nothing_is_different_is_told_nothing(parts: No
 
 
 @in_virtual_time
-async def test_hidden_watchers_are_told_too_that_a_user_is_not_followed(parts: NodeParts) -> None:
+async def test_hidden_watchers_are_notified_too_that_a_user_is_stale(parts: NodeParts) -> None:
     hidden = Hidden(parts)
     bob, ann = await hidden.bob(), parts.session("ann")
     hidden.bar(bob, ann.connection)

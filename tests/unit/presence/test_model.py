@@ -225,7 +225,7 @@ def test_every_verb_ends_a_status_that_has_run_out(verb: Callable[[Person], Chan
     assert told(verb(ann)) == "online"
 
 
-def test_only_own_devices_are_told_that_a_status_got_another_end() -> None:
+def test_only_own_devices_are_notified_of_a_new_end_of_a_status() -> None:
     ann = Person()
     ann.come(0)
     ann.set(1, ManualStatus("busy", until=T0 + 100, rev=2))
@@ -399,7 +399,7 @@ def test_leaving_early_answers_what_remains() -> None:
     assert ann.visible.state == "online"
 
 
-def test_leaving_when_the_linger_is_over_tells_offline_and_only_once() -> None:
+def test_leaving_after_the_linger_reports_offline_only_once() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(100, 5_000)
@@ -516,7 +516,7 @@ def test_a_late_return_before_a_settle_publishes_no_change() -> None:
 # --- last seen ---
 
 
-def test_last_seen_is_when_the_client_was_last_heard() -> None:
+def test_last_seen_is_the_time_of_the_last_frame_of_the_client() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(75_000, 15_000, heard=1_000)
@@ -533,7 +533,7 @@ def test_last_seen_is_the_latest_of_all_devices() -> None:
     assert ann.visible.last_seen == T0 + 90
 
 
-def test_nobody_has_a_last_seen_while_they_are_there() -> None:
+def test_no_online_user_has_a_last_seen() -> None:
     ann = Person(visible=VisibleState("offline", since=1, last_seen=1, version=1))
     ann.come(0)
     assert ann.visible.last_seen is None
@@ -614,7 +614,7 @@ def test_what_is_told_is_certain_unless_the_engine_says_otherwise() -> None:
 # --- arrivals and departures that others see ---
 
 
-def test_a_verb_says_whether_others_saw_the_user_come_or_go() -> None:
+def test_a_record_tells_whether_the_user_turned_visibly_online_or_offline() -> None:
     ann = Person()
     ann.come(0)
     assert ann.record.turned is True
@@ -661,7 +661,7 @@ def test_one_object_serves_both_faces_while_they_agree() -> None:
     assert ann.own is not ann.visible
 
 
-def test_another_last_heard_does_not_move_the_last_seen_of_who_seems_offline() -> None:
+def test_a_later_last_heard_does_not_move_the_last_seen_of_a_user_who_seems_offline() -> None:
     ann = Person()
     ann.come(0)
     ann.set(50, INVISIBLE)

@@ -56,7 +56,7 @@ def test_the_devices_of_one_who_is_shown_offline_are_hidden() -> None:
     assert wire(project("ann", snapshot))["devices"] == []
 
 
-def test_own_devices_are_listed_to_themselves_even_before_anybody_is_shown() -> None:
+def test_own_devices_are_listed_to_their_user_even_before_any_state_is_shown() -> None:
     snapshot = Snapshot(NOBODY, NOBODY, "Ann", ["phone"])
     assert wire(project("ann", snapshot, own=True))["devices"] == ["phone"]
     assert wire(project("ann", snapshot))["devices"] == []

@@ -230,7 +230,7 @@ async def test_a_session_is_idle_without_activity_and_active_with_the_next(parts
 
 
 @in_virtual_time
-async def test_an_idle_state_that_could_not_be_told_is_told_later_as_it_is_then(parts: NodeParts) -> None:
+async def test_an_idle_state_that_could_not_be_sent_is_sent_later_with_its_current_value(parts: NodeParts) -> None:
     service = Service(parts)
     client = await service.enter()
     parts.engine.away = {"touch"}
@@ -261,7 +261,7 @@ async def test_a_session_counts_for_the_grace_of_its_end_and_then_no_more(parts:
 
 
 @in_virtual_time
-async def test_last_seen_is_when_the_client_was_last_heard(parts: NodeParts) -> None:
+async def test_last_seen_is_the_time_of_the_last_frame_of_the_client(parts: NodeParts) -> None:
     service = Service(parts)
     client = await service.enter()
     heard_at = parts.clock.now_ms()
@@ -325,7 +325,7 @@ async def test_a_leave_that_failed_is_retried(parts: NodeParts) -> None:
 
 
 @in_virtual_time
-async def test_an_end_whose_answer_was_lost_is_said_again_without_harm(parts: NodeParts) -> None:
+async def test_a_session_end_whose_answer_was_lost_is_repeated_without_harm(parts: NodeParts) -> None:
     service = Service(parts)
     client = await service.enter()
     parts.engine.unanswered = {"linger", "leave"}
@@ -435,7 +435,7 @@ async def test_a_session_whose_grace_is_over_is_not_restored(parts: NodeParts) -
 
 
 @in_virtual_time
-async def test_an_end_of_an_unconfirmed_session_is_told_after_the_session_itself(parts: NodeParts) -> None:
+async def test_the_end_of_an_unconfirmed_session_is_sent_to_the_engine_after_the_session(parts: NodeParts) -> None:
     service = Service(parts, accept_when_away=True)
     parts.engine.away = {"touch"}
     client = await service.enter()

@@ -74,7 +74,9 @@ async def test_reads_of_one_turn_share_one_query(parts: NodeParts) -> None:
 
 
 @in_virtual_time
-async def test_listeners_hear_once_when_a_user_hides_and_once_when_the_user_shows_again(parts: NodeParts) -> None:
+async def test_listeners_are_notified_once_when_a_user_hides_and_once_when_the_user_is_visible_again(
+    parts: NodeParts,
+) -> None:
     service = Service(parts)
     await parts.online("ann")
     await service.set(ANN, ManualStatus("invisible"))
@@ -203,7 +205,7 @@ async def test_busy_lasts_since_it_was_set_and_other_states_since_the_later_of_b
 
 
 @in_virtual_time
-async def test_an_ended_status_of_the_store_hides_nobody(parts: NodeParts) -> None:
+async def test_an_expired_status_of_the_store_hides_no_user(parts: NodeParts) -> None:
     service = Service(parts)
     await parts.online("ann")
     service.learnt(ANN, ManualStatus("invisible", until=parts.engine.now_ms()))

@@ -243,7 +243,7 @@ async def test_last_seen_that_is_hidden_later_is_taken_back(parts: NodeParts) ->
 
 
 @in_virtual_time
-async def test_an_older_change_and_one_that_looks_the_same_are_not_told(parts: NodeParts) -> None:
+async def test_an_older_change_and_an_equal_state_are_not_published(parts: NodeParts) -> None:
     service, ann = await watching(parts), parts.session("ann")
     await watch(service, ann, "bob")
     publish(parts, "online", 10)

@@ -144,7 +144,7 @@ async def test_facts_that_were_read_before_a_change_are_read_again(parts: Parts)
 
 
 @in_virtual_time
-async def test_an_answer_that_nobody_hides_is_void_if_a_user_began_to_hide_meanwhile(parts: Parts) -> None:
+async def test_an_answer_without_hiding_users_is_void_if_a_user_began_to_hide_meanwhile(parts: Parts) -> None:
     visibility = parts.visibility
     async with parts.store.holding("hiding", "after") as held:
         learning = asyncio.ensure_future(visibility.know(TENANT, ["bob"], ["ann"]))

@@ -91,7 +91,7 @@ policies = st.sampled_from(get_args(Policy))
 
 
 @given(policies, facts)
-def test_everybody_sees_themselves(policy: Policy, own: VisibilityFacts) -> None:
+def test_all_users_see_themselves(policy: Policy, own: VisibilityFacts) -> None:
     assert may_see(VisibilityPolicy(policy), Person("ann", own), Person("ann", own), NOW) == "full"
 
 

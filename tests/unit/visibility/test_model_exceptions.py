@@ -21,7 +21,7 @@ def test_people_see_themselves(is_open: bool) -> None:
     assert view_exceptions.sees("ann", "bob") is is_open
 
 
-def test_an_open_room_in_which_nobody_hides_keeps_nothing() -> None:
+def test_an_open_room_without_hiding_users_keeps_no_exceptions() -> None:
     view_exceptions = VisibilityExceptions(is_open=True)
     view_exceptions.came("ann", [])
     assert not view_exceptions.note("ann", "bob", sees=True)

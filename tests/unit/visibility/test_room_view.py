@@ -187,7 +187,7 @@ async def test_where_contacts_see_each_other_each_listener_has_a_count_of_their_
 
 
 @in_virtual_time
-async def test_listeners_who_were_told_names_are_not_told_the_same_count(parts: Parts) -> None:
+async def test_listeners_that_received_names_do_not_receive_an_equal_count(parts: Parts) -> None:
     room = Viewed(parts, "dan")
     await room.hide("ann", "bob")
     bob, cid = await room.listen("bob", "cid")

@@ -86,7 +86,7 @@ async def test_a_node_that_lives_and_does_not_answer_leaves_the_change_unsure_bu
 
 
 @in_virtual_time
-async def test_contacts_are_bounded_and_nodes_hear_of_each_change(
+async def test_contacts_are_limited_and_nodes_are_notified_of_each_change(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "MOST_CONTACTS", 1)

@@ -100,7 +100,7 @@ async def test_an_answer_on_its_way_during_a_change_is_void_too(parts: Parts) ->
 
 @pytest.mark.parametrize("answer", [GreendotError("away"), b"no JSON", b'{"answers": 1}'], ids=["away", "text", "type"])
 @in_virtual_time
-async def test_an_app_that_fails_shows_nobody_and_is_left_alone_after_some_failures(
+async def test_an_app_that_fails_shows_no_user_and_is_not_called_for_a_while_after_some_failures(
     parts: Parts, caplog: pytest.LogCaptureFixture, answer: bytes | Exception
 ) -> None:
     client = app(parts, ("bob", "ann"))

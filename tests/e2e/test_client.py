@@ -120,7 +120,7 @@ async def notify(served: Served, user: str, first: int, last: int) -> None:
     await served.node.store.notify(notices)
 
 
-async def test_messages_sent_while_sockets_are_lost_are_written_and_heard_once() -> None:
+async def test_messages_sent_while_sockets_are_lost_are_written_and_received_once() -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         async with client(served, "alice") as alice, client(served, "bob") as bob:
@@ -140,7 +140,7 @@ async def test_messages_sent_while_sockets_are_lost_are_written_and_heard_once()
             assert sorted(written) == [*range(60)]
 
 
-async def test_messages_sent_while_the_server_is_killed_again_and_again_are_written_and_heard_once(
+async def test_messages_sent_while_the_server_is_killed_repeatedly_are_written_and_received_once(
     tmp_path: Path,
 ) -> None:
     port = free_port()
@@ -175,7 +175,7 @@ async def test_messages_sent_while_the_server_is_killed_again_and_again_are_writ
     assert sorted(seq for numbers in written for seq in numbers) == [*range(1, 201)]
 
 
-async def test_edits_and_deletions_refer_to_the_message_and_reading_is_told_to_other_devices() -> None:
+async def test_edits_and_deletions_refer_to_the_message_and_reads_are_published_to_other_devices() -> None:
     async with serving() as served:
         await served.lobby()
         async with (
@@ -222,7 +222,7 @@ async def test_a_program_restarted_with_its_cursors_receives_exactly_what_it_mis
 
 
 @pytest.mark.parametrize("restarted", [True, False])
-async def test_one_who_was_away_for_long_is_told_all_of_it_or_how_much_it_was(restarted: bool) -> None:
+async def test_a_client_that_was_away_for_long_receives_all_messages_or_the_size_of_the_gap(restarted: bool) -> None:
     async with serving() as served:
         await served.lobby()
         async with client(served, "bob") as bob:
@@ -290,7 +290,7 @@ async def test_a_wrong_token_is_refused_with_its_code() -> None:
         assert refused.value.code == 4500
 
 
-async def test_leaving_says_bye_so_that_others_see_it_at_once() -> None:
+async def test_closing_a_client_sends_bye_so_that_other_users_see_it_offline_at_once() -> None:
     async with serving() as served, client(served, "bob") as bob:
         async with client(served, "alice"):
             await bob.watch("alice")

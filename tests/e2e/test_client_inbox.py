@@ -21,7 +21,7 @@ async def notify(served: Served, first: int, last: int, kind: str = "news") -> N
     )
 
 
-async def test_every_device_is_told_of_each_notification_once_though_sockets_are_lost() -> None:
+async def test_every_device_receives_each_notification_once_even_when_sockets_are_lost() -> None:
     async with serving() as served, client(served, "bob") as laptop, client(served, "bob", device="phone") as phone:
         told: dict[str, list[int]] = {"laptop": [], "phone": []}
         laptop.on("notification.created", lambda event: told["laptop"].append(event.seq))
@@ -72,7 +72,7 @@ async def test_what_is_to_be_acknowledged_is_told_once_and_again_only_to_a_progr
             assert (await next_of(events, NotificationCreated)).seq == 5
 
 
-async def test_an_inbox_far_behind_is_fetched_with_what_is_to_be_acknowledged_or_said_to_be_too_long() -> None:
+async def test_an_inbox_far_behind_is_fetched_with_its_ack_flags_or_reported_as_truncated() -> None:
     async with serving(kinds=KINDS) as served:
         await notify(served, 1, 500)
         await notify(served, 501, 501, "alarm")

@@ -129,7 +129,7 @@ async def test_what_is_said_offline_waits_within_bounds_and_is_heard_once_in_ord
             await until(lambda: heard == [0, 1, 2])
 
 
-async def test_much_that_was_said_offline_is_given_at_the_pace_the_server_allows() -> None:
+async def test_many_messages_sent_offline_are_delivered_at_the_rate_the_server_allows() -> None:
     async with serving(limits={"user_sends_per_s": 5}) as served:
         await served.lobby()
         slow = Backoff(base_s=0.3, random=lambda: 1.0)

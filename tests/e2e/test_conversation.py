@@ -38,7 +38,7 @@ class Recorder:
             self.names |= {heard(frame) for frame in await client.quiet()}
 
 
-async def test_every_frame_of_a_conversation_is_as_the_document_says() -> None:
+async def test_every_frame_of_a_conversation_matches_the_document() -> None:
     recorder = Recorder()
     async with serving(kinds={"payment": {"promise": "acknowledged"}}) as served:
         await served.lobby()

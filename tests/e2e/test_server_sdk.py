@@ -175,7 +175,7 @@ async def test_a_token_of_the_sdk_grants_what_it_claims(monkeypatch: pytest.Monk
         assert (await client.request(type="room.join", room="team-1"))["head"] == 0
 
 
-async def test_keys_and_scopes_are_told_apart() -> None:
+async def test_a_wrong_key_and_an_empty_key_are_refused() -> None:
     async with serving() as served:
         with server_of(served, api_key="wrong") as stranger, pytest.raises(BadKey):
             await ask(stranger.online)

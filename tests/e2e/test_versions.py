@@ -32,7 +32,7 @@ def kinds(frames: list[dict[str, Any]]) -> list[str]:
 # --- one event, two versions ---
 
 
-async def test_each_device_hears_what_another_marked_in_the_version_it_reads() -> None:
+async def test_each_device_receives_marks_of_another_device_in_the_version_it_supports() -> None:
     async with serving() as served:
         phone = await served.client("ann", device="phone")
         old, newer = await served.client("ann", device="old"), await served.client("ann", device="new", **NEWER)
@@ -55,7 +55,7 @@ async def test_each_device_hears_what_another_marked_in_the_version_it_reads() -
         assert await newer.request(type="inbox.seen", through=3) == {"unread": 0, "unseen": 0}
 
 
-async def test_of_very_many_that_were_marked_the_newer_version_says_it_all() -> None:
+async def test_very_many_marked_notifications_are_one_event_in_the_newer_version() -> None:
     async with serving() as served:
         phone = await served.client("ann", device="phone")
         newer = await served.client("ann", device="new", **NEWER)
@@ -125,7 +125,7 @@ async def test_who_can_read_nothing_of_it_is_told_to_fetch_once_for_all_that_was
         assert [message["body"] for message in page["messages"]] == [0, 1, 2, 3, 4]
 
 
-async def test_one_who_cannot_read_is_told_at_most_once_in_a_while_and_never_misses_the_last_word() -> None:
+async def test_refresh_events_are_limited_in_rate_and_always_follow_the_last_unreadable_message() -> None:
     async with serving() as served:
         ann, _, zoe = await rooms_of_three(served)
         told = []
@@ -210,7 +210,7 @@ async def test_a_slow_reader_that_keeps_up_again_still_gets_what_it_reads_and_no
         assert of(frames, "refresh") == [{"of": "room.message"}]
 
 
-async def test_nothing_is_kept_of_one_who_left_before_being_told() -> None:
+async def test_nothing_is_kept_for_a_client_that_left_before_its_refresh_event() -> None:
     async with serving() as served:
         ann, _, zoe = await rooms_of_three(served)
         await ann.request(type="room.send", room="lobby", body=1)
@@ -267,7 +267,7 @@ async def test_two_of_a_make_share_what_is_made_for_them() -> None:
         assert connection_of(served, "ann").direct == -1
 
 
-async def test_many_who_cannot_read_are_not_told_at_the_same_moment() -> None:
+async def test_clients_that_cannot_read_a_message_receive_refresh_events_spread_over_time() -> None:
     async with serving() as served:
         await served.lobby()
         crowd = await asyncio.gather(*(served.joined(f"user{number}", **BLIND) for number in range(20)))

@@ -24,7 +24,7 @@ def test_no_number_of_failures_exceeds_the_cap(failures: int, luck: float) -> No
 
 
 @given(st.integers(0, 60_000), st.integers(0, 100), chance)
-def test_nobody_returns_before_the_time_the_server_gave(hint: int, failures: int, luck: float) -> None:
+def test_no_client_reconnects_before_the_time_the_server_gave(hint: int, failures: int, luck: float) -> None:
     delay = Backoff(random=lambda: luck).delay(failures, hint)
     assert hint / 1000 <= delay <= hint / 1000 + 0.5
 

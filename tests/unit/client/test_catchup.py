@@ -152,7 +152,7 @@ async def test_what_the_server_refuses_is_told_and_the_room_goes_on() -> None:
 
 
 @run
-async def test_nothing_more_is_told_of_a_room_that_was_lost_meanwhile() -> None:
+async def test_no_more_messages_are_delivered_of_a_room_that_was_lost_meanwhile() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer, head=1)
         events = me.events()

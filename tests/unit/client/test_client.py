@@ -296,7 +296,7 @@ async def test_a_callback_may_close_the_client() -> None:
 
 
 @run
-async def test_an_async_callback_hears_of_the_end() -> None:
+async def test_an_async_callback_receives_the_closed_state() -> None:
     states: list[str] = []
 
     async def note(event: Any) -> None:
@@ -309,7 +309,7 @@ async def test_an_async_callback_hears_of_the_end() -> None:
         assert states == ["closed"]
 
 
-def test_mistakes_are_told_before_anything_is_connected() -> None:
+def test_wrong_arguments_are_refused_before_a_connection_is_opened() -> None:
     with pytest.raises(ValueError, match="ws://127"):
         Client("http://127.0.0.1:8000", token="t")
     with pytest.raises(ValueError, match="not a valid id"):

@@ -10,7 +10,7 @@ BEAT = 0.02
 
 
 @run
-async def test_it_beats_and_gives_up_once_nothing_is_heard() -> None:
+async def test_a_heartbeat_timer_beats_and_gives_up_when_nothing_is_received() -> None:
     silent = asyncio.Event()
     beats: list[int] = []
     pulse = HeartbeatTimer(BEAT, lambda: beats.append(1), silent.set)

@@ -25,7 +25,9 @@ from .wire import a_notification, an_inbox, both, connected, run, serving, take
     ],
 )
 @run
-async def test_marking_says_what_is_left_even_through_a_lost_connection(call: Any, command: InboxMark) -> None:
+async def test_marking_returns_the_remaining_counters_even_through_a_lost_connection(
+    call: Any, command: InboxMark
+) -> None:
     async with serving() as server, connected(server) as (me, peer):
         marking = asyncio.create_task(call(me.inbox))
         await peer.next(type(command))

@@ -69,7 +69,7 @@ async def test_a_refusal_is_raised_where_the_command_was_given() -> None:
 
 
 @run
-async def test_an_error_nobody_waits_for_is_an_event() -> None:
+async def test_an_error_without_a_waiting_request_is_an_event() -> None:
     async with linked() as (link, peer, events):
         link.send(TypingStart(room="secret"))
         peer.error(await peer.next(TypingStart), "not_a_member")
@@ -158,7 +158,7 @@ async def test_a_frame_the_server_would_not_read_is_not_sent() -> None:
 
 
 @run
-async def test_heartbeats_are_said_and_a_silent_server_is_given_up() -> None:
+async def test_heartbeats_are_sent_and_a_silent_server_is_given_up() -> None:
     async with linked(heartbeat_s=0.02) as (link, peer, _):
         await peer.next(Heartbeat)
         with pytest.raises(Disconnected):
@@ -168,7 +168,7 @@ async def test_heartbeats_are_said_and_a_silent_server_is_given_up() -> None:
 
 @pytest.mark.parametrize("life", ["ack", "ping"])
 @run
-async def test_anything_heard_keeps_the_link(life: str) -> None:
+async def test_any_frame_received_keeps_the_link_open(life: str) -> None:
     async with linked(heartbeat_s=0.1) as (link, peer, _):
         for _ in range(4):
             await peer.next(Heartbeat)
@@ -193,7 +193,7 @@ async def test_a_server_that_breaks_the_websocket_protocol_is_left() -> None:
 
 
 @run
-async def test_bye_is_said_and_the_servers_close_awaited() -> None:
+async def test_closing_sends_bye_and_waits_for_the_close_of_the_server() -> None:
     async with linked() as (link, peer, _):
         await link.close(bye=True)
         assert peer.said_bye

@@ -78,7 +78,7 @@ def test_a_resync_while_something_is_fetched_is_fetched_next() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["live", "fetch", "resync", "lost"]))))
-def test_however_records_come_they_are_told_once_in_order_and_none_is_left_out(steps: list[tuple[int, str]]) -> None:
+def test_records_in_any_order_are_delivered_once_in_order_and_without_gaps(steps: list[tuple[int, str]]) -> None:
     records, told, head = following(), [], 0
     for seq, step in steps:
         match step:
@@ -139,7 +139,7 @@ def test_what_waits_to_be_acknowledged_is_told_once_to_a_program_that_was_not_to
     assert records.inbox == 9000
 
 
-def test_before_it_is_known_where_the_inbox_stands_a_reminder_does_not_say_so() -> None:
+def test_a_reminder_does_not_set_the_inbox_cursor_before_it_is_known() -> None:
     records = Records()
     assert records.remind(a_notification(5, ack=True))
     assert records.inbox is None

@@ -32,7 +32,7 @@ from .wire import (
 
 
 @run
-async def test_everybody_is_watched_again_and_only_what_changed_is_told() -> None:
+async def test_all_users_are_watched_again_and_only_changes_are_reported() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await watching(me, peer, "ann", "bob", "eve")
         told: list[Presence] = []
@@ -73,7 +73,7 @@ async def test_missed_messages_arrive_once_and_in_order_however_they_come() -> N
 
 @pytest.mark.parametrize("resumed", [True, False])
 @run
-async def test_messages_too_many_even_to_be_fetched_are_told_as_a_gap(resumed: bool) -> None:
+async def test_too_many_messages_to_fetch_are_reported_as_truncated(resumed: bool) -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer, head=1)
         told: list[Truncated] = []
@@ -160,7 +160,7 @@ async def test_a_head_older_than_a_notification_that_came_before_it_takes_nothin
 
 
 @run
-async def test_notifications_are_told_once_and_those_of_a_lost_connection_are_fetched() -> None:
+async def test_notifications_are_delivered_once_and_those_missed_by_a_lost_connection_are_recovered() -> None:
     async with serving() as server, connected(server) as (me, peer):
         told: list[int] = []
         me.on("notification.created", lambda event: told.append(event.seq))

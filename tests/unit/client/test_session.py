@@ -286,7 +286,7 @@ async def test_whoever_has_said_it_types_no_longer_whether_or_not_the_server_say
 
 
 @run
-async def test_how_people_stand_is_marked_once_nobody_was_heard_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_presence_is_marked_stale_when_the_server_was_silent_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "AGED_S", 0.02)
     slow = Backoff(base_s=60, random=lambda: 1.0)
     async with serving() as server, connected(server, backoff=slow) as (me, peer):

@@ -93,7 +93,7 @@ def test_a_joined_room_goes_on_behind_its_head() -> None:
     assert view.records.rooms == {"lobby": 6}
 
 
-def test_joining_again_neither_forgets_what_was_told_nor_leaves_out_what_is_still_to_be_told() -> None:
+def test_joining_again_neither_loses_the_cursor_nor_skips_undelivered_messages() -> None:
     view = View()
     view.joined(a_join(head=9), None, 0)
     view.joined(a_join(head=7), None, 0)
@@ -101,7 +101,7 @@ def test_joining_again_neither_forgets_what_was_told_nor_leaves_out_what_is_stil
     assert view.records.rooms["lobby"] == 9
 
 
-def test_messages_in_the_reply_of_a_join_are_not_told_again() -> None:
+def test_messages_in_the_reply_of_a_join_are_not_delivered_again() -> None:
     view = View()
     assert view.joined(a_join(head=9, messages=(a_message(8), a_message(9))), 7, 0) is None
     assert [seq for seq in (8, 9, 10) if view.apply(a_message(seq), 0)] == [10]
@@ -198,7 +198,7 @@ def test_those_who_are_only_counted_are_over_like_the_others() -> None:
     assert view.typists.count("lobby", 9) == 1
 
 
-def test_how_people_stand_ages_once_until_it_is_heard_of_again() -> None:
+def test_presence_becomes_stale_once_until_it_is_confirmed() -> None:
     view = View()
     view.watch([a_presence("bob", version=5), a_presence("ann", version=2)])
     assert [(entry.user, entry.stale) for entry in view.people.age()] == [("bob", True), ("ann", True)]
@@ -208,7 +208,7 @@ def test_how_people_stand_ages_once_until_it_is_heard_of_again() -> None:
     assert view.people.known["bob"].stale is UNSET
 
 
-def test_joining_tells_who_types_and_forgets_who_did() -> None:
+def test_a_join_reply_replaces_the_typing_users() -> None:
     view = View()
     view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 0)
     view.joined(a_join(typing=[Typer("ann", "Ann", 2000)]), None, 0)
@@ -239,7 +239,7 @@ def test_typing_is_announced_at_the_pace_the_server_asks_for() -> None:
     assert throttle.start("lobby", 2.6, times)
 
 
-def test_how_many_type_in_a_large_room_is_known_from_the_join_and_held_as_long_as_the_server_says() -> None:
+def test_the_typing_count_of_a_large_room_comes_from_the_join_and_lasts_as_long_as_the_server_sets() -> None:
     view = View()
     view.apply(replace(a_welcome(), typing=TypingTimes(1_000, 2_000, 500)), 0)
     view.typing_in(a_join("lobby", typing_count=7), 10.0)

@@ -88,7 +88,7 @@ def test_when_somebody_was_last_seen_grows_older_by_itself(age: int, text: str) 
         ({"mode": "poll", "recently_active": False}, "offline"),
     ],
 )
-def test_how_somebody_stands(changes: dict[str, Any], text: str) -> None:
+def test_the_text_for_a_presence_state(changes: dict[str, Any], text: str) -> None:
     assert seen_text(replace(a_presence(), **changes), 0) == text
 
 

@@ -24,7 +24,7 @@ def test_what_was_sent_is_read() -> None:
     assert msgspec.json.decode(event.data) == {"seq": 7}
 
 
-def test_now_is_now_unless_it_is_said() -> None:
+def test_a_webhook_is_verified_at_the_current_time_by_default() -> None:
     now = int(time.time())
     assert verify_webhook(BODY, signature([SECRET], now, BODY), SECRET).id == "d1"
     with pytest.raises(BadWebhook, match="too old"):

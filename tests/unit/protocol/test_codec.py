@@ -160,12 +160,12 @@ def test_a_reply_without_data_is_an_empty_object() -> None:
 
 
 @pytest.mark.parametrize("code", Err)
-def test_an_error_says_whether_trying_again_helps(code: Err) -> None:
+def test_an_error_has_a_flag_whether_a_retry_helps(code: Err) -> None:
     frame = json.loads(payload(encode_error(Refused(code, "why"), "id-1")))
     assert frame == {"type": "error", "id": "id-1", "code": code.value, "message": "why", "retry": code in RETRYABLE}
 
 
-def test_an_error_says_when_to_try_again_where_that_is_known() -> None:
+def test_an_error_has_the_retry_time_where_it_is_known() -> None:
     frame = json.loads(payload(encode_error(Refused(Err.RATE_LIMITED, "why", retry_in_ms=250))))
     assert (frame["id"], frame["retry"], frame["retry_in_ms"]) == (None, True, 250)
 

@@ -113,7 +113,7 @@ def test_commands_that_need_no_field_do_without(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(EXAMPLES.keys() - {*BARE, *MARKS}))
-def test_commands_that_need_a_field_say_which_is_missing(kind: str) -> None:
+def test_commands_without_a_required_field_are_refused_with_its_name(kind: str) -> None:
     assert "missing required field" in refused(kind)
 
 

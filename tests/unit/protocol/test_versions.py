@@ -153,7 +153,7 @@ def test_what_stays_as_it_is_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 124, 125, 126, 127, 255, 256, 65_535, 65_536])
-def test_frames_that_are_joined_are_told_apart_by_their_lengths(size: int) -> None:
+def test_joined_frames_are_split_by_their_lengths(size: int) -> None:
     header = 2 if size <= 125 else 4 if size <= 65_535 else 10
     frame = text_frame(b"x" * size)
     assert [*_split(THROUGH + frame + frame + SOME)] == [(THROUGH, 2), (frame, header), (frame, header), (SOME, 2)]

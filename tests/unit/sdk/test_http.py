@@ -74,7 +74,7 @@ def test_what_the_door_or_a_proxy_says_in_plain_text_is_shown() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"\xff\xfe", b'{"room": 1}', b"[]"])
-def test_an_answer_that_makes_no_sense_says_so(body: bytes) -> None:
+def test_an_unreadable_answer_is_reported_as_such(body: bytes) -> None:
     with playing(in_turn(Said(200, body))) as stage, pytest.raises(BadAnswer, match="cannot read the server's Room"):
         stage.http().call(GET, Room)
 
@@ -135,7 +135,7 @@ def test_what_may_not_be_done_twice_is_asked_for_again_where_it_was_not_done() -
         stage.http(Waiting().patience()).call(SIGNAL, type(None))
 
 
-def test_nobody_at_the_address_is_tried_again_and_then_told() -> None:
+def test_an_address_without_a_server_is_tried_again_and_then_reported() -> None:
     waiting = Waiting()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, but not listening

@@ -35,7 +35,7 @@ async def are_stale(watchers: list[Listener], users: list[str], stale: bool, wit
     await until(lambda: all(last(watcher) == dict.fromkeys(users, stale) for watcher in watchers), within_s)
 
 
-async def test_nobody_is_declared_dead_while_no_node_can_reach_redis(tmp_path: Path) -> None:
+async def test_no_node_is_declared_dead_while_no_node_can_reach_redis(tmp_path: Path) -> None:
     """Redis is away for longer than lease and grace, with refused and with silent connections."""
 
     async def away(name: str, leave: Callable[[Proxy], None]) -> None:

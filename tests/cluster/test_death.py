@@ -129,7 +129,7 @@ async def test_after_all_nodes_were_killed_only_those_who_return_are_online(
             await eventually(struck_off, "the old leases are removed")
 
 
-async def test_nobody_is_online_when_nodes_start_after_all_were_gone_for_long(
+async def test_no_user_is_online_when_nodes_start_after_a_long_absence_of_all_nodes(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     async with Clients() as clients:

@@ -136,7 +136,7 @@ async def test_whoever_comes_back_elsewhere_within_the_grace_never_left(tmp_path
         await all_there([second, third], [*resumes, *anew, "listener"])
 
 
-async def test_moving_from_node_to_node_is_seen_by_nobody(tmp_path: Path, redis: RedisProcess) -> None:
+async def test_moving_from_node_to_node_is_visible_to_no_other_user(tmp_path: Path, redis: RedisProcess) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes, Clients() as clients:
         await open_room(nodes[0])
         watchers = [await enter(clients, node, f"watcher{at}") for at, node in enumerate(nodes)]

@@ -179,7 +179,7 @@ async def test_users_of_a_node_that_dies_together_with_the_data_go_offline_once(
             assert sorted(told.data["user"] for told in watcher.changes()) == sorted([*gone, "marker"])
 
 
-async def test_restarts_that_follow_each_other_are_seen_by_nobody(tmp_path: Path, redis: RedisProcess) -> None:
+async def test_successive_restarts_of_redis_are_visible_to_no_user(tmp_path: Path, redis: RedisProcess) -> None:
     users = [f"user{number}" for number in range(100)]
     async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes, Clients() as clients:
         for at, node in enumerate(nodes):

@@ -78,7 +78,7 @@ async def set_time(seconds: float, since_ms: int, *nodes: RedisNode) -> None:
     await first.advance(seconds - (first.engine.time.now() - since_ms) / 1000, *others)
 
 
-async def test_nobody_is_waited_for_longer_than_a_lease(redis: RedisProcess) -> None:
+async def test_a_restore_waits_for_other_nodes_no_longer_than_a_lease(redis: RedisProcess) -> None:
     async with two(redis) as (first, second):
         begin_ms = first.engine.time.now()
         await first.tick()

@@ -159,7 +159,7 @@ async def restart(node: Process, balancer: Balancer, start: Callable[[], Awaitab
 
 
 @pytest.mark.timeout(300)
-async def test_nobody_sees_anything_of_a_rolling_restart_and_nothing_is_lost(
+async def test_no_client_notices_a_rolling_restart_and_nothing_is_lost(
     tmp_path: Path, redis: RedisProcess, postgres: str
 ) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

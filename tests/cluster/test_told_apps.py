@@ -29,7 +29,9 @@ def counted(events: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.timeout(120)
-async def test_each_event_is_told_by_one_node_also_when_one_is_killed(tmp_path: Path, redis: RedisProcess) -> None:
+async def test_each_event_is_reported_by_one_node_even_when_a_node_is_killed(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
     users = [f"u{number:02}" for number in range(30)]
     staying, gone = users[:10], users[10:]
     async with (

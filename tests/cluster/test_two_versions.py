@@ -17,7 +17,7 @@ def updates(client: Listener) -> list[tuple[int, dict[str, Any]]]:
     return [(told.frame["v"], told.data) for told in client.told if told.type == UPDATED]
 
 
-async def test_devices_on_two_nodes_hear_of_marks_each_in_the_version_it_reads(
+async def test_devices_on_two_nodes_receive_marks_each_in_the_version_it_supports(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2) as (a, b), Clients() as clients:
@@ -40,7 +40,7 @@ async def test_devices_on_two_nodes_hear_of_marks_each_in_the_version_it_reads(
         assert not any(client.of("refresh") for client in (phone, old, newer))
 
 
-async def test_in_a_room_of_two_nodes_those_who_read_it_hear_what_is_said_and_the_other_is_told_to_fetch(
+async def test_in_a_room_of_two_nodes_clients_receive_supported_messages_or_a_refresh_event(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2) as (a, b), Clients() as clients:

@@ -192,7 +192,7 @@ async def test_records_lost_again_are_not_restored_by_the_recovery_from_the_loss
         assert await over_http(second, "ann") == {("online", False)}
 
 
-async def test_nobody_leaves_a_room_that_is_looked_through_before_the_loss_is_known(redis: RedisProcess) -> None:
+async def test_no_user_leaves_a_room_that_is_checked_before_the_loss_is_known(redis: RedisProcess) -> None:
     async with nodes(redis) as (first, second):
         ann, bob = await first.join("ann"), await second.join("bob")
         await ann.request(type="room.join", room="den")

@@ -23,7 +23,7 @@ def fill(redis: RedisProcess, users: int) -> None:
             connection.call("HSET", bucket, f"default/u{number}", TWO if number // keys.BUCKETS % 2 else ONE)
 
 
-async def test_all_are_counted_and_of_very_many_as_many_as_tell_the_rest(
+async def test_all_users_are_counted_and_very_many_are_estimated_from_a_sample(
     redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(redis, 10 * keys.BUCKETS)

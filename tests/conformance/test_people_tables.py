@@ -45,7 +45,7 @@ PEOPLE = {
 }
 
 
-async def test_every_table_in_sqlite_is_of_users_or_is_known_to_be_of_nobody(tmp_path: Path) -> None:
+async def test_every_table_in_sqlite_has_a_user_column_or_is_known_to_hold_no_user_data(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "store.db"))
     await store.start()
     await store.close()
@@ -60,7 +60,7 @@ async def test_every_table_in_sqlite_is_of_users_or_is_known_to_be_of_nobody(tmp
     assert not of_users & OF_NOBODY.keys()
 
 
-async def test_every_table_in_postgres_is_of_users_or_is_known_to_be_of_nobody(postgres: str) -> None:
+async def test_every_table_in_postgres_has_a_user_column_or_is_known_to_hold_no_user_data(postgres: str) -> None:
     async with fresh_schema(postgres) as url:
         store = PostgresStore(url, migrate=True)
         await store.start()

@@ -554,7 +554,7 @@ async def test_it_comes_again_at_its_moment_also_where_the_sum_of_seconds_lies_a
         assert numbers(frames) == [1]
 
 
-async def test_an_acknowledgement_that_was_not_heard_of_here_counts() -> None:
+async def test_an_acknowledgement_that_this_node_was_not_notified_of_counts() -> None:
     async with inboxed() as served:
         ann = await served.client("ann")
         made = await notify(served, kind="alarm")

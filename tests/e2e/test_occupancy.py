@@ -34,7 +34,7 @@ async def names(client: WireClient, room: str = "lobby") -> list[str]:
     return users
 
 
-async def test_others_are_told_who_enters_and_leaves_and_their_own_devices_are_not() -> None:
+async def test_entering_and_leaving_is_published_to_other_users_and_not_to_own_devices() -> None:
     async with serving() as served:
         await served.lobby()
         alice = await come(served, "alice")
@@ -62,7 +62,7 @@ async def test_joining_again_is_no_news() -> None:
         assert await alice.quiet() == []
 
 
-async def test_joining_and_leaving_in_one_breath_leaves_nobody_behind() -> None:
+async def test_joining_and_leaving_in_quick_succession_leaves_no_user_behind() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await come(served, "alice"), await served.client("bob")

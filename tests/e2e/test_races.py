@@ -124,7 +124,7 @@ async def test_a_command_of_a_replaced_socket_does_not_act_on_the_new_one() -> N
         assert await new.quiet() == []
 
 
-async def test_recovery_of_more_than_a_client_may_cost_is_said_to_be_too_much() -> None:
+async def test_a_recovery_larger_than_the_limit_of_a_client_is_truncated() -> None:
     async with serving(limits={"enabled": False}) as served:
         clients = []
         for room in ("a", "b", "c"):

@@ -95,7 +95,7 @@ async def test_a_reader_reads_and_a_token_that_may_not_send_does_not() -> None:
             assert await refused(client, room="den", type="room.delete", ref=1) == "forbidden"
 
 
-async def test_cursors_that_lie_beyond_or_say_two_things_change_nothing() -> None:
+async def test_cursors_beyond_the_head_or_with_contradictory_fields_change_nothing() -> None:
     async with furnished() as served:
         ann = await served.client("ann")
         reply = await ann.request(type="room.join", room="den", after=2**53)

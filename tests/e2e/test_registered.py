@@ -115,7 +115,7 @@ async def test_the_app_removes_what_is_there_and_is_told_of_what_is_not() -> Non
         ({"quiet_hours": {"begins": "22:00"}}, "ends"),
     ],
 )
-async def test_choices_nobody_can_mean_are_refused(body: dict[str, Any], said: str) -> None:
+async def test_invalid_push_preferences_are_refused(body: dict[str, Any], said: str) -> None:
     async with serving() as served:
         answer = await http(served, "PUT", "/v1/users/ann/push", body)
         assert answer.status == 400, answer

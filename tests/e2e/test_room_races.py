@@ -79,7 +79,7 @@ async def test_a_join_while_the_members_are_looked_up_is_decided_by_the_newest_m
 
 
 @on_each_pair
-async def test_history_read_while_the_room_is_closed_is_not_told(pair: str, tmp_path: Path, postgres: str) -> None:
+async def test_history_read_while_the_room_is_closed_is_not_sent(pair: str, tmp_path: Path, postgres: str) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
         await served.node.room_messages.put_room("default", "club", open=True, bus=None)
         bob = await served.client("bob")

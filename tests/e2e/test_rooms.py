@@ -137,7 +137,7 @@ def _message(served: Served, number: int) -> tuple[Any, Any, Any]:
     return session.connection, session, RoomSend(room="lobby", body=Raw(b"%d" % number))
 
 
-async def test_joining_with_a_number_gives_the_gap_and_too_far_behind_is_said() -> None:
+async def test_joining_with_a_number_returns_the_gap_and_too_large_a_gap_is_truncated() -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         alice = await served.joined("alice")
@@ -231,7 +231,7 @@ async def test_the_number_of_rooms_of_a_connection_is_limited() -> None:
         await alice.request(type="room.join", room="c")
 
 
-async def test_after_leaving_nothing_more_is_heard() -> None:
+async def test_after_leaving_a_room_a_client_receives_nothing_from_it() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await served.joined("alice"), await served.joined("bob")

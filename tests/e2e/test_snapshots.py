@@ -123,7 +123,7 @@ async def test_a_page_of_messages_has_a_next_position_if_more_followed_when_it_w
 
 
 @pytest.mark.parametrize("command", ["inbox.list", "inbox.read"])
-async def test_counters_of_a_reply_that_a_newer_badge_overtook_are_told_again(command: str) -> None:
+async def test_counters_of_a_reply_that_a_newer_badge_overtook_are_sent_again(command: str) -> None:
     async with serving() as served:
         store = served.node.store
         ann = await served.client("ann")

@@ -176,7 +176,7 @@ async def test_only_authors_change_a_message_and_only_messages_are_changed(ref: 
         assert room.head == 3
 
 
-async def test_read_markers_move_forward_only_and_the_other_devices_hear_of_it() -> None:
+async def test_read_markers_only_move_forward_and_other_devices_are_notified() -> None:
     async with serving() as served:
         await served.lobby()
         alice = await served.joined("alice")

@@ -17,7 +17,7 @@ from receiver import LOOPBACK, SECRET, by_type, receiving
 OTHER_SECRET = "another secret of a webhook, for tests"
 
 
-async def test_an_app_is_told_of_everything_it_wants() -> None:
+async def test_an_app_receives_every_event_it_subscribes_to() -> None:
     async with receiving() as app, serving(webhooks={"url": app.url, "secret": SECRET} | LOOPBACK) as served:
         await served.lobby()
         ann = await served.joined("ann")
@@ -46,7 +46,7 @@ async def test_an_app_is_told_of_everything_it_wants() -> None:
         assert updated == {"user": "ann", "state": "read", "ids": [created["id"]]}
 
 
-async def test_only_what_was_asked_for_is_told() -> None:
+async def test_only_the_subscribed_webhook_events_are_sent() -> None:
     hook = {"url": "", "secret": SECRET, "events": ("room.message",)} | LOOPBACK
     async with receiving() as app, serving(webhooks=hook | {"url": app.url}) as served:
         await served.lobby()

@@ -72,7 +72,7 @@ async def refuses(port: int) -> bool:
     return False
 
 
-async def test_it_says_how_many_they_are_and_each_answers(tmp_path: Path, redis: str) -> None:
+async def test_the_number_of_workers_is_announced_and_each_worker_answers(tmp_path: Path, redis: str) -> None:
     async with working(tmp_path, redis) as server, AsyncExitStack() as stack:
         assert "2 workers." in server.announced
         assert len(workers_of(server)) == 2
@@ -80,7 +80,7 @@ async def test_it_says_how_many_they_are_and_each_answers(tmp_path: Path, redis:
         assert (await server.ask("GET", "/readyz")).status == 200
 
 
-async def test_clients_on_different_workers_hear_each_other(tmp_path: Path, redis: str) -> None:
+async def test_clients_on_different_workers_receive_the_events_of_each_other(tmp_path: Path, redis: str) -> None:
     async with working(tmp_path, redis) as server, AsyncExitStack() as stack:
         await server.ask("PUT", "/v1/rooms/club", {"open": True})
         alice, bob = await on_two_workers(server, stack, "alice", "bob")

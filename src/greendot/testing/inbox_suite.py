@@ -197,7 +197,7 @@ class InboxSuite(StoreHarness):
             assert marked == (ids[:10_400], Inbox(10_500, 100, 100))
             assert await recounted(store) == Inbox(10_500, 100, 100)
 
-    async def test_devices_that_mark_at_once_are_each_told_what_they_changed(self) -> None:
+    async def test_devices_that_mark_at_once_each_get_the_ids_they_changed(self) -> None:
         async with self.opened_twice() as (one, two):
             ids = await filled(one, 40)
             marks = await asyncio.gather(

@@ -26,7 +26,7 @@ class OccupantSuite(EngineTests):
         h.heard.clear()
         return told
 
-    async def test_an_empty_room_has_nobody_in_it(self) -> None:
+    async def test_an_empty_room_has_no_users(self) -> None:
         async with self.harness() as h:
             assert await h.engine.present(T, "r1") == []
             await h.engine.exit(T, "r1", "ann", self.session_of(h, "a"))

@@ -109,7 +109,7 @@ class PushSuite(StoreHarness):
                     await store.put_choices(T, "ann", Choices(text))
             assert await store.devices(T, "ann") == []
 
-    async def test_devices_nobody_used_for_long_are_removed_a_few_at_a_time(self) -> None:
+    async def test_devices_unused_for_long_are_removed_a_few_at_a_time(self) -> None:
         async with self.pushing() as (store, _):
             for number in range(5):
                 await store.put_device(PHONE._replace(device=f"d{number}", token=f"t{number}", used_at=NOW + number))
@@ -251,7 +251,7 @@ class PushSuite(StoreHarness):
             await store.settle_pushes("w1", [], [PHONE, laptop], NOW)
             assert [device.token for device in await store.devices(T, "ann")] == ["token-10"]
 
-    async def test_recent_pushes_of_a_user_are_told(self) -> None:
+    async def test_a_claimed_push_lists_the_recent_pushes_of_its_user(self) -> None:
         async with self.pushing() as (store, _):
             for number in range(3):
                 await store.notify([notice(key=f"k{number}"), notice("bob", key=f"k{number}")])

@@ -64,7 +64,7 @@ class HookSuite(StoreHarness):
                 ("notification.updated", "ann", "archived", ids[:1], NOW + 4),
             ]
 
-    async def test_of_an_erased_user_nothing_is_told_and_of_others_all(self) -> None:
+    async def test_events_of_an_erased_user_are_removed_and_those_of_other_users_are_kept(self) -> None:
         async with self.hooked() as store:
             await store.put_room(T, "ann", open=True)
             await store.append(T, "ann", draft("bob"))

@@ -465,7 +465,7 @@ async def test_a_row_that_comes_while_a_lane_ends_is_sent_at_once(postgres: str)
             await relay.close()
 
 
-async def test_rows_nothing_tells_of_are_found_by_looking(postgres: str) -> None:
+async def test_rows_without_a_trigger_are_found_by_polling(postgres: str) -> None:
     async with site(postgres) as app:
         await app.app.execute("DROP TRIGGER greendot_outbox_tell ON greendot_outbox")
         async with app.relay() as relay:

@@ -276,7 +276,7 @@ async def test_a_stop_in_a_room_without_typers_is_not_published() -> None:
     assert it.heard == []
 
 
-async def test_rooms_nobody_types_in_any_more_are_not_kept() -> None:
+async def test_rooms_without_typing_users_are_not_kept() -> None:
     it = await lab()
     for number in range(500):
         it.engine.typing_start(T, f"room{number}", "ann", None)
@@ -305,7 +305,7 @@ async def test_a_list_of_those_online_leaves_out_whose_time_is_over() -> None:
     assert (page.users, page.next, page.total) == (["bob"], None, 1)
 
 
-async def test_reading_nobody_is_nothing() -> None:
+async def test_reading_no_users_returns_nothing() -> None:
     assert await (await lab()).engine.read(T, []) == []
 
 

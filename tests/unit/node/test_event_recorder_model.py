@@ -28,7 +28,7 @@ def numbers(tail: EventTail, name: TailKey, now: float = 0.0) -> list[int | None
     return [found.number for found in tail.take(name, KINDS, now).events]
 
 
-def test_nothing_is_kept_while_nobody_looks() -> None:
+def test_no_event_is_kept_while_no_tail_is_open() -> None:
     tail = EventTail()
     tail.record(event())
     assert not tail.open

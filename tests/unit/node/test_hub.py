@@ -247,7 +247,7 @@ STORIES = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(STORIES, st.integers(0, 6), st.sampled_from([-1, 0.0, 1.0]))
-def test_every_listener_gets_exactly_what_was_said_while_it_listened(
+def test_every_listener_receives_exactly_what_is_published_while_it_listens(
     story: list[tuple[str, Any, int]], first: int, slice_s: float
 ) -> None:
     """Check order, duplicates, losses and the skipped sender for random sequences of turns, joins and leaves."""

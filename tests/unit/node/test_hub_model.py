@@ -21,7 +21,7 @@ def test_two_who_look_at_almost_the_same_time_see_the_same() -> None:
     assert hot_topics.per_s(2.0) == {}
 
 
-def test_it_lasts_while_somebody_looks() -> None:
+def test_hot_topics_are_kept_while_they_are_requested() -> None:
     hot_topics = HotTopics[str](0.0)
     assert hot_topics.ends_at == HOLD_S
     hot_topics.per_s(3.0)

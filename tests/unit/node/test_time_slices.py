@@ -46,7 +46,7 @@ async def test_a_few_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     await waiting
 
 
-async def test_one_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_waiter_delays_no_other_waiter(monkeypatch: pytest.MonkeyPatch) -> None:
     time, slices = Stopwatch(monkeypatch), TimeSlices()
     await slices.turn()
     time.now += 2 * SLICE_S

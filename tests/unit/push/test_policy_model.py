@@ -166,7 +166,7 @@ def test_whoever_is_gone_in_the_end_is_pushed_to_whatever_was_last_known(
         assert asked < 4
 
 
-def test_nothing_is_capped_and_nothing_was_seen_unless_somebody_says_so() -> None:
+def test_no_push_is_capped_and_no_notification_counts_as_seen_by_default() -> None:
     assert decide(NEWS, OFFLINE, PushPolicy(), T, recent=[T] * 1_000).action == "now"
     assert decide(PushCandidate(T, must_ack=True), ACTIVE, POLICY, T).reason == "active"
 

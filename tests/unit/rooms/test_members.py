@@ -40,7 +40,7 @@ async def test_a_member_of_a_local_room_is_admitted_without_a_read_unless_it_mus
 
 
 @in_virtual_time
-async def test_nobody_is_refused_by_what_is_remembered(parts: Parts) -> None:
+async def test_no_user_is_refused_because_of_a_cached_role(parts: Parts) -> None:
     await parts.room("lobby", "ann")
     ann, bob = await parts.connect("ann"), await parts.connect("bob")
     local = await parts.join(ann, "lobby")

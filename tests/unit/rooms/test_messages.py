@@ -207,7 +207,7 @@ async def test_history_is_refused_with_two_bounds_and_to_those_who_lose_the_room
 
 
 @in_virtual_time
-async def test_nodes_are_told_of_changed_members_and_of_nothing_else(parts: Parts) -> None:
+async def test_nodes_are_notified_of_changed_members_and_of_nothing_else(parts: Parts) -> None:
     await parts.messages.put_room(TENANT, "lobby", None, "hint")
     assert not await parts.messages.put_member(TENANT, "nowhere", "ann", "member")
     assert parts.engine.published == []

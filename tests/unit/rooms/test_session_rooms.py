@@ -20,7 +20,7 @@ async def inside(parts: Parts, room: str = "lobby") -> list[str]:
 
 
 @in_virtual_time
-async def test_entering_and_leaving_is_told_once_however_often_it_is_said(parts: Parts) -> None:
+async def test_repeated_enters_and_exits_are_sent_to_the_engine_once(parts: Parts) -> None:
     session = (await parts.connect("ann")).session
     for _ in range(2):
         parts.session_rooms.enter(session, "lobby")
@@ -50,7 +50,7 @@ async def test_a_change_during_a_call_is_sent_after_it(parts: Parts) -> None:
 
 
 @in_virtual_time
-async def test_an_engine_that_was_away_is_told_how_it_is_when_it_is_back_and_once_more(parts: Parts) -> None:
+async def test_an_engine_that_was_unreachable_gets_the_current_state_on_return_and_once_more(parts: Parts) -> None:
     session = (await parts.connect("ann")).session
     parts.engine.is_away = True
     parts.session_rooms.enter(session, "lobby")
@@ -139,7 +139,7 @@ async def test_a_session_that_is_not_registered_any_more_does_not_enter(parts: P
 
 
 @in_virtual_time
-async def test_rooms_and_recent_exits_of_a_part_are_told_again_after_a_loss(parts: Parts) -> None:
+async def test_rooms_and_recent_exits_of_a_part_are_sent_again_after_a_loss(parts: Parts) -> None:
     class Lobby(Part):
         def covers(self, tenant: str, name: str) -> bool:
             return name == "lobby"

@@ -17,7 +17,7 @@ def users(room: TypingUsers, now: int) -> list[str]:
     return [typist.user for typist in room.active(now)]
 
 
-def test_nobody_types_in_a_new_room() -> None:
+def test_no_user_types_in_a_new_room() -> None:
     assert typists().active(T0) == []
 
 

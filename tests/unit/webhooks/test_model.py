@@ -53,7 +53,7 @@ def test_batches_keep_the_order_and_stay_within_bounds(sizes: list[int], most: i
 
 
 @pytest.mark.parametrize(("status", "said"), [(199, False), (300, True), (399, True), (400, False)])
-def test_only_who_redirects_is_told_that_redirects_are_not_followed(status: int, said: bool) -> None:
+def test_only_the_reason_of_a_redirect_mentions_that_redirects_are_not_followed(status: int, said: bool) -> None:
     found = verdict(status, None)
     assert (found.outcome, "redirects" in found.reason) == ("failed", said)
 

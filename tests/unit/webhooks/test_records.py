@@ -51,7 +51,7 @@ async def test_what_happens_is_told_in_order_in_batches_and_signed() -> None:
         assert await s.store.waiting_hooks(["t1"], s.clock.now_ms()) == []
 
 
-async def test_notifications_and_what_users_do_with_them_are_told() -> None:
+async def test_new_and_updated_notifications_are_sent_to_the_webhook() -> None:
     async with receiving() as app, site(t1=app) as s:
         await s.notify()
         await s.store.mark("t1", "ann", "ack", through=1, at=7)
@@ -62,7 +62,7 @@ async def test_notifications_and_what_users_do_with_them_are_told() -> None:
         assert updated == {"user": "ann", "state": "acked", "ids": [created["id"]]}
 
 
-async def test_each_tenant_is_told_its_own_and_the_one_without_a_hook_nothing() -> None:
+async def test_each_tenant_receives_its_own_events_and_one_without_a_webhook_receives_none() -> None:
     async with receiving() as one, receiving() as two, site(t1=one, t2=two) as s:
         for _ in range(5):
             await s.say(1, "t1")
@@ -148,7 +148,7 @@ async def test_an_event_the_app_cannot_take_does_not_hold_up_the_others_and_dies
         assert len({*ids}) == len(ids) == 10
 
 
-async def test_an_app_that_says_gone_is_left_alone_until_it_is_replayed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_app_that_responds_410_is_not_called_until_a_replay(caplog: pytest.LogCaptureFixture) -> None:
     async with receiving(lambda events: 410) as app, site(t1=app) as s:
         await s.say()
         async with s.lanes(s.hook("t1")):

@@ -93,7 +93,7 @@ async def test_what_waits_is_bounded_and_the_newest_stay(monkeypatch: pytest.Mon
         assert hook.counts.dropped == 20
 
 
-async def test_an_app_that_says_gone_is_told_nothing_more() -> None:
+async def test_an_app_that_responds_410_receives_no_more_signals() -> None:
     hook: Hook
     async with receiving(lambda events: 410) as app, site(t1=app) as s, lane(s, hook := s.hook("t1")) as made:
         made.offer(came("ann"))

@@ -17,7 +17,7 @@ def told(clock: ManualClock, ms: int = TOLD) -> EngineTime:
     return time
 
 
-def test_nothing_is_known_until_a_server_has_told() -> None:
+def test_the_engine_time_is_unknown_until_a_server_has_sent_it() -> None:
     time = EngineTime(ManualClock())
     time.shift(5_000)
     assert (time.known, time.now(), time.text()) == (False, 0, "")

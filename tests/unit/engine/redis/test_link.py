@@ -95,7 +95,7 @@ async def test_an_error_answers_its_own_command_and_no_other(redis: RedisProcess
         assert ends.refusals == []
 
 
-async def test_errors_of_commands_nobody_waits_for_are_handed_over(redis: RedisProcess) -> None:
+async def test_errors_of_commands_without_a_waiting_caller_are_handed_over(redis: RedisProcess) -> None:
     async with linked(redis) as (link, ends):
         link.post("SET", "posted", "x")
         link.post("EVALSHA", "0" * 40, 0)
@@ -104,7 +104,7 @@ async def test_errors_of_commands_nobody_waits_for_are_handed_over(redis: RedisP
         assert [error.code for error in ends.refusals] == ["NOSCRIPT", "ERR"]
 
 
-async def test_an_answer_nobody_waits_for_any_more_is_not_given_to_another(redis: RedisProcess) -> None:
+async def test_the_answer_to_a_cancelled_call_is_not_given_to_another_call(redis: RedisProcess) -> None:
     async with linked(redis) as (link, _):
         given_up = link.call("ECHO", "first")
         second = link.call("ECHO", "second")

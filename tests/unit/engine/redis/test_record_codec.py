@@ -59,7 +59,7 @@ def snapshot(record: str, alive: set[str] = ALIVE, now: int = NOW) -> Snapshot |
     return read_snapshot(record.encode(), alive, now)
 
 
-def test_of_a_user_nobody_knows_nothing_is_read() -> None:
+def test_the_snapshot_of_an_unknown_user_is_empty() -> None:
     assert snapshot("") == Snapshot(NOBODY, NOBODY, None, [])
 
 

@@ -180,7 +180,9 @@ async def test_an_access_token_that_is_not_taken_is_replaced_once(made: Certific
         assert (sent_no.outcome, sent_no.is_away, len(fcm.asked) - before) == ("failed", True, 2)
 
 
-async def test_an_access_token_is_renewed_before_it_ends_and_nobody_waits(made: Certificates, terms: Terms) -> None:
+async def test_an_access_token_is_renewed_before_it_expires_without_delaying_a_push(
+    made: Certificates, terms: Terms
+) -> None:
     async with sending(made, terms) as (fcm, sender, clock):
         await sender.send(PHONE, payload())
         clock.advance(3_290)

@@ -153,7 +153,7 @@ def subscription(endpoint: str = "https://push.example/x", **keys: str) -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.1", "169.254.169.254", "0x7f000001"])
-async def test_no_browser_can_have_us_call_somebody_inside(host: str) -> None:
+async def test_no_browser_can_make_the_server_call_an_internal_host(host: str) -> None:
     clock = ManualClock()
     sender = WebPush(Vapid(PRIVATE, "mailto:x", clock), Terms(timeout_s=1, listed_in="push.allow_private"), clock)
     try:

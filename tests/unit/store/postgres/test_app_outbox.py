@@ -73,7 +73,7 @@ async def test_a_body_that_is_not_json_fails_in_the_apps_own_transaction(postgre
             await app.execute(f"{INSERT} VALUES ('notification', NULL, 'ann', 'k', '{{')")
 
 
-async def test_installing_says_what_it_made_and_may_be_done_by_several_at_once(postgres: str) -> None:
+async def test_an_install_lists_what_it_created_and_may_run_several_times_at_once(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         outbox = PostgresOutbox(place)
         with pytest.raises(ConfigError, match=r"there is no table greendot_outbox at postgresql://127.*outbox install"):
@@ -132,7 +132,7 @@ async def test_an_outbox_that_cannot_be_used_is_named_without_its_password() -> 
         assert str(caught.value).startswith("cannot use the outbox at postgresql://127.0.0.1:1/db: ")
 
 
-async def test_one_that_is_away_is_told_from_one_that_can_never_be_reached() -> None:
+async def test_an_unreachable_outbox_is_distinguished_from_one_with_a_wrong_url() -> None:
     with pytest.raises(StoreUnavailable):
         await PostgresOutbox("postgresql://127.0.0.1:1/db").check()
     with pytest.raises(ConfigError, match=r"cannot use the outbox at postgresql://127\.0\.0\.1:1/db: .*sslmode"):

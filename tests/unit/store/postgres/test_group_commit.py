@@ -110,7 +110,7 @@ async def test_a_bad_call_fails_alone() -> None:
     assert pen.written == ["a", "b", "c"]
 
 
-async def test_an_error_nobody_knows_also_fails_alone() -> None:
+async def test_an_unknown_error_fails_only_its_own_call() -> None:
     async def write(works: list[str]) -> list[str]:
         if "odd" in works:
             raise KeyError("odd")

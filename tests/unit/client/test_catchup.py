@@ -140,7 +140,7 @@ async def test_what_the_server_cannot_give_now_is_asked_for_again() -> None:
 
 
 @run
-async def test_what_the_server_refuses_is_told_and_the_room_goes_on() -> None:
+async def test_a_refused_history_request_is_reported_and_the_room_continues() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer, head=1)
         events = me.events()

@@ -101,7 +101,7 @@ def _fields(command: Command) -> dict[str, Any]:
 
 
 @run
-async def test_signals_and_activity_are_said_without_waiting() -> None:
+async def test_signals_and_activity_are_sent_without_waiting_for_a_reply() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await me.signal("cursor", room="lobby", body={"x": 1}, key="me")
         await me.signal("wave", user="bob")

@@ -20,7 +20,7 @@ def payload(frame: bytes) -> bytes:
     return frame[2:] if frame[1] < 126 else frame[4:]
 
 
-def test_what_the_server_says_is_read_as_it_was_meant() -> None:
+def test_frames_of_the_server_are_decoded_to_equal_events() -> None:
     assert decode(payload(encode_event(a_presence(), 0))) == a_presence()
     message = decode(payload(encode_event(a_message(7), 0)))
     gc.collect()

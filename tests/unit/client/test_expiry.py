@@ -44,7 +44,7 @@ def test_the_end_of_a_token_is_read_from_it() -> None:
         "ä.ö.ü",
     ],
 )
-def test_what_does_not_say_when_it_ends_is_not_guessed_at(odd: str) -> None:
+def test_a_token_without_a_valid_expiry_has_no_expiry_time(odd: str) -> None:
     assert expires_at(odd) is None
 
 

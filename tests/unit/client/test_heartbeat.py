@@ -21,7 +21,7 @@ async def test_a_heartbeat_timer_beats_and_gives_up_when_nothing_is_received() -
 
 
 @run
-async def test_who_is_heard_is_not_given_up() -> None:
+async def test_a_connection_that_receives_data_is_not_closed_as_silent() -> None:
     enough = asyncio.Event()
     silent: list[int] = []
 

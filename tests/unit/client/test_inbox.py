@@ -57,7 +57,7 @@ async def test_the_badge_follows_the_server() -> None:
 
 
 @run
-async def test_what_was_marked_elsewhere_is_told_in_whichever_version_the_server_has() -> None:
+async def test_marks_of_another_device_are_reported_in_both_versions_of_the_event() -> None:
     async with serving() as server, connected(server) as (me, peer):
         peer.event(NotificationUpdated("read", through=3), NotificationUpdatedV1("read", ["n1", "n2"], 2))
         newer, older = await take(me.events(), 2, NotificationUpdated)
@@ -66,7 +66,7 @@ async def test_what_was_marked_elsewhere_is_told_in_whichever_version_the_server
 
 
 @run
-async def test_what_the_server_cannot_show_the_program_is_told_of() -> None:
+async def test_a_refresh_of_the_server_is_passed_to_the_program() -> None:
     async with serving() as server, connected(server) as (me, peer):
         peer.event(Refresh("notification.updated"), Refresh("room.message"), Refresh("something.new"))
         told = await take(me.events(), 3, Refresh)

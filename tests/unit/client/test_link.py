@@ -111,7 +111,9 @@ async def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize(("code", "error"), [(4000, Disconnected), (1011, Disconnected), (4503, ConnectionRefused)])
 @run
-async def test_whoever_waits_learns_why_the_link_ended(code: int, error: type[Exception]) -> None:
+async def test_a_waiting_request_fails_with_the_reason_of_the_end_of_the_link(
+    code: int, error: type[Exception]
+) -> None:
     async with linked() as (link, peer, _):
         asked = link.request(RoomList(), RoomsReply)
         await peer.next(RoomList)

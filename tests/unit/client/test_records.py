@@ -126,7 +126,7 @@ def test_the_inbox_is_followed_from_the_first_notification_or_from_where_it_stan
     assert (other.inbox, other.behind()) == (3, None)
 
 
-def test_what_waits_to_be_acknowledged_is_told_once_to_a_program_that_was_not_told() -> None:
+def test_an_unacknowledged_notification_is_passed_once_to_a_program_that_has_not_received_it() -> None:
     records = Records()
     records.reach(INBOX, 20)
     assert records.remind(a_notification(5, ack=True))

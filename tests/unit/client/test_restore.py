@@ -121,7 +121,7 @@ async def test_a_restarted_program_receives_the_events_it_missed() -> None:
 
 
 @run
-async def test_what_nobody_acknowledged_is_told_once_and_moves_no_cursor() -> None:
+async def test_an_unacknowledged_notification_arrives_once_and_moves_no_cursor() -> None:
     async with serving() as server:
         me = Client(server.url, token="t", backoff=AT_ONCE, cursors={"rooms": {}, "inbox": 20})
         (peer, _), _ = await asyncio.gather(server.greet(inbox=an_inbox(20)), me.__aenter__())

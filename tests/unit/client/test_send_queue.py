@@ -119,7 +119,7 @@ async def test_what_waits_for_a_connection_is_bounded_and_sent_in_order_when_the
 
 
 @run
-async def test_the_bytes_that_wait_are_bounded_and_counted_again_when_somebody_stops_waiting() -> None:
+async def test_queued_bytes_are_bounded_and_a_cancelled_send_frees_its_bytes() -> None:
     slow = Backoff(base_s=60, random=lambda: 1.0)
     async with serving() as server, connected(server, backoff=slow, queue=SendQueue(most_bytes=3000)) as (me, peer):
         peer.drop()

@@ -108,7 +108,7 @@ async def test_a_client_given_up_while_connecting_leaves_nothing_behind() -> Non
 
 @pytest.mark.parametrize("token", ["t", lambda: "t"])
 @run
-async def test_the_hello_says_who_where_and_nothing_of_a_past(token: str | Callable[[], str]) -> None:
+async def test_the_hello_has_token_device_and_client_and_no_resume(token: str | Callable[[], str]) -> None:
     async with serving() as server:
         me = Client(server.url, token=token, device="phone")
         (peer, hello), _ = await asyncio.gather(server.greet(), me.__aenter__())
@@ -271,7 +271,7 @@ async def test_a_typer_without_further_events_is_reported_as_stopped(monkeypatch
 
 
 @run
-async def test_whoever_has_said_it_types_no_longer_whether_or_not_the_server_says_so() -> None:
+async def test_a_message_ends_the_typing_of_its_user_with_or_without_a_frame_of_the_server() -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer)
         events = me.events()

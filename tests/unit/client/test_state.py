@@ -68,7 +68,7 @@ def test_a_snapshot_of_the_same_version_adds_the_devices_without_being_news() ->
     assert people.known["bob"].devices == ["phone"]
 
 
-def test_whether_changes_are_told_is_news_and_a_question_answered_is_known_of_those_watched() -> None:
+def test_a_change_of_the_mode_is_an_event_and_replies_update_watched_users_only() -> None:
     view = View()
     view.watch([a_presence("bob", version=5)])
     polled = replace(a_presence("bob", version=5), mode="poll", recently_active=True)

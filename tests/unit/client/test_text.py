@@ -72,7 +72,7 @@ def test_other_languages_have_other_forms(count: int, text: str) -> None:
         (400 * DAY, "last seen 400 days ago"),
     ],
 )
-def test_when_somebody_was_last_seen_grows_older_by_itself(age: int, text: str) -> None:
+def test_the_age_of_the_last_seen_grows_with_time(age: int, text: str) -> None:
     gone = replace(a_presence(state="offline"), last_seen=1_000 * DAY)
     assert seen_text(gone, 1_000 * DAY + age) == text
 

@@ -143,7 +143,7 @@ async def test_without_a_connection_letting_go_is_done_at_once() -> None:
 
 
 @run
-async def test_those_whose_changes_are_not_told_are_asked_for_again() -> None:
+async def test_each_watch_of_a_polled_user_sends_a_request() -> None:
     async with serving() as server, connected(server) as (me, peer):
         for recently in (True, False):
 

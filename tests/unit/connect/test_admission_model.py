@@ -15,7 +15,7 @@ def queue(rate: float | None = RATE, at_once: int = AT_ONCE, waiting: int = WAIT
     return HelloQueue(rate, at_once, waiting)
 
 
-def test_while_there_are_few_everybody_comes_in_at_once() -> None:
+def test_all_clients_are_admitted_at_once_while_there_are_few() -> None:
     admission = queue()
     for number in range(1_000):
         now = number / 50
@@ -24,7 +24,7 @@ def test_while_there_are_few_everybody_comes_in_at_once() -> None:
         admission.ended()
 
 
-def test_so_many_are_under_way_at_once_and_the_next_comes_when_one_has_ended() -> None:
+def test_hellos_under_way_are_limited_and_the_next_is_admitted_when_one_has_ended() -> None:
     admission = queue()
     for number in range(AT_ONCE + 2):
         assert admission.ask(number, 0.0, returning=False) == 0.0
@@ -48,7 +48,7 @@ def test_no_more_than_the_rate_come_in_however_soon_they_end() -> None:
     assert 0 < (admission.next_in() or 0) <= 1 / RATE
 
 
-def test_whoever_returns_goes_before_those_who_are_new() -> None:
+def test_returning_clients_are_admitted_before_new_ones() -> None:
     admission = queue(at_once=1)
     admission.ask(0, 0.0, returning=False)
     admission.admit(0.0)
@@ -63,7 +63,7 @@ def test_whoever_returns_goes_before_those_who_are_new() -> None:
     assert order == [3, 4, 1, 2]
 
 
-def test_those_beyond_the_queue_are_sent_away_and_a_full_queue_of_new_ones_keeps_nobody_from_returning() -> None:
+def test_hellos_beyond_the_queue_are_refused_and_a_full_queue_of_new_clients_admits_returning_ones() -> None:
     admission = queue(at_once=1)
     for number in range(WAITING):
         assert admission.ask(number, 0.0, returning=False) == 0.0
@@ -107,7 +107,7 @@ def test_a_crowd_that_obeys_is_in_by_the_rate_and_few_are_sent_away_twice() -> N
     assert sent_away < 12_000
 
 
-def test_without_a_rate_nobody_is_sent_away_and_so_many_are_under_way_at_once() -> None:
+def test_without_a_rate_no_hello_is_refused_and_those_under_way_are_limited() -> None:
     admission = queue(rate=None)
     for number in range(5_000):
         assert admission.ask(number, 0.0, returning=False) == 0.0
@@ -115,7 +115,7 @@ def test_without_a_rate_nobody_is_sent_away_and_so_many_are_under_way_at_once() 
     assert admission.next_in() is None
 
 
-def test_whoever_has_gone_is_not_let_in() -> None:
+def test_a_client_that_has_gone_is_not_admitted() -> None:
     admission = queue(at_once=1)
     for number in range(3):
         admission.ask(number, 0.0, returning=number == 2)

@@ -41,7 +41,7 @@ async def test_a_socket_is_registered_limited_and_must_send_hello(parts: NodePar
 
 
 @in_virtual_time
-async def test_while_too_many_sockets_have_not_said_hello_others_are_asked_to_stay_away(parts: NodeParts) -> None:
+async def test_new_sockets_are_refused_while_too_many_have_not_sent_a_hello(parts: NodeParts) -> None:
     node = await parts.whole(admission={"strangers": 2})
     first, _ = parts.client(), parts.client()
     stay_s = node.connections.crowded_s()

@@ -298,7 +298,7 @@ async def test_a_session_is_not_prolonged_by_the_token_of_another_user(parts: No
 
 
 @in_virtual_time
-async def test_the_node_of_the_session_is_told_that_its_client_waits(parts: NodeParts) -> None:
+async def test_the_node_of_the_session_is_notified_that_its_client_waits(parts: NodeParts) -> None:
     node = await parts.whole()
     node.hello.loaded(Level.REFUSING)
     time = await away_ms(await parts.greeted("ann", resume={"session": "OTHR-1"}))

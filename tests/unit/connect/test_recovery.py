@@ -51,7 +51,7 @@ async def states(client: Client) -> list[tuple[str, bool]]:
 
 
 @in_virtual_time
-async def test_watchers_are_told_of_stale_states_if_the_engine_stays_away(parts: NodeParts) -> None:
+async def test_watchers_receive_stale_states_if_the_engine_stays_away(parts: NodeParts) -> None:
     node, ann = await watched(parts)
     await parts.online("bob")
     await ann.frames()
@@ -65,7 +65,7 @@ async def test_watchers_are_told_of_stale_states_if_the_engine_stays_away(parts:
 
 
 @in_virtual_time
-async def test_watchers_are_told_nothing_if_the_engine_is_back_in_time(parts: NodeParts) -> None:
+async def test_watchers_receive_no_stale_state_if_the_engine_is_back_in_time(parts: NodeParts) -> None:
     node, ann = await watched(parts)
     part = Half("bob")
     part.is_away = True

@@ -77,7 +77,7 @@ async def test_changes_of_a_user_with_few_watchers_are_left_to_immediate_deliver
 
 
 @in_virtual_time
-async def test_very_many_watchers_are_told_in_slices_and_each_once(parts: NodeParts) -> None:
+async def test_very_many_watchers_are_notified_in_slices_and_once_each(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD + 1)
     assert fans.change(star, "idle")
@@ -167,7 +167,7 @@ async def test_a_slice_waits_for_frames_that_were_offered_at_once_before(parts: 
 
 
 @in_virtual_time
-async def test_watchers_who_become_few_are_told_at_once_again(parts: NodeParts) -> None:
+async def test_watchers_are_notified_at_once_again_when_their_number_falls(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(SPREAD + 1)
     fans.change(star, "idle")

@@ -157,7 +157,7 @@ def test_watchers_above_the_polling_threshold_are_all_notified(watchers: int) ->
 
 
 @given(st.randoms(use_true_random=False))
-def test_whatever_happens_everybody_ends_with_the_newest_and_hears_nothing_twice(rng: random.Random) -> None:
+def test_after_any_sequence_all_watchers_have_the_newest_state_and_receive_none_twice(rng: random.Random) -> None:
     town = Town(rng.randrange(60), crowding=SMALL)
     for _ in range(rng.randrange(150)):
         match rng.randrange(5):
@@ -202,7 +202,7 @@ def test_thresholds_that_are_one_apart_are_apart() -> None:
     assert CelebrityThresholds(spread=10, poll=11).per_s(11) == 11 / LONGEST_S
 
 
-def test_the_first_is_told_at_the_moment_that_is_paid_for() -> None:
+def test_the_first_watcher_is_notified_as_soon_as_the_rate_allows_it() -> None:
     assert CelebrityFanout(["ann", "bob"], lambda _: 0.0, 0.0).due(0.1, 10.0) == ["ann"]
 
 

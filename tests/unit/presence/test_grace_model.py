@@ -16,7 +16,7 @@ def grace(cause: EndCause, code: int = 0) -> float:
     return grace_s(cause, code, GRACES)
 
 
-def test_who_says_bye_has_left_at_once() -> None:
+def test_a_session_that_ends_with_bye_has_no_grace() -> None:
     assert grace(EndCause.BYE, Close.NORMAL) == 0.0
 
 

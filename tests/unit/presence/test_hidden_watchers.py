@@ -206,7 +206,7 @@ async def test_hidden_watchers_are_notified_too_that_a_user_is_stale(parts: Node
 
 
 @in_virtual_time
-async def test_watchers_of_a_polled_user_are_not_told_that_it_is_hidden(parts: NodeParts) -> None:
+async def test_watchers_of_a_polled_user_are_not_notified_that_the_user_is_hidden(parts: NodeParts) -> None:
     hidden = Hidden(parts, polled=True)
     bob = await hidden.bob()
     ann, stranger = hidden.watcher(bob), parts.session("eve")

@@ -284,7 +284,7 @@ def test_who_comes_back_from_invisible_is_online_from_then_on() -> None:
     assert ann.visible.version > hidden
 
 
-def test_who_arrives_invisible_is_not_told_to_anybody() -> None:
+def test_a_user_who_arrives_invisible_is_not_published() -> None:
     before = VisibleState("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
     ann = Person(INVISIBLE, before)
     assert told(ann.come(0)) is None
@@ -305,7 +305,7 @@ def test_a_version_is_the_time_or_one_more_than_the_last() -> None:
     assert ann.visible.version == T0 + 2_001
 
 
-def test_what_changes_nothing_visible_is_told_to_nobody_and_keeps_its_version() -> None:
+def test_a_change_that_is_not_visible_is_not_published_and_keeps_its_version() -> None:
     ann = Person()
     ann.come(0)
     version = ann.visible.version
@@ -576,7 +576,7 @@ def test_a_session_that_returns_on_another_node_survives_the_death_of_the_first(
     assert ann.settle(99_000) is None
 
 
-def test_who_lingered_when_the_node_died_was_last_seen_when_last_heard() -> None:
+def test_the_last_seen_of_a_lingering_user_of_a_dead_node_is_the_time_of_the_last_frame() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(100, 60_000, heard=40)
@@ -603,7 +603,7 @@ def test_an_unknown_user_is_offline_without_a_version_or_a_setting() -> None:
     assert UserPresence().turned is None
 
 
-def test_what_is_told_is_certain_unless_the_engine_says_otherwise() -> None:
+def test_a_state_is_current_unless_the_engine_marks_it_otherwise() -> None:
     ann = Person()
     change = ann.come(0)
     assert change is not None
@@ -642,7 +642,7 @@ def test_who_hides_is_seen_going_and_who_shows_up_coming() -> None:
 # --- versions while own devices and others see different states ---
 
 
-def test_versions_go_on_from_what_own_devices_were_told() -> None:
+def test_versions_continue_from_those_sent_to_own_devices() -> None:
     ann = Person()
     ann.come(0)
     ann.set(10, INVISIBLE)

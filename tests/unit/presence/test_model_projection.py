@@ -103,6 +103,6 @@ def test_who_may_not_know_the_last_seen_reads_no_time_of_who_is_offline() -> Non
     assert without_last_seen(there) is there
 
 
-def test_what_is_not_certain_says_so() -> None:
+def test_an_uncertain_state_is_marked_stale() -> None:
     assert "stale" not in wire(project("ann", Snapshot(BUSY, BUSY, None, [])))
     assert wire(project("ann", Snapshot(BUSY, BUSY, None, [], stale=True)))["stale"] is True

@@ -29,7 +29,7 @@ def looks_unknown(entry: Frame) -> bool:
 
 
 @in_virtual_time
-async def test_states_are_read_at_once_in_the_order_asked_for_and_nobody_is_followed(parts: NodeParts) -> None:
+async def test_states_are_read_in_one_call_in_the_requested_order_without_a_subscription(parts: NodeParts) -> None:
     node, ann = await parts.whole(), parts.session("ann")
     await parts.online("bob", name="Bob")
     found = await read(node, ann, "zoe", "bob")

@@ -351,7 +351,7 @@ async def test_a_user_who_is_held_again_while_it_is_read_stays_as_shown(parts: N
 
 
 @in_virtual_time
-async def test_watchers_are_told_once_that_a_state_is_stale_and_once_that_it_is_not(parts: NodeParts) -> None:
+async def test_watchers_receive_once_that_a_state_is_stale_and_once_that_it_is_current(parts: NodeParts) -> None:
     service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
     await watch(service, ann, "bob")
     await watch(service, bob, "bob")

@@ -7,7 +7,7 @@ from greendot.protocol.codes import RETRYABLE, Close, Err, invites_return
 
 
 @given(st.integers(4000, 4499))
-def test_the_lower_half_of_our_codes_says_come_back(code: int) -> None:
+def test_close_codes_below_4500_invite_to_reconnect(code: int) -> None:
     assert invites_return(code)
 
 

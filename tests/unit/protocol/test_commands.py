@@ -139,7 +139,7 @@ def test_a_bare_hello_is_of_the_default_device_and_resumes_nothing() -> None:
         {f"event{number}": [1] for number in range(201)},
     ],
 )
-def test_what_a_client_says_it_reads_has_a_form_and_an_end(bad: object) -> None:
+def test_the_supports_field_of_a_hello_is_validated_and_bounded(bad: object) -> None:
     assert "`supports`" in refused("hello", supports=bad) or "`supports[...]" in refused("hello", supports=bad)
     decode("hello", supports={f"event{number:058}": [*range(1, 33)] for number in range(200)})
 

@@ -57,7 +57,7 @@ def test_every_failure_is_a_decode_error(text: bytes) -> None:
     ],
     ids=["not UTF-8", "deep"],
 )
-def test_what_is_wrong_is_said_in_words(text: bytes, words: str) -> None:
+def test_invalid_json_is_refused_with_a_clear_message(text: bytes, words: str) -> None:
     with pytest.raises(msgspec.DecodeError, match=f"^{words}$"):
         decoder(Point)(text)
     with pytest.raises(msgspec.DecodeError, match=f"^{words}$"):

@@ -186,7 +186,7 @@ def test_what_a_dialect_remembers_is_bounded() -> None:
     assert max(map(len, reader._kept)) <= KEPT_BYTES
 
 
-def test_the_longest_that_is_remembered_is_as_long_as_is_said() -> None:
+def test_the_longest_kept_frame_has_the_documented_length() -> None:
     reader = dialect(notification_updated=[2])
     longest = text_frame(b" " * (KEPT_BYTES - 4))  # without its length header
     reader.read(longest)

@@ -14,7 +14,7 @@ BODY = b'{"id":"1","sent_at":2,"events":[]}'
 NOW = 1_800_000_000
 
 
-def test_the_signature_is_what_the_documents_say() -> None:
+def test_the_signature_matches_the_documentation() -> None:
     expected = hmac.new(SECRET.encode(), b"1800000000." + BODY, hashlib.sha256).hexdigest()
     assert sign(SECRET, NOW, BODY) == expected
     assert signature([SECRET], NOW, BODY) == f"t={NOW},v1={expected}"

@@ -67,7 +67,7 @@ def test_a_refusal_carries_the_problem(status: int, kind: type[Problem]) -> None
     assert str(error) == f"{status} No: do this instead"
 
 
-def test_what_the_door_or_a_proxy_says_in_plain_text_is_shown() -> None:
+def test_a_plain_text_error_of_the_server_or_a_proxy_is_shown() -> None:
     with playing(in_turn(Said(403, b"this host is not served here\n"))) as stage, pytest.raises(Forbidden) as caught:
         stage.http().call(GET, Room)
     assert str(caught.value) == "403 Forbidden: this host is not served here"
@@ -104,7 +104,7 @@ def test_tries_come_to_an_end() -> None:
     assert waiting.waited == [pytest.approx(0.4), pytest.approx(0.8), pytest.approx(1.6)]
 
 
-def test_who_is_asked_to_wait_for_longer_than_a_try_may_take_is_told_instead() -> None:
+def test_a_wait_longer_than_the_time_limit_of_a_call_is_raised_as_an_error() -> None:
     with playing(in_turn(problem(429, Retry_After="60"), ROOM)) as stage, pytest.raises(RateLimited) as caught:
         stage.http(Waiting().patience()).call(GET, Room)
     assert caught.value.retry_after_s == 60

@@ -79,7 +79,7 @@ def test_without_a_secret_nothing_is_believed() -> None:
         Server("http://h").verify_webhook(BODY, signature([""], int(time.time()), BODY))
 
 
-def test_whoever_catches_the_error_of_the_server_catches_the_clients() -> None:
+def test_the_client_raises_the_webhook_error_of_the_server() -> None:
     with pytest.raises(BadWebhook):
         verify_webhook(BODY, "", SECRET)
 

@@ -17,6 +17,6 @@ def test_it_is_what_the_system_says() -> None:
         assert dict(process_metrics())["process_open_fds"] == found["process_open_fds"] + 2
 
 
-def test_when_it_started_is_said_alike_each_time_and_of_each_process_by_itself() -> None:
+def test_the_start_time_is_read_for_each_process_and_equal_on_each_read() -> None:
     assert _start_time(os.getpid()) == _start_time(os.getpid())
     assert _start_time(1) <= _start_time(os.getpid())

@@ -57,7 +57,7 @@ def test_the_issuer_must_be_the_one() -> None:
     assert "`iss`" in str(refused(rules))
 
 
-def test_who_does_not_ask_is_told_nothing_of_them() -> None:
+def test_audience_and_issuer_are_ignored_without_a_rule() -> None:
     assert granted(TokenRules(), aud={"any": 1}, iss=[7]).user == "ann"
 
 

@@ -87,7 +87,7 @@ async def test_names_nobody_has_cause_one_fetch_in_some_seconds_and_are_refused_
     assert provider.fetches == 3
 
 
-async def test_what_is_remembered_of_names_nobody_has_is_bounded() -> None:
+async def test_the_memory_for_unknown_key_names_is_bounded() -> None:
     provider = Provider()
     await provider.remote.refresh()
     for round_ in range(4):

@@ -106,7 +106,7 @@ def test_what_is_no_document_of_keys_is_refused(text: bytes) -> None:
         read_keys(text)
 
 
-def test_there_are_not_more_keys_than_anybody_needs() -> None:
+def test_a_key_document_with_too_many_keys_is_refused() -> None:
     assert len(read_keys(document(*[GOOD] * MOST_KEYS))) == MOST_KEYS
     with pytest.raises(ValueError, match="more than"):
         read_keys(document(*[GOOD] * (MOST_KEYS + 1)))

@@ -92,5 +92,5 @@ def test_a_user_may_always_watch_themselves() -> None:
     assert grants(watch=()).may_watch("ann")
 
 
-def test_who_has_a_token_may_send_unless_it_says_otherwise() -> None:
+def test_a_token_allows_sending_by_default() -> None:
     assert grants().send is True

@@ -28,7 +28,7 @@ def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
         Duration().convert(text, None, None)
 
 
-def test_what_is_wrong_with_it_is_said_in_a_sentence() -> None:
+def test_an_invalid_duration_is_refused_with_the_reason() -> None:
     with pytest.raises(click.BadParameter, match=r"^'1w' is not a duration\. Write a number and d, h, min or s: "):
         Duration().convert("1w", None, None)
     with pytest.raises(click.BadParameter, match=r"^'3651d' is longer than ten years\.$"):

@@ -31,7 +31,7 @@ def test_what_could_command_a_terminal_is_not_passed_on() -> None:
         (86_399_999, "23 h ago"),
     ],
 )
-def test_what_was_today_is_so_long_ago(age_ms: int, said: str) -> None:
+def test_a_time_of_today_is_shown_as_an_age(age_ms: int, said: str) -> None:
     assert ago(NOW - age_ms, NOW) == said
 
 
@@ -48,7 +48,7 @@ def test_what_is_not_known_is_a_dash() -> None:
     ("ms", "said"),
     [(-1, "ended"), (0, "ended"), (400, "0.4 s"), (12_000, "12 s"), (90_000, "1 min"), (2 * 86_400_000, "2 d")],
 )
-def test_what_is_left_is_said_in_one_unit(ms: int, said: str) -> None:
+def test_the_remaining_time_is_shown_in_one_unit(ms: int, said: str) -> None:
     assert left(ms) == said
 
 

@@ -25,7 +25,7 @@ NOWHERE = "redis://ann:hush@127.0.0.1:1"
         (["sweep"], "GET /v1/stats"),
     ],
 )
-def test_the_memory_engine_cannot_be_asked_and_which_request_shows_the_same_is_said(
+def test_a_command_on_the_memory_engine_is_refused_and_names_the_equivalent_request(
     command: list[str], request_line: str
 ) -> None:
     said = complaint(*command)
@@ -35,7 +35,7 @@ def test_the_memory_engine_cannot_be_asked_and_which_request_shows_the_same_is_s
 
 
 @every_command
-def test_without_the_secret_it_says_what_to_do(command: list[str], tmp_path: Path) -> None:
+def test_without_the_secret_the_engine_commands_name_the_remedy(command: list[str], tmp_path: Path) -> None:
     said = complaint(*command, "--engine", NOWHERE, secret="", GREENDOT_SERVER_DATA_DIR=str(tmp_path))
     assert "GREENDOT_AUTH_SECRET" in said
     assert str(tmp_path) in said

@@ -73,7 +73,7 @@ def test_nothing_is_overwritten_unless_it_is_said(tmp_path: Path) -> None:
     assert "cannot write" in complaint("genconfig", str(tmp_path / "none" / "x.toml"), "--no-input")
 
 
-def test_what_cannot_be_is_said_before_a_file_is_written(tmp_path: Path) -> None:
+def test_invalid_settings_are_refused_before_a_file_is_written(tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     said = complaint("genconfig", str(file), "--no-input", "--origin", "app.example", "--engine", "amqp://h")
     assert "door.origins contains 'app.example'" in said

@@ -149,7 +149,7 @@ async def test_where_only_registered_tenants_may_come_keys_are_for_those(tmp_pat
         (["revoke"], "NAME"),
     ],
 )
-def test_what_cannot_be_meant_is_said(arguments: list[str], word: str) -> None:
+def test_invalid_arguments_of_the_keys_command_are_refused(arguments: list[str], word: str) -> None:
     assert word in re.sub(r"\s+", " ", complaint("keys", *arguments))
 
 

@@ -40,7 +40,7 @@ async def test_what_is_promised_of_its_kind_holds_past_the_servers_too(tmp_path:
         assert refused == "notifications of kind cursor are ephemeral and not stored. Leave out --store."
 
 
-def test_without_a_server_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_server_the_command_names_the_remedy(tmp_path: Path) -> None:
     port = free_port()
     told = complaint("notify", "alice", "--kind", "k", GREENDOT_API_KEY="key", GREENDOT_SERVER_PORT=str(port))
     assert told.startswith(f"no server answers at http://127.0.0.1:{port}: Connection refused. Start one")

@@ -46,7 +46,7 @@ async def test_all_tokens_of_a_tenant_or_of_all_tenants_are_revoked_past_the_ser
         assert every.expires_at == every.before + MONTH_MS
 
 
-def test_without_a_server_it_says_what_to_do() -> None:
+def test_without_a_server_the_command_names_the_remedy() -> None:
     port = free_port()
     told = complaint("revoke", "--user", "ann", GREENDOT_API_KEY="key", GREENDOT_SERVER_PORT=str(port))
     assert told.startswith(f"no server answers at http://127.0.0.1:{port}: Connection refused. Start one")

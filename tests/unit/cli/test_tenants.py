@@ -73,5 +73,5 @@ async def test_an_empty_tenant_is_deleted_without_asking(tmp_path: Path, postgre
 
 @pytest.mark.parametrize("command", ["create", "show", "delete"])
 @pytest.mark.parametrize("tenant", ["", "a/b", "a b", "*", "-x", "é", "t" * 129])
-def test_what_cannot_be_a_tenant_is_said(command: str, tenant: str) -> None:
+def test_an_invalid_tenant_id_is_refused_by_the_commands(command: str, tenant: str) -> None:
     assert f"tenant {tenant!r} is not a valid id" in complaint("tenants", command, "--", tenant)

@@ -40,7 +40,7 @@ def test_a_dev_servers_secret_is_used_where_none_is_given(tmp_path: Path) -> Non
     assert claims("alice", secret="", GREENDOT_SERVER_DATA_DIR=str(tmp_path))["sub"] == "alice"
 
 
-def test_without_a_secret_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_secret_the_token_command_names_the_remedy(tmp_path: Path) -> None:
     said = complaint("token", "alice", secret="", GREENDOT_SERVER_DATA_DIR=str(tmp_path))
     assert "GREENDOT_AUTH_SECRET" in said
     assert "greendot serve --dev" in said

@@ -54,5 +54,5 @@ async def test_a_user_is_erased_when_it_is_meant(kind: str, tmp_path: Path, post
 
 @pytest.mark.parametrize("command", ["export", "erase"])
 @pytest.mark.parametrize("user", ["", "a/b", "*", "-x", "é", "u" * 129])
-def test_what_cannot_be_a_user_is_said(command: str, user: str) -> None:
+def test_an_invalid_user_id_is_refused_by_the_commands(command: str, user: str) -> None:
     assert f"user {user!r} is not a valid id" in complaint("user", command, "--", user)

@@ -51,7 +51,7 @@ async def test_how_it_stands_is_shown_and_dead_letters_are_sent_again(kind: str,
         ]
 
 
-def test_what_is_to_be_replayed_must_be_said() -> None:
+def test_a_replay_without_a_selection_is_refused() -> None:
     assert "Give --id" in complaint("webhooks", "replay")
     assert "Give --id" in complaint("webhooks", "replay", "--all", "--id", "3")
 

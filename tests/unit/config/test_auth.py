@@ -52,7 +52,7 @@ def test_what_is_good_is_taken() -> None:
         ({"jwks_url": "https://id.example.org/keys", "algorithms": ["HS256"]}, "accepts none"),
     ],
 )
-def test_what_is_wrong_is_said(auth: dict[str, Any], why: str) -> None:
+def test_invalid_auth_settings_are_refused_with_the_reason(auth: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         check(**auth)
     assert "pass@" not in str(caught.value)
@@ -83,7 +83,7 @@ def test_they_come_from_a_file_and_lists_from_the_environment_too(tmp_path: Path
         "[auth]\njwks_refresh_s = 0\n",
     ],
 )
-def test_what_makes_no_sense_in_the_file_is_said_and_secrets_are_not_repeated(text: str, tmp_path: Path) -> None:
+def test_an_invalid_file_is_refused_without_its_secrets(text: str, tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     file.write_text(text)
     with pytest.raises(ConfigError, match="auth") as caught:

@@ -66,7 +66,7 @@ def test_a_jobs_settings_come_from_several_places(file: Path) -> None:
     assert (jobs.sweep.enabled, jobs.retention.enabled) == (False, True)
 
 
-def test_what_is_wrong_with_a_job_is_said(file: Path) -> None:
+def test_invalid_settings_of_jobs_are_refused_with_the_reason(file: Path) -> None:
     file.write_text('[jobs.sweep]\nevery_s = 5\n[jobs.retention]\nzone = "Europe/Berlin"\n')
     said = complaint(file)
     assert "jobs.sweep.jitter_s (30) must not exceed jobs.sweep.every_s (5). Lower jitter_s." in said
@@ -321,7 +321,7 @@ def test_a_secret_is_never_repeated() -> None:
         ("sqlite:///:memory:", "data", ":memory:"),
     ],
 )
-def test_the_store_is_where_its_url_says_else_in_the_data_directory(url: str, data_dir: str, path: str) -> None:
+def test_the_store_path_is_that_of_the_url_or_in_the_data_directory(url: str, data_dir: str, path: str) -> None:
     assert load(None, {}, {"store": {"url": url}, "server": {"data_dir": data_dir}}).store_path == path
 
 

@@ -40,7 +40,7 @@ def test_a_misspelt_key_of_a_known_section_is_refused_like_one_in_the_file() -> 
     assert "Did you mean 'grace_s'?" in refusal({"GREENDOT_PRESENCE_GRACES": "5"})[0]
 
 
-def test_what_others_are_told_by_is_left_alone() -> None:
+def test_variables_of_clients_and_of_kubernetes_are_ignored() -> None:
     """Clients and examples use variables too. Kubernetes creates some for every service called greendot."""
     others = {
         "GREENDOT_URL": "ws://127.0.0.1:8000",
@@ -59,7 +59,7 @@ def test_what_others_are_told_by_is_left_alone() -> None:
     assert strange_variables(others) == []
 
 
-def test_what_is_like_nothing_of_ours_is_told_and_not_refused() -> None:
+def test_a_variable_that_resembles_no_setting_is_reported_and_not_refused() -> None:
     assert load(None, {"GREENDOT_HOME": "/x"}, {}) == Settings()
     assert strange_variables({"GREENDOT_HOME": "/x", "HOME": "/y"}) == [
         "GREENDOT_HOME is not a setting and has no effect."

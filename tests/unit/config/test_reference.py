@@ -67,7 +67,7 @@ def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
     assert {field.name for field in plain if not description(field.type)} - allowed == set()
 
 
-def test_what_a_setting_may_be_is_said_where_its_default_does_not_show_it() -> None:
+def test_the_reference_has_the_valid_values_of_a_setting_where_the_default_does_not_show_them() -> None:
     text = commented("1")
     assert (
         "# how long a session counts after its socket was lost · a number from 0 to 2592000\ngrace_s = 30.0\n" in text

@@ -119,7 +119,7 @@ def test_urls_that_cannot_or_should_not_be_called_are_refused_without_repeating_
         ("timeout_s = 0", "timeout_s"),
     ],
 )
-def test_what_else_is_wrong_is_said(tmp_path: Path, text: str, words: str) -> None:
+def test_other_invalid_webhook_settings_are_refused(tmp_path: Path, text: str, words: str) -> None:
     said = refused(f"[webhooks]\n{text}", tmp_path)
     assert words in said
     assert SECRET not in said

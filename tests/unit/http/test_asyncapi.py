@@ -116,7 +116,7 @@ def test_what_the_code_takes_fits(frame: dict[str, Any]) -> None:
     assert is_command(frame)
 
 
-def test_which_fields_go_together_is_said() -> None:
+def test_fields_that_exclude_each_other_are_in_the_schema() -> None:
     for body, fits in [({}, False), ({"room": "r"}, True), ({"user": "u"}, True), ({"room": "r", "user": "u"}, False)]:
         assert is_command({"type": "signal.send", "kind": "k"} | body) == fits
     for mark in ("seen", "read", "archive", "ack"):

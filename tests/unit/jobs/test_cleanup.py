@@ -38,7 +38,7 @@ async def test_retention_removes_what_has_expired_and_devices_are_told() -> None
         assert (await note(served, "retention")).startswith("removed from 0 inboxes, 0 revocations")
 
 
-async def test_what_became_of_a_push_is_known_as_long_as_the_settings_say() -> None:
+async def test_the_result_of_a_push_is_kept_as_long_as_the_settings_require() -> None:
     push = {"enabled": True, "dry_run": True, "keep_s": 3_600.0}
     async with serving(push=push) as served:
         store, now = served.node.store, served.clock.now_ms()

@@ -85,7 +85,7 @@ def test_an_expression_may_be_as_long_as_is_said_and_has_five_fields() -> None:
         ("0 3 * *", "five fields are needed"),
     ],
 )
-def test_the_sentence_about_a_bad_expression_says_what_is_bad(cron: str, reason: str) -> None:
+def test_the_error_of_an_invalid_cron_expression_names_the_reason(cron: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         timetable("jobs.sweep", 60, cron, "UTC")
     assert str(caught.value).startswith(

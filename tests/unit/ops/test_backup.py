@@ -372,7 +372,7 @@ def copied(file: Path, folder: Path) -> Path:
     return folder / file.name
 
 
-def test_what_does_not_verify_after_it_was_put_in_place_is_not_said_to_be_restored(
+def test_a_file_that_fails_verification_after_the_restore_is_not_reported_as_restored(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The case: a disk that loses a write."""

@@ -115,7 +115,7 @@ async def test_it_is_ready_once_when_every_worker_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("behaviour", [supervised.refused, supervised.second_refused])
-async def test_what_keeps_a_worker_from_starting_is_said_once_and_ends_all(
+async def test_a_failed_start_of_a_worker_is_reported_once_and_ends_all_workers(
     tmp_path: Path, behaviour: Behaviour
 ) -> None:
     async with family(behaviour, tmp_path, 3) as running:

@@ -95,7 +95,7 @@ def test_an_error_has_its_traceback_in_the_line(output: io.StringIO) -> None:
     assert "ValueError: a mistake of ours" in json.loads(output.getvalue())["exception"]
 
 
-def test_what_a_library_says_is_an_event_too(output: io.StringIO) -> None:
+def test_a_log_record_of_a_library_is_an_event(output: io.StringIO) -> None:
     with handled(handling(output)):
         logging.getLogger("asyncio").warning("slow: %s", "callback")
     line = json.loads(output.getvalue())
@@ -130,7 +130,7 @@ async def test_what_comes_again_is_summed_up_by_the_loop(output: io.StringIO) ->
     assert summed["over_s"] >= 0
 
 
-def test_what_was_counted_is_told_at_the_end_and_not_by_a_child(output: io.StringIO) -> None:
+def test_repeats_are_logged_at_the_end_and_not_by_a_child_process(output: io.StringIO) -> None:
     handler = handling(output)
     with handled(handler):
         for _ in range(3):

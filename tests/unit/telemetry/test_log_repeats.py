@@ -23,7 +23,7 @@ def record(event: LogEvent | None, name: str = "asyncio", **fields: object) -> l
     return made
 
 
-def test_the_first_is_told_the_others_are_counted_and_summed_up() -> None:
+def test_the_first_record_is_logged_and_repeats_are_counted_and_summed_up() -> None:
     counted = Repeats(60)
     assert counted.is_first(record(SLOW, session="a"), now=0)
     assert not any(counted.is_first(record(SLOW, session=f"s{n}"), now=n / 10) for n in range(1, 500))
@@ -47,7 +47,7 @@ def test_while_it_goes_on_there_is_one_line_in_each_window_and_then_none() -> No
     assert counted.is_first(record(SLOW), now=361)
 
 
-def test_what_comes_once_in_a_while_is_told_each_time() -> None:
+def test_a_rare_record_is_logged_each_time() -> None:
     counted = Repeats(60)
     assert all(counted.is_first(record(SLOW), now=now) for now in range(0, 600, 60))
 
@@ -75,7 +75,7 @@ def test_repeats_are_told_apart_by_the_fields_that_matter() -> None:
     assert not counted.is_first(record(FAILED, work="push"), now=1)
 
 
-def test_what_must_not_be_missed_and_what_was_asked_for_is_always_told() -> None:
+def test_important_and_requested_events_are_always_logged() -> None:
     counted = Repeats(60)
     for event in (ACTED, DONE):
         assert all(counted.is_first(record(event), now=0) for _ in range(5))
@@ -145,7 +145,7 @@ def test_a_failure_that_was_never_raised_is_one_all_the_same() -> None:
     assert firsts == [True, True, True, False, False]
 
 
-def test_what_is_forgotten_is_told_as_if_for_the_first_time() -> None:
+def test_a_forgotten_record_is_logged_like_a_first_one() -> None:
     counted = Repeats(60)
     counted.is_first(record(SLOW), now=0)
     counted.forget()

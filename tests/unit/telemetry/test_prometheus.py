@@ -90,7 +90,7 @@ def test_numbers_are_written_as_prometheus_reads_them() -> None:
     assert lines == ["0.0", "2.0", "0.25", "1e-05", "1.2345678e+07", "NaN", "+Inf", "-Inf"]
 
 
-def test_what_nobody_has_described_is_shown_all_the_same() -> None:
+def test_a_metric_without_a_description_is_shown() -> None:
     assert page([MetricSample("new_total", 1)]).splitlines()[1:] == [
         "# TYPE new_total untyped",
         'new_total{node="n"} 1.0',

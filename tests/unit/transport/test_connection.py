@@ -213,7 +213,7 @@ async def test_a_revoked_client_whose_frames_are_encrypted_already_is_cut_off(pa
 
 
 @in_virtual_time
-async def test_the_owner_is_told_of_the_end_and_of_the_socket_once_each(parts: NodeParts) -> None:
+async def test_the_owner_is_notified_of_the_end_and_of_the_lost_socket_once_each(parts: NodeParts) -> None:
     client = parts.client()
     client.connection.bye_received()
     assert (owner(parts).ends, owner(parts).gone_count) == ([(EndCause.BYE, Close.NORMAL)], 0)

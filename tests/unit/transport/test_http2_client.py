@@ -104,7 +104,7 @@ async def test_when_more_are_allowed_more_are_sent(made: Certificates, monkeypat
         calls[0].cancel()
 
 
-async def test_who_is_given_up_while_waiting_for_room_takes_nobodys(
+async def test_a_call_cancelled_while_it_waits_for_a_stream_takes_no_stream(
     made: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(played_http2, "STREAMS", 1)
@@ -211,7 +211,7 @@ async def test_an_endless_answer_is_cut_off(made: Certificates) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 64, b"\xff" * 64])
-async def test_what_is_not_http2_is_said_so(made: Certificates, garbage: bytes) -> None:
+async def test_a_response_that_is_not_http2_is_reported_with_the_host(made: Certificates, garbage: bytes) -> None:
     async with calling(made, timeout_s=1.0) as (echo, caller):
         await call(caller)
 
@@ -226,7 +226,7 @@ async def test_what_is_not_http2_is_said_so(made: Certificates, garbage: bytes) 
         assert (await call(caller)).status == 200
 
 
-async def test_who_speaks_no_http2_is_told_apart(made: Certificates) -> None:
+async def test_a_server_without_http2_is_reported(made: Certificates) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.certificate, made.key)
     async with receiving(tls=tls) as app:
@@ -248,7 +248,7 @@ async def test_certificates_are_verified_and_nobody_inside_is_called(made: Certi
             await caller.close()
 
 
-async def test_where_nobody_listens_all_are_told_so_and_one_connection_was_tried(made: Certificates) -> None:
+async def test_calls_to_a_closed_port_all_fail_after_one_connection_attempt(made: Certificates) -> None:
     async with playing(Echo(), made) as echo:
         url = echo.url
     caller = MultiplexedCaller(url, Terms(allowed=LOOPBACK, timeout_s=3.0, ca_file=str(made.authority)))

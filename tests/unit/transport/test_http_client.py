@@ -174,7 +174,7 @@ async def test_an_endless_answer_is_cut_off() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab",
     ],
 )
-async def test_what_is_no_answer_is_said_so(answer: bytes) -> None:
+async def test_an_invalid_http_response_is_reported_with_the_host(answer: bytes) -> None:
     class Rude(Receiver):
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
@@ -190,7 +190,7 @@ async def test_what_is_no_answer_is_said_so(answer: bytes) -> None:
         server.close()
 
 
-async def test_where_nobody_listens_is_said_so() -> None:
+async def test_a_call_to_a_closed_port_is_reported() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         assert "could not be reached" in await refusal(f"http://127.0.0.1:{unused.getsockname()[1]}/")

@@ -28,7 +28,7 @@ def test_nothing_is_kept_of_those_who_left() -> None:
     assert len(houses) == 0
 
 
-def test_without_a_number_nobody_is_too_many() -> None:
+def test_without_a_limit_no_address_has_too_many_connections() -> None:
     houses = AddressLimits(0)
     for _ in range(10):
         entered = houses.enter("a")

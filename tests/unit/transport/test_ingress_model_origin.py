@@ -72,7 +72,7 @@ def test_a_page_that_did_not_come_by_tls_is_another_s_where_the_client_is_known_
     assert Origins([]).allows(b"https://good.com", b"good.com", secure=False)
 
 
-def test_who_says_no_origin_is_no_page() -> None:
+def test_a_request_without_an_origin_is_allowed() -> None:
     for listed in ([], ["https://good.com"], ["*"]):
         assert Origins(listed).allows(None, b"good.com", secure=False)
 

@@ -115,7 +115,7 @@ async def test_a_silent_name_fails_in_time_and_at_once_while_its_thread_is_block
     assert (names.asked, of.under_way) == (["x.evil.test"], 1)
 
 
-async def test_who_gets_no_turn_in_time_is_told_to_come_again(names: SilentNames) -> None:
+async def test_a_lookup_without_a_free_thread_in_time_is_refused_and_can_be_repeated(names: SilentNames) -> None:
     of = Resolver(FEW)
     waiting = begun(of, ["x1.evil.test", "x2.evil.test"])
     await until(lambda: names.under_way == 2)
@@ -191,7 +191,7 @@ async def test_the_last_answer_is_used_where_there_is_no_room(names: SilentNames
     await ended(waiting)
 
 
-async def test_what_cannot_be_a_name_is_said_so() -> None:
+async def test_an_invalid_host_name_is_reported_as_unresolved() -> None:
     of = Resolver(STRANGERS)
     for host in ("a" * 64 + ".example", "nobody.invalid"):
         assert "could not be resolved" in await failure(of, host)
@@ -221,7 +221,7 @@ def test_a_blocked_look_up_holds_up_no_end(names: SilentNames) -> None:
     assert [thread.daemon for thread in threading.enumerate() if thread.name == "greendot-resolver"] in ([True], [])
 
 
-async def test_where_no_thread_can_be_started_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_that_cannot_be_started_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -123,7 +123,7 @@ def test_small_ones_need_neither_redis_nor_postgres() -> None:
         ({}, "Figures marked * are extrapolated"),
     ],
 )
-def test_what_becomes_the_limit_is_said(given: dict[str, float], words: str) -> None:
+def test_the_plan_names_the_limiting_factor(given: dict[str, float], words: str) -> None:
     assert words in said(**given)
 
 

@@ -30,7 +30,7 @@ from greendot.ops.doctor.secrets import weakness
         "qwertyuiopasdfghjklzxcvbnm1234567890",
     ],
 )
-def test_what_somebody_made_up_is_weak_and_not_repeated(text: str) -> None:
+def test_an_invented_secret_is_reported_as_weak_and_not_repeated(text: str) -> None:
     said = weakness(text)
     assert said is not None
     assert not text or text not in said

@@ -153,7 +153,7 @@ async def test_a_server_goes_on_from_a_backup_restored_where_a_killed_one_left_i
 
 
 @pytest.mark.timeout(120)
-async def test_what_is_said_to_be_done_with_postgres_can_be_done(tmp_path: Path, postgres: str) -> None:
+async def test_the_commands_printed_for_postgresql_back_up_and_restore(tmp_path: Path, postgres: str) -> None:
     """Run the commands that `greendot backup` prints for PostgreSQL."""
     environment = os.environ | {"PATH": f"{programs()}:{os.environ['PATH']}"}
     async with fresh_schema(postgres) as url:

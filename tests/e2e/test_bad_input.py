@@ -769,7 +769,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("payload", FLOODS.values(), ids=FLOODS.keys())
-async def test_ten_times_the_limit_for_ten_seconds_closes_4003_and_says_when_to_come_back(payload: bytes) -> None:
+async def test_ten_times_the_limit_for_ten_seconds_closes_with_4003_and_a_retry_time(payload: bytes) -> None:
     async with serving(limits={"commands_per_s": 5, "commands_burst": 5}) as served:
         client = await served.client("alice")
         for _ in range(10):

@@ -49,7 +49,7 @@ def reads(served: Served) -> list[Any]:
     return made
 
 
-async def test_two_thousand_watchers_of_a_user_who_toggles_every_second_are_told_in_slices_and_all_end_right() -> None:
+async def test_two_thousand_watchers_of_a_user_who_toggles_each_second_get_slices_and_the_last_state() -> None:
     count, crowding = 2_000, CelebrityThresholds(200, 20_000)
     many = {"hellos_per_s": 10_000}  # all connect within the first virtual second
     async with serving(presence={"celebrity_watchers": 200, "idle_s": 0.5}, admission=many) as served:
@@ -78,7 +78,7 @@ async def test_two_thousand_watchers_of_a_user_who_toggles_every_second_are_told
         assert (metrics.presence_spread_total, served.timers) == before
 
 
-async def test_up_to_the_threshold_everybody_is_told_at_once() -> None:
+async def test_up_to_the_threshold_all_watchers_are_notified_at_once() -> None:
     async with serving(presence={"celebrity_watchers": 5}) as served:
         watchers = await fans(served, 5)
         star = await served.client("star")
@@ -90,7 +90,7 @@ async def test_up_to_the_threshold_everybody_is_told_at_once() -> None:
         assert [[entry["state"] for entry in told] for told in await heard(watchers)] == [["busy"]] * 6
 
 
-async def test_when_few_are_left_they_are_told_at_once_again() -> None:
+async def test_the_few_watchers_that_remain_are_notified_at_once_again() -> None:
     async with serving(presence={"celebrity_watchers": 5}) as served:
         watchers, star = await fans(served, 6), await served.client("star")
         await served.advance(2)  # some watchers have received the online state
@@ -123,7 +123,7 @@ async def test_active_watchers_receive_a_change_first() -> None:
         assert all(told or entries for told, entries in zip(told, await heard(watchers), strict=True))
 
 
-async def test_the_users_own_devices_wait_for_nobody() -> None:
+async def test_the_own_devices_of_a_celebrity_receive_changes_at_once() -> None:
     async with serving(presence={"celebrity_watchers": 2, "celebrity_polling": 4}) as served:
         await fans(served, 10)
         phone, laptop = await served.client("star", device="phone"), await served.client("star", device="laptop")
@@ -135,7 +135,7 @@ async def test_the_users_own_devices_wait_for_nobody() -> None:
         assert (await heard([phone]))[0] == []
 
 
-async def test_what_others_are_told_in_slices_is_not_told_to_the_users_own_devices() -> None:
+async def test_changes_sent_in_slices_are_not_repeated_to_the_own_devices_of_the_user() -> None:
     async with serving(presence={"celebrity_watchers": 5}) as served:
         phone, watchers = await served.client("star", device="phone"), await fans(served, 10)
         await watch(phone)
@@ -145,7 +145,7 @@ async def test_what_others_are_told_in_slices_is_not_told_to_the_users_own_devic
         assert [[entry["state"] for entry in told] for told in await heard(watchers)] == [["offline"]] * 10
 
 
-async def test_slices_wait_for_what_was_told_to_all_before() -> None:
+async def test_slices_wait_until_an_earlier_change_is_sent_to_all_watchers() -> None:
     async with serving(presence={"celebrity_watchers": 5}) as served:
         watchers, channel = await fans(served, 10), served.node.hub.find(Topic("watch", "default", "star"))
         assert channel is not None
@@ -158,7 +158,7 @@ async def test_slices_wait_for_what_was_told_to_all_before() -> None:
         assert [[entry["state"] for entry in told] for told in await heard(watchers)] == [["online"]] * 10
 
 
-async def test_who_comes_goes_or_returns_meanwhile_ends_right_and_hears_nothing_twice() -> None:
+async def test_watchers_that_come_go_or_return_meanwhile_get_the_last_state_and_none_twice() -> None:
     async with serving(presence={"celebrity_watchers": 10}) as served:
         watchers, star = await fans(served, 40), await served.client("star")
         await served.advance(3)
@@ -241,7 +241,7 @@ async def test_polling_that_ends_while_it_is_announced_leaves_no_watcher_with_th
             assert told[-1]["mode"] == "live"
 
 
-async def test_whoever_is_named_in_the_settings_is_asked_for_however_few_watch() -> None:
+async def test_a_user_named_in_the_settings_is_polled_even_with_few_watchers() -> None:
     async with serving(presence={"polled": ("default/star",)}) as served:
         bob, stranger = await served.client("bob"), await served.client("bob", claims={"tenant": "other"})
         entry = await watch(bob)
@@ -320,7 +320,7 @@ async def test_recently_active_is_being_there_or_having_been_within_five_minutes
 
 
 @pytest.mark.parametrize("polling", [False, True])
-async def test_what_is_stale_is_told_in_slices_too_and_answered_to_those_who_ask(polling: bool) -> None:
+async def test_stale_states_are_sent_in_slices_or_returned_when_requested(polling: bool) -> None:
     async with serving(presence={"celebrity_watchers": 5, "celebrity_polling": 9 if polling else 99}) as served:
         star, watchers = await served.client("star"), await fans(served, 20)
         await served.advance(31)

@@ -43,7 +43,7 @@ async def test_every_device_receives_each_notification_once_even_when_sockets_ar
 
 
 @pytest.mark.parametrize("cursor", [0, 3])
-async def test_what_is_to_be_acknowledged_is_told_once_and_again_only_to_a_program_that_was_restarted(
+async def test_a_notification_to_acknowledge_arrives_once_and_again_only_after_a_restart_of_the_program(
     cursor: int,
 ) -> None:
     async with serving(kinds=KINDS) as served:

@@ -108,7 +108,7 @@ async def test_a_program_that_keeps_its_cursors_in_a_file_receives_every_event_o
         assert [seq for _, seq in told] == [*range(1, 56)]
 
 
-async def test_what_is_said_offline_waits_within_bounds_and_is_heard_once_in_order() -> None:
+async def test_messages_written_offline_wait_within_bounds_and_arrive_once_in_order() -> None:
     async with serving() as served:
         await served.lobby()
         slow = Backoff(base_s=0.3, random=lambda: 1.0)

@@ -369,7 +369,7 @@ async def test_rates_and_counts_are_what_happened() -> None:
         assert f'ws_closed_total{{code="1006",node="{served.node.incarnation}"}} 1.0\n' in text
 
 
-async def test_while_nobody_looks_there_is_no_timer_and_no_event_kept() -> None:
+async def test_no_timer_runs_and_no_event_is_kept_without_a_viewer() -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
         await client.request(type="tail", kinds=[*KINDS])
@@ -448,7 +448,7 @@ async def test_a_room_is_found_with_members_listeners_typers_and_head() -> None:
         assert found["members"][0] == {"user": "ann", "role": "admin"}
 
 
-async def test_what_is_not_there_is_said_to_be_unknown() -> None:
+async def test_an_unknown_user_room_or_tenant_is_reported_as_unknown() -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
         assert (await client.request(type="find.user", user="nobody"))["known"] is False
@@ -471,7 +471,7 @@ async def test_what_is_not_there_is_said_to_be_unknown() -> None:
         b"[" * 30_000,
     ],
 )
-async def test_what_is_no_command_is_an_error_and_hurts_nobody(frame: bytes) -> None:
+async def test_an_invalid_dashboard_command_is_answered_with_an_error_and_has_no_effect(frame: bytes) -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
         client.send_frame(1, frame)
@@ -583,7 +583,7 @@ async def test_the_tail_is_bounded_and_sheds_first() -> None:
         assert (tail["events"], tail["skipped"]) == ([], 1)
 
 
-async def test_typing_and_refusals_are_told() -> None:
+async def test_typing_and_refused_commands_are_reported() -> None:
     async with serving(admin=ON) as served:
         await served.lobby()
         client = await look(served)
@@ -644,7 +644,7 @@ async def test_a_tail_line_that_is_no_longer_read_ends_with_the_next_event() -> 
         assert not served.node.recorder.tail.open
 
 
-async def test_who_does_not_keep_up_is_told_how_many_events_that_cost_and_nobody_else_notices() -> None:
+async def test_a_slow_viewer_receives_the_number_of_skipped_events_and_no_other_client_is_affected() -> None:
     async with serving(admin=ON, limits={"enabled": False}, server={"dev": True}) as served:
         ann = await served.joined("ann")
         slow = await Peer.connect(served.port, "/admin/live")

@@ -49,7 +49,7 @@ def bell(tab: Tab) -> Locator:
 # --- rooms ---
 
 
-def test_what_is_said_in_another_room_is_counted_there_until_it_is_opened(open_tab: OpenTab) -> None:
+def test_messages_in_another_room_are_counted_until_the_room_is_opened(open_tab: OpenTab) -> None:
     anna, ben = open_tab("Anna"), open_tab("Ben")
     anna.open_room("design")
     anna.open_room("lobby")
@@ -80,7 +80,7 @@ def test_typing_shows_in_the_room_it_happens_in_and_beside_its_name_elsewhere(op
     expect(beside).not_to_have_class(re.compile("typed"))
 
 
-def test_the_room_says_who_is_in_it(open_tab: OpenTab) -> None:
+def test_the_room_lists_its_users(open_tab: OpenTab) -> None:
     emil, fred = open_tab("Emil"), open_tab("Fred")
     emil.expect_state("fred", "online")
     emil.page.locator("#here").click()
@@ -221,7 +221,7 @@ def test_the_bell_counts_shows_and_forgets(open_tab: OpenTab) -> None:
 # --- two devices ---
 
 
-def test_two_devices_of_one_person_share_what_is_read_set_and_said(open_tab: OpenTab) -> None:
+def test_two_devices_of_one_user_share_read_marks_status_and_messages(open_tab: OpenTab) -> None:
     tina, udo = open_tab("Tina"), open_tab("Udo")
     tina.page.get_by_role("button", name="Second device").click()
     phone = tina.page.get_by_role("region", name="Your phone")

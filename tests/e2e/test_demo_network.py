@@ -89,7 +89,7 @@ def press_try_now(tab: Tab) -> None:
     tab.page.evaluate("document.querySelector('#desk .notice button').click()")
 
 
-def test_the_plug_cuts_the_socket_and_its_story_is_told(open_tab: OpenTab) -> None:
+def test_a_simulated_outage_cuts_the_socket_and_its_steps_are_shown(open_tab: OpenTab) -> None:
     ada, bert = open_tab("Ada"), open_tab("Bert")
     bert.expect_state("ada", "online")
     bert.heard.clear()

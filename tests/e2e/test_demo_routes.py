@@ -31,7 +31,7 @@ async def test_the_demo_can_notify_and_cut_and_a_cut_socket_is_forgiven(tmp_path
             await client.end()
 
 
-async def test_the_demo_is_told_what_is_wrong(tmp_path: Path) -> None:
+async def test_invalid_requests_of_the_demo_are_refused(tmp_path: Path) -> None:
     wrong = [
         ("/dev/notify", {"user": "bob"}, 400),
         ("/dev/notify", {"user": "b b", "text": "hi"}, 400),

@@ -127,7 +127,7 @@ def test_an_expiring_token_is_replaced_unseen_and_a_failed_replacement_is_shown(
         tab.problems = [problem for problem in tab.problems if "503" not in problem]
 
 
-def test_whoever_is_signed_out_by_the_app_is_told_and_can_sign_in_again(open_tab: OpenTab, site: ServerProcess) -> None:
+def test_a_user_signed_out_by_the_app_is_notified_and_can_sign_in_again(open_tab: OpenTab, site: ServerProcess) -> None:
     cleo, dan = open_tab("Cleo"), open_tab("Dan")
     cleo.say("hello")
     dan.expect_state("cleo", "online")

@@ -162,7 +162,7 @@ async def test_who_is_not_to_be_seen_is_offline_and_stays_so(type: str, who: str
 
 
 @pytest.mark.parametrize("who", ["stranger", "foreigner", "removed"])
-async def test_what_is_ones_own_tells_nothing_of_others(who: str) -> None:
+async def test_commands_for_own_data_reveal_no_data_of_other_users(who: str) -> None:
     async with den() as (served, _):
         await served.node.store.notify([Notice("default", "ear", "k", b'"secret"', "k1", served.clock.now_ms())])
         client = await come(served, who)
@@ -191,7 +191,7 @@ async def test_a_resume_is_authorised_again_room_by_room() -> None:
 
 
 @pytest.mark.parametrize("type", [*IN_A_ROOM, "watch", "status.set", "room.list", "inbox.list", "token.refresh"])
-async def test_whoever_was_revoked_says_nothing_more(type: str) -> None:
+async def test_commands_of_a_revoked_user_have_no_effect(type: str) -> None:
     async with den() as (served, ear):
         client = await come(served, "admin")
         served.clock.advance(1)

@@ -209,7 +209,7 @@ async def test_in_a_room_only_contacts_are_seen_where_that_is_the_policy() -> No
         assert await bob.quiet() == []
 
 
-async def test_whoever_is_in_a_room_shares_it() -> None:
+async def test_users_in_the_same_room_share_it() -> None:
     async with serving(visibility={"policy": "shared_rooms"}) as served:
         await served.lobby()
         bob, _ = await come(served, "bob"), await come(served, "ann")
@@ -307,7 +307,7 @@ async def test_what_waits_for_a_slow_reader_is_taken_back() -> None:
         ]
 
 
-async def test_who_is_hidden_from_may_be_told_that_nothing_is_followed_like_of_anybody() -> None:
+async def test_stale_states_of_a_hidden_user_look_like_those_of_an_unknown_user() -> None:
     async with serving() as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         await hide(ann, "bob")
@@ -325,7 +325,7 @@ async def test_who_is_hidden_from_may_be_told_that_nothing_is_followed_like_of_a
         assert not any("stale" in frame["data"] for frame in again)
 
 
-async def test_whoever_watches_at_the_moment_of_hiding_sees_nothing_afterwards() -> None:
+async def test_watchers_receive_no_change_after_the_user_hides_from_them() -> None:
     async with serving() as served:
         ann = await served.client("ann")
         bobs = [await served.client("bob", device=f"d{number}") for number in range(20)]
@@ -344,7 +344,7 @@ async def test_whoever_watches_at_the_moment_of_hiding_sees_nothing_afterwards()
         assert [await bob.quiet() for bob in bobs] == [[]] * 20
 
 
-async def test_who_joins_while_somebody_hidden_types_sees_nobody_typing() -> None:
+async def test_a_client_that_joins_does_not_see_a_hidden_user_typing() -> None:
     async with serving() as served:
         await served.lobby()
         ann, carl = await come(served, "ann"), await come(served, "carl")

@@ -240,7 +240,7 @@ NOT_HANDSHAKES = {
 
 
 @pytest.mark.parametrize(("request_bytes", "statuses"), NOT_HANDSHAKES.values(), ids=NOT_HANDSHAKES.keys())
-async def test_what_is_not_a_handshake_is_refused_with_a_status_that_says_so(
+async def test_an_invalid_handshake_is_refused_with_the_matching_status(
     request_bytes: bytes, statuses: set[int]
 ) -> None:
     async with serving() as served:

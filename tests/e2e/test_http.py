@@ -585,7 +585,7 @@ async def test_operators_see_the_node_and_its_counts() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/rooms/lobby/messages", "/v1/signals"])
-async def test_what_is_not_utf8_or_larger_than_a_frame_or_deep_reaches_nobody(path: str) -> None:
+async def test_a_body_that_is_not_utf8_too_large_or_too_deep_reaches_no_client(path: str) -> None:
     async with serving() as served:
         await served.lobby()
         bob = await served.client("bob")

@@ -1,11 +1,15 @@
 """Presence record of one user: sessions go in, visible states come out.
 
-Every verb first settles the record: it drops sessions that no longer count, and ends an expired manual status. Then it
-compares the visible states before and after. Only a difference gets a new version and is returned. An offline is
-therefore published exactly once, however many verbs notice it.
+A verb is an operation on the record, such as `touch` or `leave`. Every verb also settles the record (`settle`): it
+removes ended sessions and an expired manual status, and compares the visible states before and after. Only a difference
+gets a new version and is returned. The change to offline is therefore published exactly once, by the first verb after
+the end of the last session.
 
-A record has two visible states: `visible` for others, and `own` for the user's own devices. They differ only
-while the user is invisible: then `visible` stays frozen, also through the real leave.
+A session lingers from the end of its connection until its grace is over. The user does not go offline
+meanwhile.
+
+A record has two visible states: `visible` for other users, and `own` for the user's own devices. They differ only
+while the user is invisible. `visible` is then offline and does not change, even when the last session ends.
 
 Times are integer milliseconds of the engine's clock.
 """
@@ -21,7 +25,7 @@ from greendot.protocol.events import Presence, State, Status
 
 
 class ManualStatus(Struct, frozen=True, gc=False):
-    """Status set by the user. Durable; `rev` lets a late copy of an older setting be ignored."""
+    """Copy of the status that the user has set, which the store keeps. A copy with a lower `rev` is older."""
 
     status: Status = "auto"
     until: int | None = None
@@ -30,7 +34,7 @@ class ManualStatus(Struct, frozen=True, gc=False):
 
 
 class VisibleState(Struct, frozen=True, gc=False):
-    """State that one group of readers sees. `status` and `until` are for the user's own devices only."""
+    """State of a user for other users, or for the user's own devices. Only the latter get `status` and `until`."""
 
     state: State = "offline"
     since: int | None = None
@@ -42,7 +46,7 @@ class VisibleState(Struct, frozen=True, gc=False):
 
 
 class SessionEpoch(NamedTuple):
-    """Session with its incarnation and connection number. A verb of an older epoch must not end a newer one."""
+    """Session with its node's incarnation and its connection number. `linger` and `leave` ignore an old connection."""
 
     session: str
     incarnation: str
@@ -50,10 +54,10 @@ class SessionEpoch(NamedTuple):
 
 
 class NodeLife(NamedTuple):
-    """Life of a node's incarnation. Both times are None while it lives, and set once it is dead."""
+    """Life of one incarnation of a node. Both times are None while the node lives, and set after its death."""
 
-    last_renewal: int | None = None  # time at which the node was last known to live
-    ends: int | None = None  # time from which its sessions no longer count
+    last_renewal: int | None = None  # time of the last renewal of the node's lease
+    ends: int | None = None  # time at which the node's sessions end
 
 
 class SessionRecord(Struct, gc=False):
@@ -63,8 +67,8 @@ class SessionRecord(Struct, gc=False):
     incarnation: str
     conn: int
     idle: bool
-    deadline: int | None = None  # end of the linger; None while connected
-    heard: int = 0  # time of the client's last frame; 0 until the session lingers
+    deadline: int | None = None  # time at which a lingering session ends; None while connected
+    heard: int = 0  # time of the client's last frame; 0 while connected
 
 
 class Snapshot(NamedTuple):
@@ -74,14 +78,14 @@ class Snapshot(NamedTuple):
     own: VisibleState
     name: str | None
     devices: list[str]
-    stale: bool = False  # the engine lost records, and not all nodes have restored theirs: absence proves nothing
+    stale: bool = False  # the engine lost sessions, and nodes restore them: an offline user may be online
 
 
 class Change(Struct, frozen=True):
-    """Change of a user's state: for others if `public`, for the user's own devices if `private`.
+    """Change of a user's state: for other users if `public`, for the user's own devices if `private`.
 
-    A change of only the devices or the name is delivered to no client. Nodes update the copy they keep for later
-    readers.
+    A change of only the devices or the name is delivered to no client. A node updates its copy, with which it
+    answers later reads.
     """
 
     visible: VisibleState
@@ -90,7 +94,7 @@ class Change(Struct, frozen=True):
     devices: list[str]
     public: bool
     private: bool
-    restored: bool = False  # after a loss; further sessions of the user may follow
+    restored: bool = False  # made while nodes restore lost sessions: other sessions of the user may follow
 
 
 NOBODY = VisibleState()
@@ -98,7 +102,10 @@ _GONE = NodeLife(None, 0)
 
 
 class UserPresence:
-    """Presence record of a user with sessions. Dropped when `empty`; `visible` remains as the last-seen state."""
+    """Presence record of a user with sessions.
+
+    The engine removes the record when it is `empty`, and keeps `visible` as the last-seen state.
+    """
 
     __slots__ = ("devices", "last_heard", "manual", "name", "own", "published_name", "sessions", "turned", "visible")
 
@@ -108,10 +115,10 @@ class UserPresence:
         self.name = name
         self.published_name = name
         self.sessions: dict[str, SessionRecord] = {}
-        self.manual: ManualStatus | None = None  # None: not known yet, so the user appears offline
-        self.last_heard: int | None = None  # latest time of the sessions that have left
-        self.devices: list[str] = []  # of the sessions that count, as last published
-        self.turned: bool | None = None  # the last verb made others see the user come (True), or go (False)
+        self.manual: ManualStatus | None = None  # None: not read yet; the user appears offline until then
+        self.last_heard: int | None = None  # time of the last frame of all ended sessions
+        self.devices: list[str] = []  # devices of all sessions, as last published
+        self.turned: bool | None = None  # effect of the last verb for other users: came (True), went offline (False)
 
     @property
     def empty(self) -> bool:
@@ -129,8 +136,9 @@ class UserPresence:
     ) -> tuple[bool, Change | None]:
         """Record that a session lives on the connection of `ref`; return whether it was there before, and the change.
 
-        `idle` None keeps the state of the session: a return is no activity. A new connection ends the linger of every
-        other session of the same device, because the device has come back. A new state began at `since` (None: now).
+        With `idle` None the session stays idle or active as before, because a return is no activity. A new connection
+        ends every other lingering session of the same device, because the device has come back. `since` is the time
+        at which a new state began (None: now).
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -141,7 +149,7 @@ class UserPresence:
             return True, self.settle(now, nodes, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
-            # The time noted before the return does not apply to the next linger.
+            # A returned session lingers no longer. The next end of its connection sets both times again.
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
@@ -153,9 +161,9 @@ class UserPresence:
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
-        """Continue a session as `ref`; return its previous incarnation and whether it is idle, and the change.
+        """Continue the session `session` as `ref`; return (previous incarnation, whether it is idle), and the change.
 
-        Return None in place of both if the session does not exist.
+        Return None instead of the pair if the session does not exist.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -169,11 +177,11 @@ class UserPresence:
     def linger(
         self, ref: SessionEpoch, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[int | None, Change | None]:
-        """Let a session linger for `grace`; return the milliseconds that remain, and the change.
+        """Let a session linger for `grace` milliseconds; return this time, and the change.
 
-        Return None for the time if `ref` is not the current epoch of the session.
+        Return None instead of the time if `ref` is not the current connection of the session.
         """
-        self._prune(now, nodes)  # a linger that is over must not be prolonged
+        self._prune(now, nodes)  # an ended session must not be prolonged
         record = self._record(ref)
         if record is None:
             return None, self.settle(now, nodes)
@@ -181,9 +189,9 @@ class UserPresence:
         return grace, self.settle(now, nodes)
 
     def leave(self, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
-        """End a linger that is over; return the milliseconds that remain, and the change.
+        """End a lingering session whose grace is over; return None, and the change.
 
-        Return None for the time unless the call is early.
+        If the call is early, the session continues, and its remaining milliseconds are returned instead of None.
         """
         record = self._record(ref)
         remaining = None
@@ -192,19 +200,19 @@ class UserPresence:
         return remaining, self.settle(now, nodes)
 
     def set_manual(self, manual: ManualStatus, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
-        """Apply a copy of the durable status; ignore a revision lower than the known one."""
+        """Apply a copy of the status from the store; ignore a copy with a lower revision than the known one."""
         if self.manual is None or manual.rev >= self.manual.rev:
             self.manual = manual
         return self.settle(now, nodes)
 
     def shift(self, jump: int) -> None:
-        """Move the ends of lingers by `jump` after the clock was set forward, so that they last as long as before."""
+        """Move the deadlines of lingering sessions by `jump` after the clock was set forward, to keep their length."""
         for record in self.sessions.values():
             if record.deadline is not None:
                 record.deadline += jump
 
     def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
-        """Bring the record up to `now`; return the change to publish, or None."""
+        """Remove sessions and a status that have ended by `now`; return the change to publish, or None."""
         self._prune(now, nodes)
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
@@ -213,7 +221,10 @@ class UserPresence:
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
-        """Return whether `ref` is the session's connection or a later one. A late touch of a lingering one is void."""
+        """Return whether `ref` is the session's connection or a later one.
+
+        Return False for the connection of a lingering session: this connection has ended, and its touch came late.
+        """
         if record.incarnation != ref.incarnation:
             return True
         return ref.conn > record.conn or (ref.conn == record.conn and record.deadline is None)
@@ -283,12 +294,12 @@ T = TypeVar("T")
 
 
 def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return the items in the order of these positions; `items` itself if `order` is a range."""
+    """Return the item at each position of `order`. A range as `order` stands for all positions: return `items`."""
     return items if isinstance(order, range) else [items[position] for position in order]
 
 
 def restored_order(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return items that were made in the order of `ordered`, sorted by position."""
+    """Undo `ordered`: move each item back to its position in the original sequence."""
     if isinstance(order, range):
         return items
     by_position = dict(zip(order, items, strict=True))
@@ -307,7 +318,7 @@ def entry(
     own: bool = False,
     stale: bool = False,
 ) -> Presence:
-    """Return the presence entry of the wire. `devices` is for snapshots, `own` for the user's own devices."""
+    """Return the presence entry for a frame. Only snapshots have `devices`. `own`: for the user's own devices."""
     return Presence(
         user=user,
         name=name,
@@ -326,15 +337,16 @@ def entry(
 def without_last_seen(shown: Presence) -> Presence:
     """Return the entry without the time at which the user was last seen.
 
-    For an offline user the time is also in `since` and in the version. Version 0 may replace any version.
+    `since` and the version of an offline user show the same time and are removed, too. Version 0 replaces
+    every version at the client.
     """
     return structs.replace(shown, since=None, last_seen=None, version=0) if shown.state == "offline" else shown
 
 
 def polled(shown: Presence, now: int) -> Presence:
-    """Return the entry of a polled user: with `recently_active`, because changes are not delivered.
+    """Return the entry of a polled user, whose changes are not delivered. It has `recently_active`.
 
-    The value derives only from the entry that the reader gets anyway, so it shows nothing hidden.
+    `recently_active` is computed from fields that the reader gets anyway, so it discloses nothing.
     """
     at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
     return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)

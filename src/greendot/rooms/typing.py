@@ -1,7 +1,7 @@
-"""Typing as the listeners of one room see it.
+"""Typing users of one room, for the room's subscribers on this node (the listeners).
 
-The node keeps the typists, each with its own timer. A typist therefore expires even if a stop is lost, a client
-vanishes or another node dies.
+A typist is a user who is typing. The node sets a timer for each typist (`typing.ttl_s`). A typist therefore expires
+even if a stop is lost, a client disappears or another node dies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.typing_model import Typist
 from greendot.visibility.cache import VisibilityCache
 
-# Fraction of the hold after which a large room's count is repeated while users type. Clients let a count expire.
+# In a large room clients get the count of typists, which expires after `ttl_ms`. While users type, the count is sent
+# again after this fraction of `ttl_ms`.
 REPEAT_COUNT = 0.4
 
 
@@ -30,7 +31,7 @@ class _Entry(NamedTuple):
 
 
 class RoomTyping(RoomAnnouncer):
-    """Typists of one room with local listeners."""
+    """Typists of one room that has listeners on this node."""
 
     __slots__ = ("_entries", "_ttl_ms", "_unknown")
 
@@ -42,19 +43,22 @@ class RoomTyping(RoomAnnouncer):
         super().__init__(channel, context, visibility, large, lambda: self._entries.keys())
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
-        self._unknown: dict[str, Typing] = {}  # typists for whom the facts that decide who sees them are being read
+        self._unknown: dict[str, Typing] = {}  # last start of each typist whose visibility is being looked up
 
     def seed(self, typists: Iterable[Typist]) -> None:
-        """Add the typists that the engine had when the room was opened. Messages received since are newer."""
+        """Add the typists that the engine listed when this node opened the room.
+
+        A typist who is already known is not changed, because the typist's message from the bus is newer than the list.
+        """
         for user, name, remaining in typists:
             if user not in self._entries:
                 self._hold(user, name, remaining)
 
     def resync(self, typists: Iterable[Typist]) -> None:
-        """Add the engine's typists, after messages may have been missed.
+        """Add the typists that the engine lists, after the node may have missed messages from the bus.
 
-        Typists unknown to the engine stay: they may have started while the engine was away. A typist whose stop was
-        missed expires.
+        A typist whom the engine does not list stays, because the start may have come while the engine was away. If
+        the node missed a stop, the timer removes the typist.
         """
         for user, name, remaining in typists:
             if user not in self._entries:
@@ -75,7 +79,7 @@ class RoomTyping(RoomAnnouncer):
     async def _learn(self, user: str) -> None:
         is_known = await self._look_up([user])
         typing = self._unknown.pop(user, None)
-        if is_known and typing is not None:  # else the typist is announced with the next repetition
+        if is_known and typing is not None:  # else the next repetition announces the typist
             self._start(typing)
 
     def _start(self, typing: Typing) -> None:
@@ -88,7 +92,7 @@ class RoomTyping(RoomAnnouncer):
             self._counting.soon()
 
     def typers(self, reader: str) -> list[Typer]:
-        """Return the typists for a joining reader, without the reader; none in a large room."""
+        """Return the typists whom a joining user may see, without that user. Return none in a large room."""
         if self._is_large:
             return []
         return [
@@ -102,7 +106,7 @@ class RoomTyping(RoomAnnouncer):
 
     @property
     def users(self) -> Collection[str]:
-        """Return all typists, visible to a listener or not."""
+        """Return all typists, also those whom some listeners may not see."""
         return self._entries.keys()
 
     def count(self, reader: str) -> int:
@@ -136,7 +140,7 @@ class RoomTyping(RoomAnnouncer):
         return TypingStarted(self._room, user, entry.name, self._left_ms(entry))
 
     def _announce_count(self) -> None:
-        """Send each listener the count of visible typists, without the listener."""
+        """Send each listener the number of typists whom the listener may see, without the listener."""
         key = RoomKey(self._room, (self.ROLE,))
         self.room_view.deliver_count(self._count_frame, key, [*self._entries], -1, lapses=True)
 

@@ -47,14 +47,14 @@ _REASONS = {
     "no_device": "not to push: the user has no device to push to",
     "kind_off": "not to push: the kind of the notification is not pushed",
     "importance_low": "not to push: the notification is less important than the user wants",
-    "in_the_room": "to hold a push: the user is in the room of the notification",
-    "awaiting_ack": "to hold a push: the notification was seen, and is redelivered until it is acknowledged",
-    "active": "to hold a push: the user is active elsewhere",
-    "idle": "to hold a push: the user is connected and idle",
-    "busy": "to hold a push: the user is busy",
-    "quiet_hours": "to hold a push: the user has quiet hours",
-    "over_the_cap": "to hold a push: the user has reached the hourly limit (per_hour)",
-    "unseen": "to push now: the notification was held and stayed unseen",
+    "in_the_room": "to delay a push: the user is in the room of the notification",
+    "awaiting_ack": "to delay a push: the notification was seen, and is redelivered until it is acknowledged",
+    "active": "to delay a push: the user is connected and active, but not in the room of the notification",
+    "idle": "to delay a push: the user is connected and idle",
+    "busy": "to delay a push: the user is busy",
+    "quiet_hours": "to delay a push: the user has quiet hours",
+    "over_the_cap": "to delay a push: the user has reached the hourly limit (per_hour)",
+    "unseen": "to push now: the delay is over, and the notification is still unseen",
     "unacknowledged": "to push now: redelivery ended without an acknowledgement",
     "offline": "to push now: the user is offline",
     "presence_unknown": "to push now: the presence of the user could not be read",
@@ -76,7 +76,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge("ws_sessions", "Sessions on this node, including sessions that linger after their connection was lost."),
         gauge(
             "ws_users_online",
-            "Users with a session on this node. A user with devices on two nodes is counted on both; for the "
+            "Users with a session on this node. A user with devices on two nodes is counted on both. For the "
             "number of users on all nodes, sum presence_users_online.",
         ),
         histogram(
@@ -143,8 +143,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Writes to sockets for each message received from the bus, over the last 15 seconds; 0 if no message "
             "was received.",
         ),
-        gauge("realtime_send_backlog", "Writes to sockets that the node had no time for yet."),
-        gauge("realtime_outbox_connections", "Connections of slow clients, with frames in their send buffer."),
+        gauge("realtime_send_backlog", "Writes to sockets that wait because the node had no time for them yet."),
+        gauge(
+            "realtime_outbox_connections",
+            "Connections with frames in their send buffer, because their clients read slowly.",
+        ),
         gauge("realtime_outbox_frames", "Frames in the send buffers of slow clients."),
         gauge("realtime_outbox_bytes", "Bytes in the send buffers of slow clients; at most 2 MiB for each client."),
         counter("realtime_client_slow_total", "Times the send buffer of a client became half full."),
@@ -154,23 +157,27 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_dropped_ephemeral_total",
-            "Signals dropped because too many waited for a client or in a room.",
+            "Signals dropped because too many waited for a client or in a room. realtime_dropped_total counts the same "
+            "drops by type and reason.",
         ),
         counter(
             "realtime_shed_total",
-            "Signals and low-priority commands dropped because this node was overloaded.",
+            "Signals and low-priority commands dropped because this node was overloaded. realtime_dropped_total counts "
+            "the same signals by type, but no commands.",
         ),
         counter(
             "realtime_dropped_total",
             "Signals dropped, by type and reason: slow (the client does not keep up), crowded (the room has more "
-            "signals than can be written), shed (this node is overloaded).",
+            "signals than can be written), shed (this node is overloaded). slow and crowded together are "
+            "realtime_dropped_ephemeral_total. shed is a part of realtime_shed_total. Do not add these metrics.",
             "type",
             "reason",
         ),
         counter(
             "realtime_coalesced_total",
-            "Signals replaced by a newer signal of the same key before they were written, by type; only "
-            "intermediate states are lost. Counted for slow clients and for rooms that are written in slices.",
+            "Signals replaced by a newer signal of the same key before they were written, by type. Only "
+            "intermediate states are lost. Counted for slow clients, and for rooms with more subscribers than one turn "
+            "of the event loop can write to.",
             "type",
         ),
     ),
@@ -183,21 +190,23 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_pubsub_gaps_total",
-            "Times the node may have missed messages; it then reads the state of its subscriptions again.",
+            "Times the node may have missed messages. The node then reads the state of its subscriptions again.",
         ),
         counter(
             "realtime_pubsub_unrouted_total",
-            "Messages to users that were dropped because too many waited for routing.",
+            "Messages to a user that were dropped because 10,000 others already waited until Redis returned the nodes "
+            "of their user.",
         ),
         gauge(
             "realtime_bus_lag_ms",
-            "Time from publishing the node's last beat to receiving it, on the slowest Redis server, in milliseconds.",
+            "Time from publishing to receiving this node's last beat (a message to itself, once a second), on the "
+            "slowest Redis server, in milliseconds.",
         ),
         histogram(
             "realtime_bus_lag_seconds",
-            "Time from publishing a message on any node to receiving it here, measured for one message in 64 and "
-            "for this node's beat once a second. Clock differences between nodes are corrected to within a round "
-            "trip to Redis.",
+            "Time from publishing a message on any node to receiving it on this node. Measured for one message in 64, "
+            "and for this node's beat (a message to itself, once a second). The error from clock differences between "
+            "nodes is at most a round trip to Redis.",
         ),
     ),
     "The node": (
@@ -219,23 +228,26 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Presence": (
         gauge(
             "presence_users_online",
-            "Users with a session on any node, in the share of users that this node counts. Each user is in one "
-            "share: sum over nodes for the number of users online. With Redis up to two minutes old.",
+            "Users with a session on any node, in the partitions that this node counts. One node counts each "
+            "partition: the sum over nodes is the number of users online. With Redis the number is up to two minutes "
+            "old, and estimated like redis_presence_sessions.",
         ),
         gauge(
             "redis_presence_sessions",
-            "Sessions of the users in presence_users_online, which is the size of the presence index: sum over "
-            "nodes. Exact up to 2,000 users in each of 128 partitions; estimated from a sample of that size beyond.",
+            "Sessions that Redis lists for the users in presence_users_online: sum over nodes. Exact for partitions "
+            "with up to 2,000 users. Larger partitions are estimated from a sample of 2,000 users. There are 128 "
+            "partitions.",
         ),
         gauge("presence_nodes_live", "Live nodes, as seen by this node."),
         gauge(
             "presence_lease_age_s",
-            "Seconds since this node renewed its lease. At node.lease_s other nodes declare it dead.",
+            "Seconds since this node renewed its lease. At node.lease_s other nodes declare this node dead.",
         ),
         counter("presence_node_deaths_total", "Nodes that this node declared dead."),
         counter(
             "presence_reconciliation_removed_total",
-            "Leftover sessions removed from the presence index.",
+            "Leftover sessions that nodes removed from the engine: presence_swept_sessions_total plus "
+            "presence_audited_sessions_total.",
         ),
         counter("presence_swept_sessions_total", "Sessions ended by a sweep, or because their node died."),
         counter(
@@ -244,24 +256,30 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "presence_audited_sessions_total",
-            "Sessions ended because the engine listed them for this node and the node did not hold them.",
+            "Sessions ended because the engine listed them for this node and the node did not have them.",
         ),
         gauge(
             "presence_sweep_drift",
-            "Leftover sessions that the last sweep of this node found; 0 while the presence index is correct.",
+            "Sessions that the last sweep of this node ended, because their regular end had been missed. 0: the sweep "
+            "found no such session.",
         ),
         gauge(
             "presence_last_sweep_timestamp_seconds",
-            "Time of this node's last sweep, in Unix time; 0: none yet. One node sweeps for all nodes: use max.",
+            "Time of this node's last sweep, in Unix time (0: none yet). One node sweeps for all nodes: use max.",
         ),
         counter(
             "presence_restored_sessions_total", "Sessions restored in the engine after an outage or a loss of its data."
         ),
         counter("realtime_resync_total", "Times the node read the state of its subscriptions again."),
         histogram(
-            "presence_recovery_seconds", "Time from the engine's return until everything was restored and compared."
+            "presence_recovery_seconds",
+            "Time from the return of the engine until this node had restored its sessions and read the state of its "
+            "subscriptions again.",
         ),
-        counter("presence_spread_total", "Watchers of celebrities that received a change in slices."),
+        counter(
+            "presence_spread_total",
+            "Changes of celebrities sent in slices (to some of the watchers at a time), counted for each watcher.",
+        ),
         counter("visibility_unanswered_total", "Requests to visibility webhooks that failed."),
     ),
     "Rooms and inboxes": (
@@ -294,7 +312,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_reading_paused_total",
-            "Times reading from a connection over its rate limit was paused (for at most 1 s).",
+            "Times the node stopped reading from a connection for at most 1 s, because the connection exceeded its "
+            "rate limit.",
         ),
         counter(
             "realtime_flood_closed_total",
@@ -302,16 +321,19 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
     ),
     "Engine and store": (
-        gauge("realtime_engine_up", "1 while at least a part of the engine is reachable, else 0."),
+        gauge(
+            "realtime_engine_up", "1 while the engine is reachable (of several Redis servers, at least one), else 0."
+        ),
         gauge("redis_servers", "Redis primaries that this node uses: one, or all of the cluster."),
         gauge("redis_servers_up", "Redis primaries that this node is connected to."),
         gauge(
             "redis_command_latency_us",
-            "Round trip of the last measured commands, on the slowest Redis server, in microseconds.",
+            "Round trip of the commands that were measured last, on the slowest Redis server, in microseconds.",
         ),
         histogram(
             "redis_command_seconds",
-            "Round trips of commands to Redis; one write at a time is measured on each connection.",
+            "Round trips of commands to Redis. The node measures one write at a time on each connection, and not the "
+            "writes in between.",
         ),
         counter("redis_reconnects_total", "Connections to Redis that were opened again after a loss."),
         gauge("store_up", "1 if the store answered within a second when this page was requested, else 0."),
@@ -346,7 +368,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Webhooks": (
         gauge(
             "webhooks_queues",
-            "Webhook queues (one for each tenant) that this node processes; each queue is processed by one node.",
+            "Webhook queues (one for each tenant) that this node processes. One node processes each queue.",
         ),
         gauge(
             "webhooks_queue_waiting", "Records that wait in this node's webhook queues, counted up to 10,000 in each."
@@ -398,7 +420,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "tenant_refused_total",
-            "Refused commands of the tenant's clients, and sends of its app beyond a rate limit.",
+            "Refused commands of the tenant's clients, and sends of its app that exceeded a rate limit.",
             "tenant",
         ),
     ),

@@ -228,9 +228,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Presence": (
         gauge(
             "presence_users_online",
-            "Users with a session on any node, in the partitions that this node counts. One node counts each "
-            "partition: the sum over nodes is the number of users online. With Redis the number is up to two minutes "
-            "old, and estimated like redis_presence_sessions.",
+            "Users with a session on any node, in the partitions that this node counts. Exactly one node "
+            "counts each partition: the sum over nodes is the number of users online. With Redis the number is up "
+            "to two minutes old, and estimated like redis_presence_sessions.",
         ),
         gauge(
             "redis_presence_sessions",
@@ -368,7 +368,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Webhooks": (
         gauge(
             "webhooks_queues",
-            "Webhook queues (one for each tenant) that this node processes. One node processes each queue.",
+            "Webhook queues (one for each tenant) that this node processes. No two nodes process the same queue.",
         ),
         gauge(
             "webhooks_queue_waiting", "Records that wait in this node's webhook queues, counted up to 10,000 in each."

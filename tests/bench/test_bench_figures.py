@@ -59,7 +59,7 @@ def test_few_connections_do_not_decide_about_memory() -> None:
     assert "**missed**" in row(targets(found), "memory per idle connection")
 
 
-def test_what_failed_or_could_not_be_had_is_said() -> None:
+def test_failed_and_missing_measurements_are_reported() -> None:
     found = contenders(greendot={0: 1.0})
     found["greendot"].fail("broadcast 1/5", "message 7 reached 999 of 1000 subscribers")
     said = remarks(found, {"Bun": "there is no `node` here"})
@@ -69,7 +69,9 @@ def test_what_failed_or_could_not_be_had_is_said() -> None:
     ]
 
 
-def test_the_line_of_progress_says_which_part_how_long_and_how_long_yet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_line_shows_the_part_the_elapsed_and_the_remaining_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown = Progress({"broadcast": 100, "connect": 20, "idle": 60}, terminal=False)
     shown.begin("connect")
     assert shown.line(time.monotonic() + 15).startswith("[2/3] connect, 0:15 gone, about 1:0")  # 5 s + 60 s
@@ -132,7 +134,7 @@ def test_every_limit_of_a_message_is_charged_where_they_are_on() -> None:
         assert settings.limits.rate(scope, "signals") == guarded.ENOUGH
 
 
-def test_what_a_webhook_costs_is_said_in_cpu_time() -> None:
+def test_the_cost_of_a_webhook_is_reported_in_cpu_time() -> None:
     cost = hooked.Cost(Rounds([1_000.0], [0.1]), Rounds([800.0], [0.12]), told=[700.0], late_s=[0.4])
     rows = {row.figure: row for row in hooked.rows(hooked.Hooked({"messages": cost}))}
     assert rows["messages: CPU of each, without"].median == "100 µs"

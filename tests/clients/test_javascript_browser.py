@@ -70,7 +70,7 @@ def test_two_hundred_people_are_watched_with_one_command(opened: Open) -> None:
     assert sent.count("watch") == 1
 
 
-def test_somebody_at_the_page_is_told_of(opened: Open) -> None:
+def test_input_on_the_page_is_sent_as_activity_once(opened: Open) -> None:
     page = opened("alice")
     sent = frames(page)
     page.evaluate("client.close(); client.connect()")

@@ -45,7 +45,7 @@ async def test_a_celebrity_of_one_node_is_an_ordinary_user_on_another_and_a_lost
             assert told == sorted({*told}), "a change came twice or out of order"
 
 
-async def test_whoever_is_named_in_the_settings_is_asked_for_on_every_node(redis: RedisProcess, tmp_path: Path) -> None:
+async def test_a_user_named_in_the_settings_is_polled_on_every_node(redis: RedisProcess, tmp_path: Path) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ENVIRONMENT) as nodes, Clients() as clients:
         watchers = [await clients.join(node, f"watcher{number}") for number, node in enumerate(nodes)]
         for watcher in watchers:

@@ -84,7 +84,9 @@ async def test_nodes_are_shown_together_and_one_that_dies_is_seen_to(tmp_path: P
             await viewer.shows(lambda frame: frame["sums"]["ws_connections"] == 1)
 
 
-async def test_what_is_on_another_node_is_found_told_and_ended(tmp_path: Path, redis: RedisProcess) -> None:
+async def test_a_session_on_another_node_is_found_reported_and_disconnected(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, Clients() as clients:
         assert (await nodes[0].ask("PUT", "/v1/rooms/den", {"open": True})).status < 300
         async with looking(nodes[0]) as viewer:

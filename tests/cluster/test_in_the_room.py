@@ -92,7 +92,7 @@ async def test_people_on_different_nodes_are_in_one_room(tmp_path: Path, redis: 
         assert comings(carol, "carol") == [("entered", "bob"), ("left", "bob")]
 
 
-async def test_whoever_was_in_the_room_by_a_killed_node_leaves_it_once_and_in_time(
+async def test_users_in_the_room_through_a_killed_node_leave_it_once_and_in_time(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     gone, elsewhere = CROWD[:30], CROWD[30:]
@@ -119,7 +119,9 @@ async def test_whoever_was_in_the_room_by_a_killed_node_leaves_it_once_and_in_ti
         assert await present(second) == await present(third)
 
 
-async def test_whoever_comes_back_elsewhere_within_the_grace_never_left(tmp_path: Path, redis: RedisProcess) -> None:
+async def test_a_user_who_returns_on_another_node_within_the_grace_does_not_leave(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
     resumes, anew = CROWD[:5], CROWD[5:10]
     async with serving(tmp_path, *[redis_url(redis.port)] * 3) as (dying, second, third), Clients() as clients:
         await open_room(dying)
@@ -170,7 +172,7 @@ async def test_moving_from_node_to_node_is_visible_to_no_other_user(tmp_path: Pa
             ]
 
 
-async def test_whoever_was_on_a_node_that_stopped_and_does_not_return_leaves_after_the_grace(
+async def test_a_user_of_a_stopped_node_who_does_not_return_leaves_after_the_grace(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2) as (stopping, staying), Clients() as clients:
@@ -198,7 +200,7 @@ def restart(redis: RedisProcess) -> None:
 
 
 @pytest.mark.parametrize("lose", [flush, restart])
-async def test_when_redis_forgets_nobody_sees_anybody_leave_and_the_list_is_complete_again(
+async def test_a_flush_of_redis_shows_no_user_as_leaving_and_the_list_is_complete_again(
     tmp_path: Path, redis: RedisProcess, lose: Callable[[RedisProcess], None]
 ) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 3) as nodes, Clients() as clients:

@@ -126,7 +126,7 @@ async def test_a_node_that_is_dead_is_not_waited_for(redis: RedisProcess) -> Non
         await mine
 
 
-async def test_who_waits_is_told_when_redis_goes_away(redis: RedisProcess) -> None:
+async def test_a_waiting_restore_fails_when_redis_goes_away(redis: RedisProcess) -> None:
     async with two(redis) as (first, _):
         await first.tick()
         mine = await restore(first, "ann")

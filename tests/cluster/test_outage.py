@@ -201,7 +201,7 @@ def is_short(log: list[Any]) -> list[str]:
 
 
 @pytest.mark.timeout(240 if IS_LONG else 60)
-async def test_the_log_tells_in_a_few_lines_that_redis_was_away_and_all_heals(tmp_path: Path) -> None:
+async def test_the_log_reports_an_outage_of_redis_in_a_few_lines_and_all_nodes_recover(tmp_path: Path) -> None:
     def start_again() -> None:
         redis.start()
         redis.ready()
@@ -220,7 +220,7 @@ async def test_the_log_tells_in_a_few_lines_that_redis_was_away_and_all_heals(tm
 
 
 @pytest.mark.timeout(240 if IS_LONG else 60)
-async def test_the_log_tells_in_a_few_lines_that_postgresql_was_away_and_all_heals(tmp_path: Path) -> None:
+async def test_the_log_reports_an_outage_of_postgresql_in_a_few_lines_and_all_nodes_recover(tmp_path: Path) -> None:
     with postgres_server() as postgres, RedisProcess("redis", tmp_path / "redis") as redis:
         env = PERIODS | {"GREENDOT_STORE_URL": postgres.url, "GREENDOT_STORE_MIGRATE": "true"}
         async with serving(tmp_path, *[redis_url(redis.port)] * 2, **env) as nodes:

@@ -24,7 +24,7 @@ WITHIN_S = 4.0  # a second until the node reports it, another until others read 
 
 
 @pytest.mark.timing
-async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_node_and_for_nobody_else(
+async def test_publishers_are_asked_to_wait_only_for_users_and_rooms_on_an_overloaded_node(
     redis: RedisProcess,
 ) -> None:
     async with engines(*[redis_url(redis.port)] * 3) as (asked, busy, idle):

@@ -72,7 +72,7 @@ async def test_a_ghost_delays_a_push_and_never_suppresses_it(redis: RedisProcess
         await ann.end()
 
 
-async def test_while_redis_is_away_everybody_is_pushed_to(redis: RedisProcess, tmp_path: Path) -> None:
+async def test_all_users_receive_pushes_while_redis_is_away(redis: RedisProcess, tmp_path: Path) -> None:
     async with (
         a_provider(tmp_path) as (fcm, environment),
         node(tmp_path, redis_url(redis.port), **environment | {"GREENDOT_PUSH_ACTIVE_HOLD_S": "3600"}) as server,

@@ -185,7 +185,7 @@ def changes(node: RedisNode, since: int) -> list[Change]:
     return [message for _, message in node.heard[since:] if isinstance(message, Change)]
 
 
-async def test_while_a_slot_is_on_its_way_verbs_ask_the_new_owner_and_what_it_says_is_made_up_for(
+async def test_commands_go_to_the_new_owner_of_a_moving_slot_and_missed_changes_are_read_again(
     without: Cluster,
 ) -> None:
     there, gone = neighbours()
@@ -278,7 +278,7 @@ async def test_a_slot_that_moves_to_a_server_during_its_reconnect_is_subscribed_
         await all_hear(second, first, [room])
 
 
-async def test_who_begins_to_listen_where_a_slot_no_longer_is_is_told_to_try_again_and_may_soon(
+async def test_a_subscription_on_the_former_owner_of_a_slot_is_refused_and_soon_succeeds(
     without: Cluster,
 ) -> None:
     room = Topic("room", TENANT, names_everywhere("r")[70])

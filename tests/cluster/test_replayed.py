@@ -80,7 +80,7 @@ async def known(nodes: list[Process], people: list[Listener]) -> list[Any]:
 
 
 @pytest.mark.timeout(90)
-async def test_what_is_said_once_more_on_the_bus_changes_nothing_and_shows_no_message_twice(
+async def test_a_replay_of_bus_messages_changes_no_state_and_shows_no_message_twice(
     tmp_path: Path, redis: RedisProcess
 ) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes, Clients() as clients:

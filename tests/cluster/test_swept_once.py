@@ -9,7 +9,7 @@ from greendot.engine.redis.sweeper import SWEEP_EVERY_MS
 from redis_servers import RedisProcess
 
 
-async def test_the_engine_sweeps_by_itself_only_when_nobody_else_has(redis: RedisProcess) -> None:
+async def test_the_engine_sweeps_by_itself_only_when_no_other_node_has_swept(redis: RedisProcess) -> None:
     async with engines(*[redis_url(redis.port)] * 2) as (one, two):
         assert await one.engine.sweeper.sweep_if_due() is not None
         assert await two.engine.sweeper.sweep_if_due() is None

@@ -201,7 +201,7 @@ class Nodes(Story):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(2))
-async def test_whatever_a_tenant_does_another_with_the_same_names_hears_and_finds_nothing_of_it(
+async def test_actions_of_a_tenant_are_not_visible_to_another_with_the_same_names(
     tmp_path: Path, redis: RedisProcess, postgres: str, seed: int
 ) -> None:
     chance = random.Random(seed)

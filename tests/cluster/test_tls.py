@@ -205,7 +205,7 @@ async def test_tls_in_a_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("login", ["dot:wrong-secret", "nobody:wrong-secret", ":wrong-secret", None])
-async def test_a_wrong_password_is_said_and_not_repeated(tmp_path: Path, login: str | None) -> None:
+async def test_a_wrong_password_is_reported_without_its_value(tmp_path: Path, login: str | None) -> None:
     users = ["default off", "dot on >secret +@all ~* &*"]
     with RedisProcess("redis", tmp_path, login=("dot", "secret"), user=users) as redis:
         at = f"127.0.0.1:{redis.port}"
@@ -217,7 +217,7 @@ async def test_a_wrong_password_is_said_and_not_repeated(tmp_path: Path, login: 
         print(said)
 
 
-async def test_serve_says_what_is_wrong_with_the_password_without_telling_it(tmp_path: Path) -> None:
+async def test_serve_reports_a_wrong_password_without_its_value(tmp_path: Path) -> None:
     users = ["default off", "dot on >secret +@all ~* &*"]
     with RedisProcess("redis", tmp_path, login=("dot", "secret"), user=users) as redis:
         url = f"redis://dot:wrong-secret@127.0.0.1:{redis.port}"

@@ -44,7 +44,7 @@ async def is_settled(node: Inside, user: str) -> bool:
     return not shown((await node.query(user))[user])[1]
 
 
-async def test_the_first_reader_after_a_flush_is_told_that_the_state_is_unknown(redis: RedisProcess) -> None:
+async def test_the_first_reader_after_a_flush_receives_the_state_as_unknown(redis: RedisProcess) -> None:
     async with nodes(redis) as (first, second):
         ann, reader = await first.join("ann"), await second.join("reader")
         await ann.request(type="room.join", room="den")

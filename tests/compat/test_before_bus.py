@@ -29,7 +29,7 @@ def test_one_of_each_kind_of_message_is_tried() -> None:
 
 
 @every_version
-def test_what_nodes_of_then_say_is_read_now(version: str) -> None:
+def test_bus_messages_of_the_version_before_are_readable(version: str) -> None:
     topic, messages = Topic("node", "", "k3Fa"), BusCodec(bus.KEY)
     for entry in all_of(version):
         _, message = messages.reader(entry["channel"], topic)(b64decode(entry["bytes"]))
@@ -38,7 +38,7 @@ def test_what_nodes_of_then_say_is_read_now(version: str) -> None:
 
 
 @every_version
-def test_nodes_of_then_read_what_was_said_then(version: str) -> None:
+def test_nodes_of_an_older_version_decode_messages_of_that_version(version: str) -> None:
     """Check the copy of the old decoders."""
     for entry in all_of(version):
         assert decoders(version).read(bus.KEY, entry["channel"], b64decode(entry["bytes"])) == (
@@ -48,7 +48,7 @@ def test_nodes_of_then_read_what_was_said_then(version: str) -> None:
 
 
 @every_version
-async def test_nodes_of_then_read_what_is_said_now(version: str, tmp_path: Path) -> None:
+async def test_nodes_of_an_older_version_decode_current_messages(version: str, tmp_path: Path) -> None:
     """Old nodes ignore new types: a message that does not decode is dropped and counted."""
     then = decoders(version)
     told, _ = await bus.recorded(tmp_path / "redis")

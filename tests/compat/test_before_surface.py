@@ -22,7 +22,7 @@ def then_and_now(version: str, part: str) -> tuple[Any, Any]:
 
 
 @every_version
-def test_settings_are_there_with_the_defaults_they_had_or_the_notes_say_so(version: str) -> None:
+def test_settings_keep_their_defaults_unless_the_release_notes_mention_them(version: str) -> None:
     then, now = then_and_now(version, "settings")
     other = [name for name, default in then.items() if name not in now or now[name] != default]
     assert [name for name in other if f"`{name}`" not in NOTES] == []
@@ -92,7 +92,7 @@ def test_the_clients_have_the_version_of_the_server(name: str) -> None:
     }
 
 
-def test_the_changelog_begins_with_this_version_and_the_notes_tell_of_it() -> None:
+def test_the_changelog_begins_with_this_version_and_the_notes_mention_it() -> None:
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
     assert first[1] == __version__

@@ -92,7 +92,7 @@ def test_a_wheel_built_from_the_sdist_is_the_same(built: Built, tmp_path: Path) 
     assert contents(again) == contents(built.wheel)
 
 
-def test_the_metadata_says_what_it_is_and_what_it_needs(built: Built) -> None:
+def test_the_metadata_of_the_wheel_has_name_version_license_and_requirements(built: Built) -> None:
     said = metadata(built.wheel)
     assert (said["Name"], said["Version"]) == ("greendot", __version__)
     assert said["Requires-Python"] == ">=3.11"

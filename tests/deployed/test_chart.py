@@ -141,7 +141,7 @@ def test_a_node_has_the_time_to_drain(case: str, tmp_path: Path) -> None:
 
 
 @every_case
-def test_probes_tell_dead_from_not_ready(case: str) -> None:
+def test_probes_distinguish_a_dead_node_from_one_that_is_not_ready(case: str) -> None:
     node = container(one(case, "Deployment"))
     asked = {name: node[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")}
     assert {name: each["path"] for name, each in asked.items()} == {
@@ -153,7 +153,7 @@ def test_probes_tell_dead_from_not_ready(case: str) -> None:
 
 
 @every_case
-def test_nobody_is_root_and_nothing_can_be_written(case: str) -> None:
+def test_no_container_runs_as_root_or_can_write_to_its_root_file_system(case: str) -> None:
     for workload in charted.rendered(case):
         if workload["kind"] not in ("Deployment", "Job"):
             continue

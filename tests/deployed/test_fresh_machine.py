@@ -39,7 +39,7 @@ def ensured(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_cannot_be_installed_is_said_and_skipped(bare: Path) -> None:
+def test_a_program_that_cannot_be_installed_is_reported_and_skipped(bare: Path) -> None:
     done = ensured(bare)
     assert (done.returncode, done.stderr) == (0, "")
     words = "is missing and cannot be installed here: everything that needs it is skipped"

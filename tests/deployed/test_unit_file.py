@@ -22,7 +22,7 @@ def test_systemd_takes_it(tmp_path: Path) -> None:
     assert said(program("systemd-analyze"), "verify", tmp_path / UNIT.name) == ""
 
 
-def test_little_is_left_to_whoever_breaks_in() -> None:
+def test_the_unit_file_has_a_low_exposure_level() -> None:
     found = said(program("systemd-analyze"), "security", "--offline=true", UNIT)
     (level,) = re.findall(r"Overall exposure level for greendot.service: ([\d.]+)", found)
     assert float(level) < 2.0, found

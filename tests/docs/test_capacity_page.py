@@ -35,7 +35,7 @@ def test_a_constant_is_what_was_measured(name: str) -> None:
     assert CONSTANTS[name].value == measured(CONSTANTS[name]), CONSTANTS[name].source
 
 
-def test_the_page_shows_what_the_command_says() -> None:
+def test_the_capacity_page_matches_the_output_of_the_command() -> None:
     loader = SourceFileLoader("capacity_page", str(ROOT / "scripts" / "capacity-page"))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -57,7 +57,7 @@ def test_the_page_has_every_option_with_its_default() -> None:
         assert shown in text.split(", ") or shown == text, name
 
 
-def test_what_the_pages_say_of_redis_is_what_was_measured() -> None:
+def test_the_figures_of_redis_on_the_page_are_the_measured_ones() -> None:
     (said,) = re.findall(r"(\d+) bytes for each user or room that is\s+followed and (\d+) for each further node",
                          (ROOT / "docs" / "redis-keys.md").read_text())  # fmt: skip
     assert (float(said[0]), float(said[1])) == (CONSTANTS["channel"].value, CONSTANTS["subscriber"].value)

@@ -82,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_every_block_says_what_it_is(page: Path) -> None:
+def test_every_code_block_names_a_known_language(page: Path) -> None:
     assert {language for language, _ in blocks(page)} <= SHOWN | RUN
 
 

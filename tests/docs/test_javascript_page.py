@@ -20,7 +20,7 @@ SAID = {code: (text, action) for code, text, action in re.findall(r'^  (\w+): \[
 
 
 @pytest.mark.parametrize("code", [code for code in Close if code >= 4000], ids=str)
-def test_every_close_code_has_a_row_that_says_what_to_show(code: Close) -> None:
+def test_every_close_code_has_a_row_with_what_to_show(code: Close) -> None:
     _, action = ROWS[str(int(code))]
     assert (action == "wait") is invites_return(code)
 

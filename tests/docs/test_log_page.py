@@ -59,7 +59,7 @@ def test_the_page_has_every_event_with_its_level() -> None:
     assert {name: level for name, (level, _) in rows().items()} == levels
 
 
-def test_one_event_has_one_name_and_every_one_is_told() -> None:
+def test_every_log_event_has_a_unique_name_and_is_logged_somewhere() -> None:
     names = [event.name for event in KNOWN.values()]
     assert len({*names}) == len(names)
     assert all(re.fullmatch(r"[a-z]+\.[a-z_]+", name) for name in names)
@@ -69,7 +69,7 @@ def test_one_event_has_one_name_and_every_one_is_told() -> None:
 WITHOUT_TELL = {"JOB_ENDED", "JOB_FAILED"}  # logged through a variable that holds one of the two
 
 
-def test_the_page_has_the_fields_events_are_told_with() -> None:
+def test_the_page_has_the_fields_of_the_logged_events() -> None:
     page = rows()
     for name, fields in told().items():
         event = KNOWN[name]
@@ -83,7 +83,7 @@ def test_sentences_have_no_fields_that_the_page_does_not_know() -> None:
         assert {*re.findall(r"%\((\w+)\)", event.text)} <= page[event.name][1], event.name
 
 
-def test_nobody_logs_past_the_list() -> None:
+def test_only_listed_modules_use_logging() -> None:
     users = {
         str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py") if re.search(r"\blogging\b", path.read_text())
     }

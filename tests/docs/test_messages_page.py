@@ -18,7 +18,7 @@ def script() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "scripts" / "messages-page"))
 
 
-def test_the_page_is_what_the_source_says(script: dict[str, Any]) -> None:
+def test_the_messages_page_matches_the_source(script: dict[str, Any]) -> None:
     assert script["page"]() == PAGE.read_text(), "run: python scripts/messages-page"
 
 

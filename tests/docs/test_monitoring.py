@@ -35,7 +35,7 @@ FIRST = {
 OF_PROMETHEUS = {"up"}
 
 
-def test_the_reference_is_what_the_code_says() -> None:
+def test_the_metrics_reference_matches_the_code() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert renewed(page) == page, "run: python -m greendot.telemetry.metrics_catalogue docs/metrics.md"
 
@@ -47,7 +47,7 @@ def test_every_metric_is_described_in_a_sentence() -> None:
         assert (metric.type == "counter") == metric.name.endswith("_total"), metric.name
 
 
-def test_the_dashboard_has_what_is_looked_at_first_and_every_panel_says_what_it_shows() -> None:
+def test_the_dashboard_has_the_panels_to_check_first_and_each_panel_has_a_description() -> None:
     shown = {panel["title"]: panel for panel in panels()}
     assert shown.keys() >= FIRST
     assert len(shown) == len(panels()) > 40
@@ -123,7 +123,7 @@ def test_links_within_the_runbook_and_to_metrics_lead_somewhere() -> None:
     assert named <= CATALOGUE.keys()
 
 
-def test_commands_the_runbook_tells_to_use_exist() -> None:
+def test_commands_named_in_the_runbook_exist() -> None:
     for said in re.findall(r"`greendot ([^`]+)`", RUNBOOK):
         first, *rest = said.split()
         command: click.Command = cli.all()[first]

@@ -117,7 +117,7 @@ def of_the_readme(language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_clients_program_of_the_readme_says_hello(place: Place) -> None:
+def test_the_client_program_of_the_readme_receives_the_hello_message(place: Place) -> None:
     client, _ = of_the_readme()
     process = place.start_program(client)
     try:

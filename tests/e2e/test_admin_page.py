@@ -49,7 +49,7 @@ def find(page: Page, what: str, name: str) -> None:
     page.get_by_role("button", name="Find", exact=True).click()
 
 
-def test_a_wrong_key_is_told_in_words_and_nothing_is_kept(open_tab: OpenTab, site: ServerProcess) -> None:
+def test_a_wrong_admin_key_shows_a_hint_and_is_not_stored(open_tab: OpenTab, site: ServerProcess) -> None:
     page = open_tab(url=f"{site.url}admin").page
     enter(page, "")
     expect(page.locator("#key-hint")).to_have_text("Enter an admin key.")
@@ -220,7 +220,7 @@ def looked_at(tab: Tab, view: str) -> None:
 
 
 @pytest.mark.parametrize("screen", [WIDE, PHONE], ids=["wide", "phone"])
-def test_every_view_is_for_everybody_and_fits(
+def test_every_view_is_accessible_and_fits_the_screen(
     look: Callable[..., Tab], open_tab: OpenTab, site: ServerProcess, screen: dict[str, object]
 ) -> None:
     open_tab("Alice")

@@ -45,7 +45,7 @@ async def test_a_hello_too_many_waits_and_is_answered_in_its_turn() -> None:
         assert served.node.hello.strangers == set()
 
 
-async def test_one_beyond_those_who_wait_is_told_when_to_come_back() -> None:
+async def test_a_hello_beyond_the_waiting_queue_is_refused_with_a_retry_time() -> None:
     async with serving(admission=ONE) as served:
         await served.client("ann")
         await say_hello(served, "bob")
@@ -88,7 +88,7 @@ async def test_who_goes_while_waiting_is_forgotten() -> None:
         assert served.node.registry.users == 1
 
 
-async def test_nobody_waits_for_ever_and_what_is_said_behind_a_hello_waits_with_it() -> None:
+async def test_no_hello_waits_forever_and_commands_after_it_wait_with_it() -> None:
     async with serving(admission={"hellos_per_s": 1, "hellos_at_once": 1, "waiting": 100}) as served:
         ann = await served.client("ann")
         clients = [await say_hello(served, f"user{number:02}") for number in range(15)]
@@ -111,7 +111,7 @@ async def test_nobody_waits_for_ever_and_what_is_said_behind_a_hello_waits_with_
         assert refused >= 4
 
 
-async def test_nobody_goes_offline_by_being_sent_away() -> None:
+async def test_no_user_goes_offline_because_a_hello_is_refused() -> None:
     async with serving(admission=ONE, presence={"grace_s": 5}) as served:
         watcher = await served.client("wanda")
         await served.advance(1)

@@ -728,7 +728,7 @@ async def frames_until_closed(client: WireClient) -> tuple[list[dict[str, Any]],
         return frames, closed.code
 
 
-async def test_commands_over_the_limit_are_refused_and_say_when_to_come_back() -> None:
+async def test_commands_over_the_limit_are_refused_with_a_retry_time() -> None:
     async with serving(limits={"commands_per_s": 10, "commands_burst": 20}) as served:
         client = await served.client("alice")
         await flood(served, client, b'{"type":"activity","id":1}', 30)

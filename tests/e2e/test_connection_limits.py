@@ -19,7 +19,7 @@ async def joined(served: Served, user: str, tenant: str = "default", **hello: ob
     return await served.client(user, claims={"tenant": tenant}, **hello)
 
 
-async def test_a_user_with_too_many_connections_is_told_when_to_come_back() -> None:
+async def test_a_user_at_the_connection_limit_is_refused_with_the_advice_to_reconnect_later() -> None:
     async with serving(limits={"user_connections": 2}) as served:
         first, second = await joined(served, "alice"), await joined(served, "alice")
         assert await refused(served, "alice") == (

@@ -537,7 +537,7 @@ async def test_a_resume_a_lost_socket_and_an_end_are_shown_in_the_tail() -> None
         ]
 
 
-async def test_only_the_kinds_that_are_wanted_are_told() -> None:
+async def test_only_the_requested_kinds_of_events_are_sent() -> None:
     async with serving(admin=ON) as served:
         await served.lobby()
         client = await look(served)
@@ -680,7 +680,7 @@ async def test_a_slow_viewer_receives_the_number_of_skipped_events_and_no_other_
 # --- hot topics and slow connections ---
 
 
-async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them() -> None:
+async def test_hot_topics_and_slow_clients_are_counted_only_while_a_dashboard_requests_them() -> None:
     async with serving(admin=ON, limits={"enabled": False}) as served:
         await served.lobby()
         ann, slow = await served.joined("ann"), await peer(served, "bob", "lobby")

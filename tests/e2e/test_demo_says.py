@@ -84,7 +84,7 @@ def crowd(port: int) -> Iterator[None]:
         thread.join()
 
 
-def test_an_overloaded_server_says_when_to_come_back(open_tab: OpenTab, serve: Serve) -> None:
+def test_an_overloaded_server_shows_a_notice_until_the_client_is_connected(open_tab: OpenTab, serve: Serve) -> None:
     limits = {"GREENDOT_ADMISSION_HELLOS_PER_S": "1", "GREENDOT_ADMISSION_WAITING": "1"}
     with serve(GREENDOT_AUTH_SECRET=SECRET, **limits) as busy:
         tab = open_tab(url=busy.url)

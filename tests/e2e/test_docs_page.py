@@ -80,7 +80,7 @@ def test_what_is_looked_for_is_found_by_keyboard_alone(open_tab: OpenTab, site: 
     expect(page.locator("#found")).to_have_text("No entry matches. Try another word.")
 
 
-def test_it_can_be_read_by_everybody(open_tab: OpenTab, site: ServerProcess) -> None:
+def test_the_docs_page_is_readable_on_every_screen(open_tab: OpenTab, site: ServerProcess) -> None:
     for size, scheme in ((WIDE, "light"), (PHONE, "dark")):
         tab = open_tab(url=f"{site.url}docs#post_notifications", color_scheme=scheme, **size)
         expect(tab.page.locator("#post_notifications .about")).to_be_visible()
@@ -99,7 +99,9 @@ def test_it_can_be_read_by_everybody(open_tab: OpenTab, site: ServerProcess) -> 
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
-def test_nothing_keeps_anybody_out(open_tab: OpenTab, site: ServerProcess, size: dict[str, Any], scheme: str) -> None:
+def test_the_docs_page_has_no_accessibility_faults(
+    open_tab: OpenTab, site: ServerProcess, size: dict[str, Any], scheme: str
+) -> None:
     page = open_tab(url=f"{site.url}docs#put_rooms_room", color_scheme=scheme, **size).page
     expect(page.locator("#put_rooms_room .about")).to_be_visible()
     page.locator("#needle").fill("room.count")

@@ -50,7 +50,7 @@ async def test_clients_are_sent_away_one_after_the_other_and_come_back_as_evenly
         assert all(500 <= retry_in_ms <= 1_000 for retry_in_ms in await asyncio.gather(*map(told, clients)))
 
 
-async def test_nobody_is_asked_to_wait_for_longer_than_the_session_lingers() -> None:
+async def test_no_client_is_asked_to_wait_for_longer_than_its_session_lingers() -> None:
     periods = {"grace_s": 4.0, "clean_grace_s": 1.0}
     async with serving(admission={"hellos_per_s": 1, "hellos_at_once": 500}, presence=periods) as served:
         clients = []
@@ -144,7 +144,7 @@ class Kept:
         self._writer.close()
 
 
-async def test_for_a_while_it_goes_on_as_ever_and_only_says_that_it_is_not_ready() -> None:
+async def test_a_draining_node_serves_as_before_for_a_while_and_only_reports_that_it_is_not_ready() -> None:
     async with serving(server={"drain_notice_s": 0.6}) as served:
         kept = Kept(*await asyncio.open_connection("127.0.0.1", served.port))
         before = await kept.ask("/readyz")

@@ -275,7 +275,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
-async def test_json_meant_to_hurt_is_refused_and_hurts_nobody(text: str) -> None:
+async def test_malicious_json_is_refused_and_harms_no_client(text: str) -> None:
     async with serving() as served:
         await served.lobby()
         client = await served.client("alice")

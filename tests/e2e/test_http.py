@@ -146,7 +146,9 @@ WRONG_METHODS = [
 
 
 @pytest.mark.parametrize(("method", "path", "allowed"), WRONG_METHODS)
-async def test_a_wrong_method_is_405_and_says_which_are_right(method: str, path: str, allowed: set[str]) -> None:
+async def test_a_wrong_method_is_refused_with_405_and_the_allowed_methods(
+    method: str, path: str, allowed: set[str]
+) -> None:
     async with backend() as (_, api):
         answer = await api(method, path)
         is_problem(answer, 405)
@@ -170,7 +172,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("body", "code"), BODIES.values(), ids=BODIES.keys())
-async def test_a_wrong_body_is_400_and_says_what_is_wrong(body: bytes, code: str | None) -> None:
+async def test_a_wrong_body_is_refused_with_400_and_the_cause(body: bytes, code: str | None) -> None:
     async with backend() as (_, api):
         answer = await api("POST", "/v1/presence/query", body)
         is_problem(answer, 400, code or answer.json()["code"])
@@ -292,7 +294,7 @@ async def test_a_user_is_shown_as_others_see_them() -> None:
         assert (await api.get("/v1/users/nobody/presence"))["state"] == "offline"
 
 
-async def test_sessions_are_listed_while_they_count_and_say_so_while_they_linger() -> None:
+async def test_sessions_are_listed_while_they_count_and_as_lingering_while_they_linger() -> None:
     async with backend() as (served, api):
         alice = await served.client("alice", device="phone", client={"name": "web", "version": "1"})
         await served.advance(5)
@@ -538,7 +540,7 @@ async def test_a_signal_of_the_app_reaches_a_room_or_all_devices_of_a_user() -> 
     ],
     ids=str,
 )
-async def test_a_wrong_signal_is_400_and_reaches_nobody(body: dict[str, Any]) -> None:
+async def test_a_wrong_signal_is_refused_with_400_and_reaches_no_client(body: dict[str, Any]) -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
         alice = await served.joined("alice")

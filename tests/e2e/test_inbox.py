@@ -130,7 +130,7 @@ async def test_a_notification_reaches_every_device_and_then_the_count() -> None:
         assert (await served.client("bob")).welcome["unread"] == 0
 
 
-async def test_the_count_is_told_at_most_four_times_a_second_and_ends_right() -> None:
+async def test_the_badge_is_sent_at_most_four_times_a_second_and_ends_with_the_correct_count() -> None:
     async with inboxed() as served:
         ann = await served.client("ann")
         for number in range(50):
@@ -305,7 +305,7 @@ async def test_what_was_marked_meanwhile_follows_what_was_missed() -> None:
 
 
 @pytest.mark.parametrize(("count", "after"), [(RECOVER + 1, 0), (3, 4), (3, 2**53)])
-async def test_who_is_too_far_behind_or_ahead_is_told_to_fetch_again(count: int, after: int) -> None:
+async def test_a_client_too_far_behind_or_ahead_receives_a_resync(count: int, after: int) -> None:
     async with inboxed() as served:
         many = [{"user": "ann", "kind": "news", "body": number} for number in range(count)]
         await post(served, {"notifications": many})
@@ -324,7 +324,7 @@ async def test_who_is_just_not_too_far_behind_gets_it_all() -> None:
         assert numbers(await back.quiet()) == [*range(1, RECOVER + 1)]
 
 
-async def test_what_is_new_while_a_device_says_hello_is_seen_once() -> None:
+async def test_notifications_created_during_the_hello_of_a_device_arrive_once() -> None:
     async with inboxed() as served:
         watcher = await served.client("ann", device="watcher")
         for attempt in range(10):
@@ -380,7 +380,7 @@ async def test_nothing_is_kept_of_a_user_who_has_left() -> None:
 # --- marks ---
 
 
-async def test_what_one_device_marks_the_others_hear_of_and_all_hear_the_count() -> None:
+async def test_marks_of_one_device_reach_the_others_and_all_devices_receive_the_badge() -> None:
     async with inboxed() as served:
         phone, laptop = await served.client("ann", device="phone"), await served.client("ann", device="laptop")
         ids = [(await notify(served, body=number))["id"] for number in range(4)]

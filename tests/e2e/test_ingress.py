@@ -104,7 +104,7 @@ async def test_a_request_without_a_host_is_refused_where_names_are_listed() -> N
 # --- addresses ---
 
 
-async def test_an_address_with_too_many_sockets_is_told_to_wait_and_counted_down_again() -> None:
+async def test_an_address_with_too_many_sockets_is_refused_until_sockets_are_closed() -> None:
     async with serving(door={"connections_per_ip": 3}) as served:
         clients = [await served.client(f"user{number}") for number in range(2)]
         silent = await asyncio.open_connection("127.0.0.1", served.port)
@@ -141,7 +141,7 @@ async def test_a_crowd_of_silent_sockets_is_closed_without_a_word() -> None:
         await until(lambda: served.node.ingress.address_groups == 0)
 
 
-async def test_what_somebody_says_of_where_he_is_counts_for_nothing() -> None:
+async def test_forwarded_headers_of_an_untrusted_client_are_ignored() -> None:
     async with serving(door={"connections_per_ip": 2}) as served:
         for number in range(2):
             await served.socket(
@@ -208,7 +208,7 @@ async def test_the_address_of_a_session_is_a_hash_that_cannot_be_guessed_without
 # --- response headers ---
 
 
-async def test_every_answer_says_what_browsers_must_not_do_with_it() -> None:
+async def test_every_answer_has_the_security_headers_for_browsers() -> None:
     async with serving(server={"dev": True}) as served:
         asked = [("GET", "/livez"), ("GET", "/v1/stats"), ("GET", "/nowhere"), ("PUT", "/livez"), ("GET", "/dev/token")]
         for method, path in asked:

@@ -191,7 +191,7 @@ async def test_a_topic_is_shown_with_its_delivery_and_the_time_of_its_removal() 
     ],
     ids=lambda it: it[1] if isinstance(it, tuple) else "",
 )
-async def test_what_is_not_known_is_said_plainly(what: tuple[str, ...], says: str) -> None:
+async def test_inspection_of_unknown_data_is_refused_with_the_reason(what: tuple[str, ...], says: str) -> None:
     async with serving(admin=ON) as served:
         await served.node.store.put_room("default", "den", open=True)
         assert says in await refused(served, "inspect", *what)
@@ -241,7 +241,7 @@ async def test_a_session_is_disconnected_and_its_token_still_lets_it_in() -> Non
         )
 
 
-async def test_many_are_disconnected_only_when_that_is_said() -> None:
+async def test_many_sessions_are_disconnected_only_with_a_confirmation() -> None:
     async with serving(admin=ON) as served:
         devices = [await served.client("ann", device=name) for name in ("laptop", "phone")]
         bob = await served.client("bob")
@@ -255,7 +255,7 @@ async def test_many_are_disconnected_only_when_that_is_said() -> None:
         assert await bob.quiet() == []
 
 
-async def test_all_of_a_node_are_disconnected_and_told_when_to_come_back() -> None:
+async def test_all_sessions_of_a_node_are_disconnected_with_a_retry_time() -> None:
     async with serving(admin=ON) as served:
         here = ("--node", served.node.incarnation)
         own, others = [await served.client("ann"), await served.client("bob")], []
@@ -288,6 +288,6 @@ async def test_all_of_a_node_are_disconnected_and_told_when_to_come_back() -> No
         (("--user", "nobody"), "no connected session found for user 'nobody'"),
     ],
 )
-async def test_what_cannot_be_disconnected_is_said(arguments: tuple[str, ...], says: str) -> None:
+async def test_an_invalid_disconnect_command_is_refused_with_the_reason(arguments: tuple[str, ...], says: str) -> None:
     async with serving(admin=ON) as served:
         assert says in await refused(served, "disconnect", *arguments)

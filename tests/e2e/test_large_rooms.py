@@ -79,7 +79,7 @@ async def test_people_who_come_all_the_time_are_a_count_a_second_for_as_long_as_
         assert (counts + last)[-1] == 181
 
 
-async def test_when_a_large_room_types_it_is_told_how_many_once_a_second() -> None:
+async def test_a_large_room_receives_the_number_of_typing_users_once_a_second() -> None:
     async with serving() as served:
         await served.lobby()
         clients = await crowd(served, 1, 150)

@@ -89,7 +89,7 @@ async def test_a_list_is_answered_in_order_and_may_be_repeated() -> None:
         assert [[m["seq"] for m in answer.json()["notifications"]] for answer in twice] == [[3, 4]] * 2
 
 
-async def test_ten_thousand_in_one_call_hold_up_nobody() -> None:
+async def test_ten_thousand_notifications_in_one_call_do_not_delay_other_requests() -> None:
     """Other requests are answered meanwhile: the loop is never held for long."""
     async with backend() as (served, api):
         ann = await served.client("user7")

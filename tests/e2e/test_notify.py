@@ -8,7 +8,7 @@ from pathlib import Path
 from e2e.processes import API_KEY, greendot, running
 
 
-async def test_the_users_devices_hear_of_it_at_once(tmp_path: Path) -> None:
+async def test_the_devices_of_the_user_receive_the_notification_at_once(tmp_path: Path) -> None:
     async with running(tmp_path) as server, await server.client("alice") as alice:
         url = ("--url", f"http://127.0.0.1:{server.port}/")
         notify = ("notify", "alice", "--kind", "order.shipped", "--body", '{"order": 18}', "--key", "k1", *url)

@@ -159,7 +159,7 @@ async def test_a_user_with_another_device_in_the_room_stays() -> None:
         assert await names(alice) == ["alice", "bob"]
 
 
-async def test_whoever_becomes_invisible_leaves_for_others_and_comes_back_when_it_is_over() -> None:
+async def test_a_user_who_becomes_invisible_leaves_the_room_for_others_and_enters_it_afterwards() -> None:
     async with serving() as served:
         await served.lobby()
         alice, ghost = await come(served, "alice"), await come(served, "ghost")

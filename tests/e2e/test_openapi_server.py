@@ -42,7 +42,7 @@ PARTLY_SAID = (
 )
 
 
-async def test_the_documents_are_served_to_whoever_asks(tmp_path: Path) -> None:
+async def test_the_documents_are_served_without_a_key(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         answers = {path: await ask(server.port, "GET", path) for path in (*DOCUMENTS, "/docs")}
     page = answers.pop("/docs")

@@ -26,7 +26,9 @@ async def metric(server: Process, name: str) -> int:
     return int(float(found[1]))
 
 
-async def test_what_an_app_commits_is_heard_in_the_room_and_in_the_inbox_at_once(tmp_path: Path, postgres: str) -> None:
+async def test_committed_rows_of_an_app_arrive_in_the_room_and_in_the_inbox_at_once(
+    tmp_path: Path, postgres: str
+) -> None:
     settings = {"GREENDOT_STORE_MIGRATE": "true", "GREENDOT_OUTBOX_URL": "store", "GREENDOT_OUTBOX_POLL_S": "30"}
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(fresh_schema(postgres))

@@ -81,7 +81,9 @@ async def test_new_work_is_refused_and_what_ends_work_is_done() -> None:
         assert (await ann.closed()).code == 1000
 
 
-async def test_hellos_are_sent_away_and_ready_says_why_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+async def test_hellos_are_refused_and_readyz_gives_the_reason_until_the_overload_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving() as served:
         load(served, Level.REFUSING)
         newcomer = await served.socket()
@@ -145,7 +147,7 @@ async def test_what_was_accepted_is_delivered() -> None:
         assert [frame["data"]["seq"] for frame in frames if frame["type"] == "room.message"] == [*range(1, 11)]
 
 
-async def test_one_who_says_very_much_at_once_is_heard_in_turns_and_in_order() -> None:
+async def test_very_many_commands_at_once_are_handled_in_slices_and_in_order() -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         ann, bob = await served.joined("ann"), await served.joined("bob")

@@ -42,7 +42,7 @@ def test_a_second_tab_of_the_same_browser_is_another_person(open_tab: OpenTab) -
     alice.expect_state("bob", "online")
 
 
-def test_the_page_says_how_many_are_in_the_room_without_asking_again(open_tab: OpenTab) -> None:
+def test_the_page_shows_the_number_of_users_in_the_room_without_further_requests(open_tab: OpenTab) -> None:
     alice = open_tab("Alice")
     asked: list[str] = []
     with alice.page.expect_event("websocket") as opened:
@@ -61,7 +61,7 @@ def test_the_page_says_how_many_are_in_the_room_without_asking_again(open_tab: O
     assert len(asked) == 3  # once for each room
 
 
-def test_whoever_types_is_seen_typing_until_they_pause(open_tab: OpenTab) -> None:
+def test_a_user_who_types_is_shown_as_typing_until_a_pause(open_tab: OpenTab) -> None:
     alice, bob = open_tab("Alice"), open_tab("Bob")
     alice.field.press_sequentially("Hel")
     expect(bob.typing).to_have_text("Alice is typing…")
@@ -103,7 +103,7 @@ def test_a_typer_is_not_left_typing_when_the_server_dies(open_tab: OpenTab, site
     expect(alice.typing).to_be_empty()
 
 
-def test_whoever_closes_the_page_is_offline_with_a_last_seen(open_tab: OpenTab) -> None:
+def test_a_user_who_closes_the_page_is_offline_with_a_last_seen(open_tab: OpenTab) -> None:
     bob, alice = open_tab("Bob"), open_tab("Alice")
     alice.expect_state("bob", "online")
     bob.page.close()
@@ -151,7 +151,7 @@ def test_busy_is_seen_and_invisible_looks_like_offline(open_tab: OpenTab) -> Non
     alice.expect_state("bob", "online")
 
 
-def test_somebody_who_is_not_there_can_be_watched_and_forgotten(open_tab: OpenTab) -> None:
+def test_an_offline_user_can_be_watched_and_unwatched(open_tab: OpenTab) -> None:
     alice = open_tab("Alice")
     alice.page.get_by_label("Watch a user").fill("Bob Miller")
     alice.page.get_by_role("button", name="Watch", exact=True).click()
@@ -183,7 +183,7 @@ def test_a_reload_stays_signed_in_and_other_users_see_no_change(open_tab: OpenTa
     assert not any("offline" in state for state in bob.page.evaluate("seen"))
 
 
-def test_whoever_leaves_is_gone_at_once_and_may_come_in_under_another_name(open_tab: OpenTab) -> None:
+def test_a_user_who_leaves_the_page_is_offline_at_once_and_can_enter_under_another_name(open_tab: OpenTab) -> None:
     bob, alice = open_tab("Bob"), open_tab("Alice")
     alice.expect_state("bob", "online")
     bob.page.get_by_role("button", name="Leave").click()
@@ -290,7 +290,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(open_tab: OpenTab) 
     assert not alice.overflows
 
 
-def test_the_page_moves_nothing_when_somebody_types_or_the_connection_goes(
+def test_the_page_layout_is_stable_when_a_user_types_or_the_connection_is_lost(
     open_tab: OpenTab, site: ServerProcess
 ) -> None:
     alice, bob = open_tab("Alice"), open_tab("Bob")

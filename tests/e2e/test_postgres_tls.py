@@ -100,7 +100,7 @@ async def test_a_server_that_does_not_speak_it_is_refused_when_it_must(postgres:
     assert "rejected SSL upgrade" in said
 
 
-async def test_without_tls_a_server_that_asks_for_it_says_so(server: PostgresProcess) -> None:
+async def test_without_tls_a_server_that_requires_it_is_reported(server: PostgresProcess) -> None:
     assert "no encryption" in await refusal(place(server, "disable"))
 
 

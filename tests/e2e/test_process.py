@@ -188,7 +188,7 @@ async def test_a_store_that_is_no_database_is_named(tmp_path: Path) -> None:
 # --- the other commands ---
 
 
-async def test_it_says_which_version_it_is_and_what_it_can_do(tmp_path: Path) -> None:
+async def test_the_command_prints_its_version_and_its_subcommands(tmp_path: Path) -> None:
     version, flag, helped, serve = await asyncio.gather(
         *[greendot(tmp_path, *call) for call in (["version"], ["--version"], ["--help"], ["serve", "-h"])]
     )

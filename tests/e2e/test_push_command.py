@@ -33,7 +33,7 @@ async def test_operators_see_what_became_of_a_push_and_try_one(tmp_path: Path) -
         assert (missing.code, "fcm is not configured" in missing.out) == (2, True)
 
 
-async def test_a_worker_without_a_shared_engine_says_what_to_do(tmp_path: Path) -> None:
+async def test_a_worker_without_a_shared_engine_is_refused_with_the_option_to_set(tmp_path: Path) -> None:
     ended = await greendot(tmp_path, "worker", **DRY)
     assert ended.code == 2
     assert "--engine redis://HOST:PORT" in ended.err

@@ -57,7 +57,7 @@ async def test_who_is_active_is_pushed_only_if_it_stays_unseen(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_what_nobody_acknowledges_is_pushed_when_it_was_sent_again_often_enough(
+async def test_an_unacknowledged_notification_is_pushed_after_enough_redeliveries(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
     async with AsyncExitStack() as stack:

@@ -19,7 +19,7 @@ async def tick(served: Served, seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-async def test_who_watches_while_the_topic_is_being_unsubscribed_hears_every_change() -> None:
+async def test_a_watch_while_the_topic_is_being_unsubscribed_receives_every_change() -> None:
     async with serving() as served:
         alice, bob = await served.client("alice"), await served.client("bob")
         await bob.request(type="watch", users=["alice"])
@@ -35,7 +35,7 @@ async def test_who_watches_while_the_topic_is_being_unsubscribed_hears_every_cha
         assert [frame["data"]["state"] for frame in await bob.quiet()] == ["busy"]
 
 
-async def test_who_joins_while_the_room_is_being_unsubscribed_hears_every_message() -> None:
+async def test_a_client_that_joins_while_the_room_is_being_unsubscribed_receives_every_message() -> None:
     async with serving() as served:
         await served.lobby()
         bob = await served.joined("bob")

@@ -202,7 +202,7 @@ async def elsewhere(served: Served, user: str, tenant: str = "acme") -> WireClie
     return client
 
 
-async def test_strangers_and_readers_cannot_use_up_what_a_room_may_say() -> None:
+async def test_non_members_and_readers_do_not_use_up_the_rate_limits_of_a_room() -> None:
     async with limited(room_sends_per_s=3, room_signals_per_s=3, room_typing_per_s=3) as served:
         store = served.node.store
         await store.put_room("default", "closed", open=False)
@@ -255,7 +255,7 @@ async def test_commands_refused_to_a_connection_are_not_counted_for_its_user_or_
 
 
 @pytest.mark.parametrize(("count", "code"), [(50, None), (100, 4003)], ids=["of its room's", "of its own"])
-async def test_ten_times_the_limit_of_a_room_closes_nobody_but_ten_times_their_own_does(
+async def test_ten_times_the_limit_of_a_room_closes_no_session_but_ten_times_its_own_limit_does(
     count: int, code: int | None
 ) -> None:
     async with limited(room_signals_per_s=5, commands_per_s=10, commands_burst=10) as served:
@@ -273,7 +273,7 @@ async def test_ten_times_the_limit_of_a_room_closes_nobody_but_ten_times_their_o
 # --- apps ---
 
 
-async def test_an_app_that_says_too_much_in_a_room_gets_429_and_nothing_is_written() -> None:
+async def test_an_app_above_the_message_rate_of_a_room_gets_429_and_nothing_is_written() -> None:
     async with limited(room_sends_per_s=5) as served:
         api, alice = Backend(served), await served.joined("alice")
         path, message = "/v1/rooms/lobby/messages", {"user": "bot", "body": {}}
@@ -388,7 +388,7 @@ async def test_whatever_is_asked_counts_but_not_what_takes_away_or_has_its_own_l
         assert (await api("POST", "/v1/rooms/lobby/messages", {"user": "bot", "body": 1})).status == 201
 
 
-async def test_who_is_not_let_in_uses_up_nobodys_requests() -> None:
+async def test_refused_requests_do_not_use_up_the_rate_of_a_key_or_tenant() -> None:
     async with limited(key_requests_per_s=2, tenant_requests_per_s=2) as served:
         api = Backend(served)
         assert await statuses(api, 5, Authorization="Bearer gd_nobody") == [401] * 5
@@ -451,7 +451,7 @@ async def test_a_connection_has_its_tenants_limit_of_commands_from_hello_on() ->
         assert errors[0]["message"].startswith("this connection sends more than 7 commands/s")
 
 
-async def test_the_welcome_tells_what_holds_for_the_tenant() -> None:
+async def test_the_welcome_has_the_limits_of_the_tenant() -> None:
     async with serving(tenants=ACME) as served:
         alice, bob = await served.client("alice"), await served.client("bob", claims={"tenant": "acme"})
         common = {

@@ -95,7 +95,7 @@ async def test_of_too_many_devices_those_unused_for_longest_are_forgotten() -> N
         assert len(await devices(served)) == 20
 
 
-async def test_the_app_removes_what_is_there_and_is_told_of_what_is_not() -> None:
+async def test_the_app_removes_a_device_and_gets_404_for_an_unknown_one() -> None:
     async with serving() as served:
         assert (await http(served, "DELETE", "/v1/users/ann/devices/phone")).status == 404
         await http(served, "PUT", "/v1/users/ann/devices/phone", {"provider": "webhook", "token": "t"})

@@ -76,7 +76,7 @@ async def test_a_crowd_that_was_in_many_rooms_is_back_in_all_of_them_for_a_few_r
         assert 0 < asked["user_rooms"] <= 12, asked  # rooms are not looked up one by one
 
 
-async def test_who_names_more_rooms_than_anybody_may_be_in_is_let_into_as_many_and_no_more_are_looked_up(
+async def test_a_resume_with_more_rooms_than_the_limit_joins_and_looks_up_no_more_than_the_limit(
     asked: Counter[str],
 ) -> None:
     async with serving(limits={"rooms": 3}) as served:
@@ -87,7 +87,7 @@ async def test_who_names_more_rooms_than_anybody_may_be_in_is_let_into_as_many_a
         assert asked["heads"] <= 5
 
 
-async def test_who_comes_alone_waits_for_nobody(asked: Counter[str]) -> None:
+async def test_a_single_client_does_not_wait_for_others(asked: Counter[str]) -> None:
     async with serving() as served:
         await served.lobby()
         for number in range(20):

@@ -197,7 +197,7 @@ async def test_a_revoked_token_does_not_replace_one_that_holds() -> None:
         assert (await alice.closed()).code == 4501
 
 
-async def test_revoking_twice_closes_nobody_twice() -> None:
+async def test_revoking_twice_closes_no_session_twice() -> None:
     async with revocation_service() as (served, revoke):
         alice = await served.client("alice")
         await served.advance(1)
@@ -364,7 +364,7 @@ async def test_a_revoked_user_with_a_thousand_frames_waiting_gets_none_of_them(w
         assert max(frame["data"]["seq"] for frame in frames if frame["type"] == "room.message") <= said + 1
 
 
-async def test_what_a_revoked_user_was_about_to_say_is_not_said() -> None:
+async def test_a_pending_message_of_a_revoked_user_is_not_sent() -> None:
     async with revocation_service() as (served, revoke):
         await served.lobby()
         bob, alice = await served.joined("bob"), await served.client("alice")

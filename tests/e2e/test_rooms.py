@@ -101,7 +101,7 @@ async def test_messages_are_numbered_and_reach_everyone_also_the_sender() -> Non
             assert [f["data"]["id"] for f in frames] == [reply["id"] for reply in sent]
 
 
-async def test_the_same_key_is_the_same_message_and_is_told_once() -> None:
+async def test_a_repeated_key_returns_the_same_message_which_is_published_once() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await served.joined("alice"), await served.joined("bob")
@@ -259,7 +259,7 @@ async def test_everything_a_connection_held_is_given_back() -> None:
             assert (node.hub.topics, served.timers, len(node.tasks)) == (0, 0, 0)
 
 
-async def test_what_waits_for_a_client_that_says_hello_is_taken_back_when_it_is_removed() -> None:
+async def test_frames_held_during_the_hello_are_discarded_when_the_member_is_removed() -> None:
     async with serving() as served:
         for room in ("den", "lobby"):
             await served.node.store.put_room("default", room, open=True)

@@ -75,7 +75,7 @@ async def test_lists_longer_than_a_page_are_read_to_their_end(monkeypatch: pytes
             assert [entry.user for entry in await ask(server.presence, [*names, "nobody"])] == [*names, "nobody"]
 
 
-async def test_what_the_app_says_and_signals_is_heard() -> None:
+async def test_messages_and_signals_of_the_app_arrive() -> None:
     async with serving() as served:
         await served.lobby()
         alice = await served.joined("alice")
@@ -183,7 +183,7 @@ async def test_a_wrong_key_and_an_empty_key_are_refused() -> None:
             await ask(nobody.online)
 
 
-async def test_too_much_is_told_with_the_time_to_wait() -> None:
+async def test_a_call_beyond_the_rate_is_refused_with_the_time_to_wait() -> None:
     async with serving(limits={"tenant_sends_per_s": 1}) as served:
         with server_of(served) as server:
             await ask(server.notify_many, [Notification(user="alice", kind="news") for _ in range(50)])

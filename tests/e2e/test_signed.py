@@ -304,7 +304,7 @@ async def next_frame(client: WireClient) -> dict[str, Any]:
         return {"type": "closed", "code": closed.code}
 
 
-async def test_keys_are_rotated_without_anybody_noticing() -> None:
+async def test_keys_are_rotated_without_an_interruption_for_clients() -> None:
     old, new = signer("RS256"), signer("ES256")
     async with (
         key_server(old.jwk("old")) as provider,
@@ -359,7 +359,7 @@ async def test_a_key_server_that_answers_nonsense_changes_nothing(how: str) -> N
         assert await hello(served, key.sign("k", **CLAIMS)) == "alice"
 
 
-async def test_while_keys_are_fetched_slowly_everybody_else_is_served() -> None:
+async def test_other_clients_are_served_while_keys_are_fetched_slowly() -> None:
     old, new = signer("RS256"), signer("EdDSA")
     async with key_server(old.jwk("old")) as provider, serving(auth={"jwks_url": provider.url}) as served:
         await served.advance(AGAIN_S)

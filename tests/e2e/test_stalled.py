@@ -74,7 +74,7 @@ async def signalled(speaker: WireClient, numbers: range) -> None:
         await speaker.request(type="signal.send", room="lobby", kind="n", key=f"k{number}", body=body)
 
 
-async def test_what_one_tick_had_for_a_reader_that_stops_is_told_apart_frame_by_frame() -> None:
+async def test_frames_of_one_tick_for_a_stopped_reader_are_kept_or_dropped_one_by_one() -> None:
     """The frames of one tick may exceed the send buffer. Then signals are dropped; the client is not closed."""
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()

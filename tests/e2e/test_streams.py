@@ -81,7 +81,7 @@ async def test_a_message_whose_signal_was_lost_is_read_when_the_next_one_comes()
 
 @pytest.mark.parametrize("read", ["before", "after"])
 @pytest.mark.parametrize("bus", ["full", "hint"])
-async def test_what_is_said_between_the_subscription_and_the_snapshot_is_seen_once(read: str, bus: BusMode) -> None:
+async def test_messages_sent_between_the_subscription_and_the_snapshot_arrive_once(read: str, bus: BusMode) -> None:
     async with serving() as served:
         await served.node.room_messages.put_room("default", "lobby", True, bus)
         store, room_messages = served.node.store, served.node.room_messages

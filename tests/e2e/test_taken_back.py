@@ -154,7 +154,7 @@ async def test_what_a_returning_member_had_missed_is_taken_back_too() -> None:
         assert frames[-1]["data"].get("removed") is True
 
 
-async def test_what_is_read_while_somebody_is_removed_is_not_told() -> None:
+async def test_history_read_while_the_member_is_removed_is_not_sent() -> None:
     async with serving(limits={"enabled": False}) as served:
         await served.node.store.put_room("default", "den")
         await served.node.store.put_member("default", "den", "alice")

@@ -74,7 +74,7 @@ async def test_a_client_that_does_not_read_over_tls_is_bounded_like_any_other(tm
         await alice.quiet()
 
 
-async def test_http_over_tls_tells_browsers_to_stay_with_it(tmp_path: Path) -> None:
+async def test_http_over_tls_sends_strict_transport_security(tmp_path: Path) -> None:
     async with serving_tls(tmp_path) as (served, made):
         said = await get(served.port, "/livez", made.context())
         assert said.status == 200

@@ -99,7 +99,7 @@ async def test_a_server_that_goes_away_is_waited_for_and_q_and_ctrl_c_leave_the_
                 assert "Traceback" not in quits.text + cut.text
 
 
-async def test_one_look_is_printed_for_people_and_programs_and_what_is_wrong_is_said_before_a_screen_is_taken(
+async def test_top_once_prints_text_or_json_and_reports_errors_before_it_takes_the_screen(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, "--host", "127.0.0.1", **ON) as server:
@@ -191,7 +191,7 @@ async def tailing(folder: Path, *arguments: str) -> AsyncIterator[Tail]:
         await process.communicate()
 
 
-async def test_events_are_told_as_they_happen_those_that_are_wanted_and_how_many_were_left_out(tmp_path: Path) -> None:
+async def test_tail_shows_live_events_that_match_its_filters_and_the_number_of_dropped_events(tmp_path: Path) -> None:
     async with running(tmp_path, "--host", "127.0.0.1", **ON) as server:
         await server.ask("PUT", "/v1/rooms/lobby", {"open": True})
         url = ("--url", f"http://127.0.0.1:{server.port}")

@@ -165,7 +165,7 @@ async def test_leaving_and_joining_again_does_not_bypass_the_throttle() -> None:
         assert told(await bob.quiet()) == [STARTED, STOPPED]
 
 
-async def test_who_joins_or_returns_is_told_who_is_typing() -> None:
+async def test_a_client_that_joins_or_returns_receives_the_typing_users() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await served.joined("alice"), await served.joined("bob")
@@ -319,7 +319,7 @@ async def type_on(served: Served, typist: WireClient, listener: WireClient, seco
     return frames
 
 
-async def test_welcome_says_how_often_a_start_is_repeated_and_how_long_it_is_held() -> None:
+async def test_the_welcome_has_the_repeat_interval_and_the_hold_time_of_typing() -> None:
     async with serving() as served:
         alice = await served.client("alice")
         assert alice.welcome["typing"] == {"repeat_ms": 3_000, "hold_ms": 5_000, "throttle_ms": 2_000}

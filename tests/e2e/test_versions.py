@@ -108,7 +108,7 @@ async def rooms_of_three(served: Served) -> tuple[WireClient, WireClient, WireCl
     return ann, bob, zoe
 
 
-async def test_who_can_read_nothing_of_it_is_told_to_fetch_once_for_all_that_was_said() -> None:
+async def test_a_client_that_cannot_read_an_event_receives_one_refresh_for_all_of_them() -> None:
     async with serving() as served:
         ann, bob, zoe = await rooms_of_three(served)
         for number in range(5):
@@ -163,7 +163,7 @@ async def test_in_busy_rooms_each_is_written_what_it_reads() -> None:
         assert [frame["data"] for frame in await zoe.quiet()] == [{"room": "two", "user": "ann"}]
 
 
-async def test_what_is_missed_by_one_who_cannot_read_it_is_told_as_such_on_return() -> None:
+async def test_a_client_that_missed_unreadable_messages_receives_a_refresh_on_return() -> None:
     async with serving() as served:
         ann, _, zoe = await rooms_of_three(served)
         session = zoe.welcome["session"]

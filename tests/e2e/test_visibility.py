@@ -99,7 +99,7 @@ async def test_what_makes_no_sense_is_refused_whole(fields: dict[str, Any], name
         assert await ann.request(type="privacy.set") == {"last_seen": "shown", "hide_from": []}
 
 
-async def test_whom_somebody_hides_from_sees_somebody_unknown() -> None:
+async def test_a_hidden_user_appears_as_an_unknown_user() -> None:
     async with serving() as served:
         ann, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]
         await hide(ann, "bob")
@@ -174,7 +174,7 @@ async def test_hiding_while_offline_is_visible_to_no_other_user() -> None:
         assert await entry(fresh, "ann") == UNKNOWN | {"user": "ann", "devices": []}
 
 
-async def test_the_last_seen_may_be_hidden_and_nothing_else_tells_it() -> None:
+async def test_the_last_seen_can_be_hidden_and_no_other_field_reveals_it() -> None:
     async with serving() as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         await ann.request(type="privacy.set", last_seen="hidden")
@@ -194,7 +194,7 @@ async def test_the_last_seen_may_be_hidden_and_nothing_else_tells_it() -> None:
         assert own["state"] == "online"
 
 
-async def test_watchers_are_told_when_the_last_seen_is_hidden_or_shown() -> None:
+async def test_watchers_are_notified_when_the_last_seen_is_hidden_or_shown() -> None:
     async with serving() as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         ann.send(type="bye")
@@ -209,7 +209,7 @@ async def test_watchers_are_told_when_the_last_seen_is_hidden_or_shown() -> None
         assert shown | {"devices": []} == before
 
 
-async def test_while_nobody_hides_nothing_is_read_but_that() -> None:
+async def test_no_privacies_are_read_while_no_user_hides() -> None:
     async with serving() as served:
         reads: list[Any] = []
         store, read = served.node.store, served.node.store.privacies
@@ -333,7 +333,7 @@ async def test_a_privacy_change_without_a_message_is_found_by_the_periodic_check
         assert [change["state"] for change in changes(frames)] == ["online"]
 
 
-async def test_tenants_nobody_is_here_of_are_forgotten_and_many_are_one_read() -> None:
+async def test_tenants_without_sessions_are_forgotten_and_all_others_are_read_in_one_call() -> None:
     async with serving() as served:
         reads: list[Any] = []
         store, read = served.node.store, served.node.store.hiding
@@ -419,7 +419,7 @@ async def test_a_key_is_needed_for_contacts() -> None:
             assert (await ask(served.port, method, "/v1/users/ann/contacts/bob")).status == 401
 
 
-async def test_there_are_only_so_many_contacts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_contact_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greendot.visibility.updates.MOST_CONTACTS", 2)
     async with serving() as served:
         call = partial(ask, served.port, Authorization=f"Bearer {API_KEY}")

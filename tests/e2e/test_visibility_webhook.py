@@ -60,7 +60,7 @@ async def test_an_answer_is_valid_for_a_while_and_a_changed_answer_is_published(
         assert [change["state"] for change in changes(frames)] == ["offline", "online"]
 
 
-async def test_the_app_may_say_that_something_changed() -> None:
+async def test_the_app_can_report_a_change_of_visibility() -> None:
     async with asked() as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         bob = await served.client("bob")
         await served.client("ann")
@@ -73,7 +73,7 @@ async def test_the_app_may_say_that_something_changed() -> None:
         assert [change["state"] for change in changes(await bob.quiet())] == ["offline"]
 
 
-async def test_what_a_user_hides_is_hidden_whatever_the_app_says() -> None:
+async def test_hidden_presence_stays_hidden_even_if_the_app_allows_it() -> None:
     async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         await ann.request(type="privacy.set", hide_from=["bob"])

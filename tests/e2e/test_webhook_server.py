@@ -90,7 +90,7 @@ async def test_invisible_users_come_and_go_unseen() -> None:
         ]
 
 
-async def test_two_tenants_with_the_same_names_are_told_their_own_only() -> None:
+async def test_two_tenants_with_the_same_names_receive_only_their_own_webhooks() -> None:
     async with receiving() as one, receiving() as two:
         hooks = {
             "webhooks": {"url": one.url, "secret": SECRET} | LOOPBACK,

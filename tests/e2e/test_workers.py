@@ -173,7 +173,7 @@ async def test_the_port_of_other_workers_is_in_use(tmp_path: Path, redis: str) -
         assert (await ask(server.port, "GET", "/livez")).status == 200
 
 
-async def test_what_keeps_workers_from_starting_is_said_once(tmp_path: Path, redis: str) -> None:
+async def test_a_failed_start_of_workers_is_reported_once(tmp_path: Path, redis: str) -> None:
     (tmp_path / "letter").write_text("Dear server, " * 100)
     flags = ("--host", "127.0.0.1", "--port", "0", "--workers", "3")
     for more, word in (

@@ -139,7 +139,7 @@ def test_two_people_see_each_others_dot_typing_and_message_in_the_react_chat(cha
     expect(alice.locator(".people h2")).to_have_text("Only you are here")
 
 
-def test_what_is_said_offline_is_shown_and_arrives_once(chat: str, pages: Open) -> None:
+def test_a_message_written_offline_is_shown_and_arrives_once(chat: str, pages: Open) -> None:
     dora, carl = pages(chat), enter(pages(chat), "Carl")
     line = Line()
     dora.route_web_socket(re.compile("/v1/connect"), line.asked)

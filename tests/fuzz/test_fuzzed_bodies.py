@@ -54,7 +54,7 @@ requests = st.sampled_from(READING).flatmap(
 )
 
 
-def test_whatever_is_sent_as_a_body_is_answered_as_the_document_says(tmp_path: Path) -> None:
+def test_any_request_body_gets_a_response_of_the_api_document(tmp_path: Path) -> None:
     with Live(tmp_path) as live:
         live.do(live.server.ask("PUT", "/v1/rooms/lobby", {"open": True}))
 

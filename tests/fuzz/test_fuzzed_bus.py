@@ -55,7 +55,7 @@ def peopled() -> Iterator[tuple[asyncio.Runner, Served]]:
             runner.run(stack.aclose())
 
 
-def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_continues_after_any_message_of_nodes_and_scripts(caplog: pytest.LogCaptureFixture) -> None:
     with peopled() as (runner, served):
         registry, node = served.node.registry, served.node.incarnation
         nonsense = Nonsense(["default", "lobby", "alice", "bob", "", node, *registry.sessions, *registry.connections])

@@ -93,7 +93,7 @@ def is_a_frame_of_ours(opcode: int, payload: bytes) -> None:
             assert opcode == PONG
 
 
-def test_whatever_is_sent_in_frames_or_in_no_frames_at_all_hurts_nobody(tmp_path: Path) -> None:
+def test_any_bytes_in_or_outside_of_frames_leave_the_server_and_other_clients_unharmed(tmp_path: Path) -> None:
     with Live(tmp_path) as live:
         live.do(live.server.ask("PUT", "/v1/rooms/lobby", {"open": True}))
         hello = make_frame(TEXT, msgspec.json.encode({"type": "hello", "token": live.server.token("alice")}))

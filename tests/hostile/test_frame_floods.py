@@ -49,7 +49,7 @@ async def test_control_frames_of_users_are_read_slowly(tmp_path: Path) -> None:
             assert await metric(server, "realtime_flood_closed_total") == 9
 
 
-async def test_strangers_who_return_as_soon_as_they_are_closed_slow_nobody_down(tmp_path: Path) -> None:
+async def test_strangers_that_reconnect_at_once_after_a_close_do_not_slow_other_clients(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         async with probing(server) as probe:
             outcomes = await flood_frames(server.port, "pongs", FLOOD_S, strangers=10, returns=True, ends=20)

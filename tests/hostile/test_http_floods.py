@@ -23,7 +23,7 @@ pytestmark = pytest.mark.alone
 CHUNKED = b"POST /v1/signals HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-async def test_pipelined_requests_without_a_key_slow_nobody_down(tmp_path: Path) -> None:
+async def test_pipelined_requests_without_a_key_slow_no_other_client_down(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         async with probing(server) as probe:
             outcomes = await flood(Flood(server.port, [[]] * SOCKETS, LIVE, FLOOD_S, returns=True, ends=SOCKETS))
@@ -35,7 +35,7 @@ async def test_pipelined_requests_without_a_key_slow_nobody_down(tmp_path: Path)
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["read", "unread"])
-async def test_pipelined_requests_in_two_pieces_slow_nobody_down(tmp_path: Path, reads: bool) -> None:
+async def test_pipelined_requests_in_two_pieces_slow_no_other_client_down(tmp_path: Path, reads: bool) -> None:
     """At most 8 pipelined requests arrive in one read, so only their responses slow them down."""
     padded = LIVE.replace(b"\r\n\r\n", b"\r\nX-Pad: " + b"x" * 3_000 + b"\r\n\r\n")
     async with running(tmp_path) as server:
@@ -51,7 +51,7 @@ async def test_pipelined_requests_in_two_pieces_slow_nobody_down(tmp_path: Path,
     [(b"0\r\n", b"X-Trailer: x\r\n"), (b"0\r\nX-Trailer: ", b"x" * 1_000)],
     ids=["many trailers", "one trailer"],
 )
-async def test_trailers_without_end_slow_nobody_down(tmp_path: Path, opening: bytes, repeated: bytes) -> None:
+async def test_endless_trailers_do_not_slow_other_clients(tmp_path: Path, opening: bytes, repeated: bytes) -> None:
     async with running(tmp_path) as server:
         openings = [[Step(CHUNKED + opening, b"")]] * 10
         async with probing(server) as probe:
@@ -68,7 +68,7 @@ MANY_FIELDS = LIVE[:-2] + b"".join(b"a%d: b\r\n" % number for number in range(1_
 
 
 @pytest.mark.parametrize("repeated", [TINY_CHUNKS, MANY_FIELDS], ids=["chunks of a byte", "many fields"])
-async def test_bytes_that_take_long_to_parse_slow_nobody_down(tmp_path: Path, repeated: bytes) -> None:
+async def test_bytes_that_take_long_to_parse_slow_no_other_client_down(tmp_path: Path, repeated: bytes) -> None:
     async with running(tmp_path) as server:
         async with probing(server) as probe:
             outcomes = await flood(Flood(server.port, [[]] * SOCKETS, repeated, FLOOD_S, sends=SENT))
@@ -133,7 +133,7 @@ async def does_not_read(port: int) -> None:
         sock.close()
 
 
-async def test_slow_unread_and_half_closed_sockets_slow_nobody_down(tmp_path: Path) -> None:
+async def test_slow_unread_and_half_closed_sockets_do_not_slow_other_clients(tmp_path: Path) -> None:
     """Slow sockets are closed after ten seconds, which e2e/test_pipelining.py and test_hostile.py test."""
     async with running(tmp_path) as server:
         slow: list[asyncio.Task[None]] = []

@@ -63,7 +63,7 @@ async def register(path: Path, subscriptions: dict[str, str]) -> None:
 
 
 @pytest.mark.alone
-async def test_hanging_push_endpoints_slow_nobody_down(tmp_path: Path) -> None:
+async def test_hanging_push_endpoints_slow_no_other_client_down(tmp_path: Path) -> None:
     made, key = certificates(tmp_path), tmp_path / "vapid.pem"
     key.write_text(PRIVATE)
     environment = {

@@ -134,7 +134,9 @@ def records(app: Receiver) -> list[Any]:
 @pytest.mark.timeout(600)
 @given(names=names, story=stories)
 @settings(trusting, max_examples=max(1, EXAMPLES // 10))
-def test_the_app_of_a_tenant_is_told_the_same_alone_and_beside_others(names: Names, story: list[Step]) -> None:
+def test_the_app_of_a_tenant_receives_the_same_events_alone_and_beside_other_tenants(
+    names: Names, story: list[Step]
+) -> None:
     here = [*range(len(names.tenants))]
     together = run(hooked(names, story, here))
     for tenant in here:

@@ -170,7 +170,7 @@ async def test_no_viewer_receives_what_the_policy_hides_and_all_viewers_what_it_
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_what_watchers_were_told_adds_up_to_what_is_true(policy: Policy) -> None:
+async def test_the_changes_sent_to_watchers_add_up_to_the_true_state(policy: Policy) -> None:
     """Apply changes as a client does: ignore older versions, and let version 0 replace any."""
     async with serving(visibility={"policy": policy}, limits={"enabled": False}) as served:
         for room in ROOMS:

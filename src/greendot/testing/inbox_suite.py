@@ -98,7 +98,7 @@ class InboxSuite(StoreHarness):
             assert not any(made.new for made in again)
             assert await recounted(store, "u77") == Inbox(4, 4, 4)
 
-    async def test_two_nodes_that_each_create_one_at_a_time_get_in_nobodys_way(self) -> None:
+    async def test_two_nodes_that_each_create_one_notification_at_a_time_do_not_conflict(self) -> None:
         async with self.opened_twice() as (one, two):
             for turn in range(40):
                 await asyncio.gather(

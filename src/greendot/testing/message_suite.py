@@ -33,7 +33,7 @@ class MessageSuite(StoreHarness):
             assert room is not None
             assert room.head == 200
 
-    async def test_two_nodes_that_each_write_one_at_a_time_get_in_nobodys_way(self) -> None:
+    async def test_two_nodes_that_each_write_one_message_at_a_time_do_not_conflict(self) -> None:
         async with self.opened_twice() as (one, two):
             await one.put_room(T, "r1", open=True)
             for turn in range(40):

@@ -75,7 +75,7 @@ class OccupantSuite(EngineTests):
                 await h.engine.exit(T, "r1", "ann", ann)
             assert await self.news(h) == [("Entered", "ann"), ("Left", "ann")]
 
-    async def test_whoever_was_not_there_does_not_leave(self) -> None:
+    async def test_an_exit_of_an_absent_user_or_session_publishes_no_event(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])
             await h.engine.enter(T, "r1", "ann", self.session_of(h, "a"))
@@ -84,7 +84,7 @@ class OccupantSuite(EngineTests):
             assert await h.engine.present(T, "r1") == ["ann"]
             assert await self.news(h) == [("Entered", "ann")]
 
-    async def test_whoever_is_restored_enters_only_if_they_were_lost_and_it_says_so(self) -> None:
+    async def test_a_restored_user_enters_only_if_lost_and_the_event_is_marked_as_restored(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])
             await h.engine.enter(T, "r1", "ann", self.session_of(h, "a"))

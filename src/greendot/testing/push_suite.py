@@ -213,7 +213,7 @@ class PushSuite(StoreHarness):
             await store.notify([structs.replace(notice(f"u{number}"), tenant=OTHER) for number in range(3)])
             assert await tenants(10, **{T: 10}) == {OTHER: 3}
 
-    async def test_what_was_sent_is_over_and_said_to_be(self) -> None:
+    async def test_a_sent_push_is_settled_and_recorded(self) -> None:
         async with self.pushing() as (store, _):
             await store.put_device(PHONE)
             await store.notify([notice()])

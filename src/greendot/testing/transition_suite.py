@@ -32,7 +32,7 @@ class TurnSuite(EngineTests):
             assert await h.engine.leave(T, "ann", laptop) is None
             assert told[1:] == [Transition("user", T, "ann", False)]
 
-    async def test_whoever_comes_by_first_tells_that_somebody_went(self) -> None:
+    async def test_the_first_call_after_the_grace_publishes_that_the_user_is_offline(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             await h.engine.linger(T, "ann", ref, 1_000, 0)

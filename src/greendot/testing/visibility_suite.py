@@ -30,7 +30,7 @@ class PrivacySuite(StoreHarness):
             after = await store.put_privacy(T, "ann")
             assert (after.last_seen, after.hide_from) == (before.last_seen, before.hide_from)
 
-    async def test_whether_anybody_hides_anything_is_known_for_each_tenant(self) -> None:
+    async def test_the_store_knows_for_each_tenant_whether_a_user_hides(self) -> None:
         async with self.opened() as store:
             await store.put_privacy(T, "ann")
             assert await store.hiding([T]) == set()
@@ -60,7 +60,7 @@ class PrivacySuite(StoreHarness):
             assert not await store.remove_contact(T, "ann", "bob")
             assert await store.contacts([(T, "ann"), ("t2", "ann")]) == {("t2", "ann"): {"bob": NOW}}
 
-    async def test_there_are_only_so_many_contacts_of_one_user(self) -> None:
+    async def test_contacts_of_one_user_are_limited_across_nodes(self) -> None:
         async with self.opened_twice() as (one, two):
             puts = (store.put_contact(T, "ann", f"u{n}", NOW, most=3) for n, store in enumerate((one, two) * 4))
             assert sum(await asyncio.gather(*puts)) == 3

@@ -8,7 +8,7 @@ import time
 from greendot.admin.metrics import _start_time, process_metrics
 
 
-def test_it_is_what_the_system_says() -> None:
+def test_process_metrics_match_the_operating_system() -> None:
     found = dict(process_metrics())
     assert time.time() - 86_400 * 365 < found["process_start_time_seconds"] <= time.time() + 1
     assert found["process_resident_memory_bytes"] > 1_000_000

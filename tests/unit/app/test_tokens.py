@@ -32,7 +32,7 @@ def test_a_key_is_given_in_the_settings_or_in_a_file(alg: str, where: str, tmp_p
     assert configured(keys=[key]).read(signer(alg).sign("k1", **CLAIMS), NOW).user == "ann"
 
 
-def test_all_that_can_be_said_of_a_key_counts() -> None:
+def test_all_fields_of_a_key_setting_take_effect() -> None:
     key = signer("RS256").setting("k1", tenant="acme", not_after="2027-01-15T08:30:00Z")
     grants = configured(keys=[key]).read(signer("RS256").sign("k1", **CLAIMS), NOW)
     assert (grants.tenant, grants.expires_at) == ("acme", 1_800_001_800_000)

@@ -65,7 +65,7 @@ async def test_rows_with_the_same_key_are_one(postgres: str) -> None:
         assert await app.told("ann") == ["1"]
 
 
-async def test_what_expired_while_it_waited_is_told_to_nobody(postgres: str) -> None:
+async def test_a_row_that_expired_while_it_waited_is_not_sent(postgres: str) -> None:
     async with site(postgres) as app:
         await app.app.execute(
             "INSERT INTO greendot_outbox (target, user_id, kind, body, expires_at) VALUES"
@@ -353,7 +353,7 @@ class Locked(Straight):
         await super().append(tenant, room, draft)
 
 
-async def test_what_cannot_be_sent_now_waits_in_order_and_stands_in_nobodys_way(postgres: str) -> None:
+async def test_rows_that_cannot_be_sent_yet_wait_in_order_and_do_not_delay_others(postgres: str) -> None:
     async with site(postgres) as app:
         for number in range(10):
             await app.say("r1", str(number))

@@ -85,7 +85,7 @@ def test_a_body_may_be_as_large_as_a_frame_without_the_spaces_between() -> None:
         (changed(expires_s=-math.inf), "expires_at"),
     ],
 )
-def test_what_can_never_be_sent_says_why(row: OutboxRow, word: str) -> None:
+def test_a_row_that_can_never_be_sent_is_set_aside_with_a_reason(row: OutboxRow, word: str) -> None:
     letter = parse_row(row)
     assert isinstance(letter, SetAside)
     assert letter.id == 17

@@ -67,7 +67,7 @@ async def test_a_new_key_is_looked_for_at_once_and_the_old_one_ends_when_it_is_w
     assert provider.fetches == 2
 
 
-async def test_names_nobody_has_cause_one_fetch_in_some_seconds_and_are_refused_for_good() -> None:
+async def test_unknown_key_ids_cause_one_fetch_in_some_seconds_and_are_then_refused() -> None:
     provider = Provider()
     await provider.remote.refresh()
     provider.clock.advance(AGAIN_S)
@@ -100,7 +100,7 @@ async def test_the_memory_for_unknown_key_names_is_bounded() -> None:
         await provider.read(OLD.sign("x" * 10_000, **CLAIMS))
 
 
-async def test_many_who_wait_share_one_fetch_and_very_many_are_told_to_come_back() -> None:
+async def test_many_waiting_reads_share_one_fetch_and_those_above_the_limit_are_refused() -> None:
     provider = Provider()
     provider.gate.clear()
     token = OLD.sign("old", **CLAIMS)
@@ -116,7 +116,7 @@ async def test_many_who_wait_share_one_fetch_and_very_many_are_told_to_come_back
 
 
 @pytest.mark.parametrize("what", ["down", "garbage", "emptied"])
-async def test_an_outage_leaves_the_last_good_keys_and_is_said_once(
+async def test_an_outage_keeps_the_last_good_keys_and_is_logged_once(
     what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = Provider()
@@ -137,7 +137,7 @@ async def test_an_outage_leaves_the_last_good_keys_and_is_said_once(
     assert len(caplog.records) == 2
 
 
-async def test_during_an_outage_nobody_is_told_that_a_token_is_bad_which_may_be_good() -> None:
+async def test_a_possibly_valid_token_is_not_refused_as_bad_during_an_outage() -> None:
     provider = Provider()
     provider.down = FetchFailed("it cannot be reached")
     with pytest.raises(KeysUnavailable):

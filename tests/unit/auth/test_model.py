@@ -61,7 +61,7 @@ def test_a_session_is_revoked_whatever_token_comes_for_it() -> None:
     assert not revoked.covers(token(tenant="t2"), "s")
 
 
-def test_a_users_tokens_are_revoked_that_were_issued_before_or_do_not_say_when() -> None:
+def test_a_revocation_of_a_user_covers_tokens_issued_before_it_or_without_an_issue_time() -> None:
     revoked = known(entry("user", "ann", before=50))
     assert revoked.covers(token(iat=49))
     assert revoked.covers(token(iat=None))
@@ -75,7 +75,7 @@ def test_kinds_do_not_meet() -> None:
     assert not revoked.covers(token("ann", jti="j", iat=1), "j")
 
 
-def test_said_again_it_is_news_only_if_it_says_more() -> None:
+def test_a_repeated_revocation_is_new_only_if_it_covers_more() -> None:
     revoked = known(entry("user", "ann", before=50))
     assert not revoked.put(entry("user", "ann", before=50))
     assert not revoked.put(entry("user", "ann", before=40, expires_at=900))

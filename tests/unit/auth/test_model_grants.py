@@ -81,7 +81,7 @@ def test_a_token_opens_the_rooms_of_any_of_its_patterns() -> None:
     assert not bearer.may_join("board")
 
 
-def test_anyone_may_be_watched_unless_the_token_says_who() -> None:
+def test_any_user_may_be_watched_unless_the_token_restricts_it() -> None:
     assert grants().may_watch("bob")
     assert grants(watch=("b*",)).may_watch("bob")
     assert not grants(watch=("b*",)).may_watch("zoe")

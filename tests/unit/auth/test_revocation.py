@@ -146,7 +146,7 @@ async def test_a_revocation_waits_for_the_nodes_with_sessions_of_the_user(parts:
 
 
 @in_virtual_time
-async def test_nodes_without_sessions_of_the_user_are_told_and_not_waited_for(parts: NodeParts) -> None:
+async def test_nodes_without_sessions_of_the_user_are_notified_without_waiting_for_them(parts: NodeParts) -> None:
     service = Service(parts)
     parts.engine.other_node(OTHER)
     revocation = service.revocation("ann")
@@ -244,7 +244,7 @@ async def test_a_token_without_a_date_is_refused_by_a_revocation_that_has_ended(
 
 
 @in_virtual_time
-async def test_sessions_end_when_a_revocation_is_read_that_was_not_heard_of(parts: NodeParts) -> None:
+async def test_sessions_end_when_a_revocation_is_found_in_the_store_without_a_notification(parts: NodeParts) -> None:
     service, ann = Service(parts), await parts.online("ann")
     await service.start()
     await parts.store.put_revocation(service.revocation("ann"))

@@ -54,7 +54,7 @@ def test_each_shell_has_its_own(shell: str, word: str) -> None:
     assert "_GREENDOT_COMPLETE" in said
 
 
-def test_another_shell_is_refused_and_the_help_says_how_to_install_it() -> None:
+def test_an_unsupported_shell_is_refused_and_the_help_explains_the_installation() -> None:
     assert "'csh' is not one of" in complaint("completion", "csh")
     said = call("completion", "--help").output
     assert """echo 'eval "$(greendot completion bash)"' >> ~/.bashrc""" in said

@@ -60,7 +60,7 @@ def test_secrets_are_fresh_each_its_own_not_shown_and_for_the_owner_only(tmp_pat
     assert tomllib.loads((tmp_path / "a.toml").read_text())["auth"]["secret"] not in said
 
 
-def test_nothing_is_overwritten_unless_it_is_said(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     file.write_text("# mine\n")
     assert "--force" in complaint("genconfig", str(file), "--no-input")

@@ -35,7 +35,7 @@ async def test_over_tls_it_is_asked_too_under_whatever_name_its_certificate_is(t
         assert (await asked(served)).exit_code == 1  # a plain HTTP request to a TLS server
 
 
-async def test_one_that_takes_nobody_is_alive_and_not_ready_and_why_is_said() -> None:
+async def test_a_node_that_refuses_clients_is_alive_and_not_ready_and_the_reason_is_printed() -> None:
     async with serving() as served:
         load(served, Level.REFUSING)
         assert (await asked(served)).exit_code == 0

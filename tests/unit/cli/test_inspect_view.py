@@ -40,7 +40,7 @@ def test_nodes_that_did_not_answer_for_a_topic_are_named() -> None:
     assert lines[-1] == "Nodes that did not answer: oXVI."
 
 
-def test_more_members_than_are_named_are_told_of() -> None:
+def test_the_number_of_members_that_are_not_listed_is_shown() -> None:
     room = {"room": "den", "tenant": "acme", "open": False, "bus": "full", "head": 3, "member_count": 201}
     there = {"present": [], "present_count": 0, "listeners": 0, "nodes": [], "typing_ends_in_ms": {}}
     lines = inspect_view.room(room | there | {"members": [{"user": "ann", "role": "admin"}]}, NOW)

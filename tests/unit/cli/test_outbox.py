@@ -17,7 +17,7 @@ READY = "The outbox is ready. Set outbox.url (GREENDOT_OUTBOX_URL) of the server
 INSERT = "INSERT INTO greendot_outbox (target, room, user_id, kind, body) VALUES"
 
 
-async def test_it_is_installed_once_and_says_what_was_made(postgres: str) -> None:
+async def test_the_outbox_is_installed_once_and_the_output_lists_what_was_created(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         made = await said("outbox", "install", "--url", place)
         assert made.startswith("Created table greendot_outbox.\n")
@@ -80,7 +80,7 @@ def test_what_cannot_be_meant_is_named(arguments: list[str], word: str) -> None:
     assert "hush" not in told
 
 
-async def test_an_outbox_that_was_never_made_says_what_to_do(postgres: str) -> None:
+async def test_a_missing_outbox_is_reported_with_the_command_that_creates_it(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         with pytest.raises(AssertionError, match="run `greendot outbox install --url URL` once"):
             await said("outbox", "status", "--url", place)

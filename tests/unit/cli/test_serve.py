@@ -21,7 +21,7 @@ def test_several_workers_with_an_explicit_memory_engine_are_refused() -> None:
         assert "Leave out --engine" in message
 
 
-def test_no_secret_is_refused_and_what_to_do_is_said() -> None:
+def test_a_missing_secret_is_refused_with_the_remedy() -> None:
     said = complaint("serve", "--port", "0", secret="")
     for word in ("auth.secret", "GREENDOT_AUTH_SECRET", "openssl rand -hex 32", "greendot serve --dev"):
         assert word in said
@@ -43,7 +43,7 @@ def test_a_wrong_flag_is_named(flags: list[str], word: str) -> None:
     assert word in complaint("serve", *flags)
 
 
-def test_all_that_keeps_a_server_from_starting_is_said_in_three_rounds(tmp_path: Path) -> None:
+def test_all_errors_that_prevent_a_start_are_reported_in_three_rounds(tmp_path: Path) -> None:
     """The rounds are: values, then relations, then missing settings and unusable files."""
     file = tmp_path / "greendot.toml"
     values, relation = "[server]\nport = 70000\n", "[typing]\nttl_s = 1\n"

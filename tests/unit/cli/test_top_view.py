@@ -120,7 +120,7 @@ def test_nodes_are_sorted_by_what_is_asked(sort: str, expected: str) -> None:
     assert sort in SORTS
 
 
-def test_nodes_that_are_dead_silent_or_refuse_are_told_apart() -> None:
+def test_dead_silent_and_refusing_nodes_are_shown_differently() -> None:
     dead = {"node": "d", "state": "dead", "level": "normal", "renewed_ago_ms": None, "ends_at": NOW, "answered": False}
     found = laid_out(shown(node("r", level="refusing"), node("s", answered=False), dead), None)
     rows = {line.text[:1]: (line.text.split()[1], line.style) for line in found if line.text[:1] in "rsd"}

@@ -61,7 +61,7 @@ def test_sections_by_name_are_shown_as_examples_with_all_their_settings() -> Non
 
 
 @pytest.mark.parametrize("kind", sorted({*kinds(Settings)}, key=lambda kind: kind.__name__), ids=lambda k: k.__name__)
-def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
+def test_every_setting_has_a_description(kind: type[Struct]) -> None:
     plain = [field for field in fields(kind) if not isinstance(field.default, Struct)]
     allowed = {"kid", "alg", "promise", "active_hold_s", "idle_hold_s", "least"}  # name and type explain these
     assert {field.name for field in plain if not description(field.type)} - allowed == set()

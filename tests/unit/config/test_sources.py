@@ -59,7 +59,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "greendot.toml"
 
 
-def test_every_wrong_value_of_every_source_is_said_at_once(file: Path) -> None:
+def test_all_wrong_values_of_all_sources_are_reported_together(file: Path) -> None:
     file.write_text(WRONG)
     environment = {"GREENDOT_SERVER_PORT": "http", "GREENDOT_DOOR_ORIGIN": "https://a.example", "GREENDOT_API_KEY": "k"}
     said = mistakes(file, environment, server={"workers": 0})
@@ -91,7 +91,7 @@ def test_every_wrong_value_of_every_source_is_said_at_once(file: Path) -> None:
     assert "12345" not in "".join(said)
 
 
-def test_every_relation_that_does_not_hold_is_said_at_once_once_all_values_are_valid(file: Path) -> None:
+def test_all_relations_that_do_not_hold_are_reported_together_once_all_values_are_valid(file: Path) -> None:
     file.write_text('[limits]\ncommands_per_s = 300\n[auth]\nsecret = "hush hush"\n[presence]\ndead_after_s = 20\n')
     environment = {"GREENDOT_PRESENCE_HEARTBEAT_S": "15"}
     said = mistakes(file, environment, engine={"url": "amqp://me:hush@h"})
@@ -108,7 +108,7 @@ def test_every_relation_that_does_not_hold_is_said_at_once_once_all_values_are_v
     assert only.startswith("in the environment (GREENDOT_SERVER_PORT): server.port is 'http'")
 
 
-def test_several_are_said_one_a_line_and_one_alone_without_a_count(file: Path) -> None:
+def test_several_errors_are_listed_one_per_line_and_a_single_one_without_a_count(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(None, {"GREENDOT_LIMITS_ROOMS": "0", "GREENDOT_LIMITS_WATCHES": "0"}, {})
     first, *others = str(caught.value).splitlines()
@@ -167,7 +167,7 @@ def test_a_long_value_is_cut(file: Path) -> None:
     assert len(said) < 250
 
 
-def test_further_checks_are_made_of_settings_that_are_right_and_all_they_find_is_said() -> None:
+def test_further_checks_run_on_valid_settings_only_and_all_their_findings_are_reported() -> None:
     def certificate(settings: Settings) -> None:
         raise ConfigError(f"tls.cert: cannot read {settings.tls.cert}")
 

@@ -127,7 +127,7 @@ def test_a_client_that_has_gone_is_not_admitted() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.2), st.booleans()), max_size=300))
-def test_everybody_is_let_in_once_or_sent_away_and_never_more_than_so_many_are_under_way(
+def test_every_client_is_admitted_once_or_refused_and_concurrent_admissions_are_limited(
     story: list[tuple[float, bool]],
 ) -> None:
     admission, now, came = queue(waiting=5), 0.0, []
@@ -178,7 +178,7 @@ def test_a_seconds_worth_may_come_together_and_no_silence_earns_more() -> None:
     assert len(admission.admit(60.5)) == 2
 
 
-def test_nothing_has_to_be_waited_for_where_nobody_waits() -> None:
+def test_an_empty_admission_queue_has_no_next_time() -> None:
     admission = queue()
     assert admission.next_in() is None
     admission.ask(1, 0.0, returning=False)

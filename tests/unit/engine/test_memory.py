@@ -126,7 +126,7 @@ async def test_a_closed_node_receives_nothing() -> None:
     assert it.heard == []
 
 
-async def test_the_next_node_does_not_hear_what_the_last_one_had_subscribed_to() -> None:
+async def test_a_new_node_does_not_receive_messages_of_the_topics_of_the_last_node() -> None:
     it = await lab()
     await it.engine.subscribe([Topic("room", T, "lobby")])
     await it.engine.close()
@@ -151,7 +151,7 @@ async def test_a_wall_clock_that_jumps_ends_no_linger_early_or_late(jump_s: floa
     assert await it.states("ann") == ["offline"]
 
 
-async def test_times_are_the_wall_clocks_when_nobody_sets_it() -> None:
+async def test_times_are_those_of_the_wall_clock_unless_the_clock_is_set() -> None:
     it = await lab()
     it.clock.advance(12.345)
     await it.come("ann")

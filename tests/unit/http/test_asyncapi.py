@@ -52,7 +52,7 @@ def test_it_has_every_code() -> None:
     assert DOCUMENT["components"]["schemas"]["Error"]["properties"]["code"]["enum"] == [str(code) for code in Err]
 
 
-def test_every_message_says_in_a_sentence_what_it_is() -> None:
+def test_every_message_has_a_summary_of_one_sentence() -> None:
     for name, one in DOCUMENT["components"]["messages"].items():
         assert 5 < len(one["summary"]) < 140, name
         assert re.search(r"[.`]$", one["summary"]), name

@@ -53,7 +53,7 @@ def test_an_operation_needs_the_scope_that_is_asked_for(operation: Operation) ->
 
 
 @every_operation
-def test_an_operation_says_in_a_sentence_what_it_does(operation: Operation) -> None:
+def test_an_operation_has_a_summary_of_one_sentence(operation: Operation) -> None:
     assert 5 < len(described(operation)["summary"]) < 120
     assert described(operation)["summary"].endswith(".")
 

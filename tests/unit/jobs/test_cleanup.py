@@ -18,7 +18,7 @@ async def note(served: Served, name: str) -> str:
     return last.note
 
 
-async def test_retention_removes_what_has_expired_and_devices_are_told() -> None:
+async def test_retention_removes_expired_records_and_devices_receive_the_new_badge() -> None:
     async with serving() as served:
         store, now = served.node.store, served.clock.now_ms()
         ann = await served.client("ann")

@@ -190,7 +190,7 @@ class _Real(ManualClock):
         return round(self.monotonic() * 1000)
 
 
-async def test_how_late_a_job_is_that_nobody_runs_is_told_also_while_the_store_is_away() -> None:
+async def test_the_delay_of_a_due_job_that_no_node_runs_is_reported() -> None:
     async with site() as s:
         await s.pass_time(5)
         assert s.one.items()["jobs_overdue_s"] == 0

@@ -55,19 +55,19 @@ def test_a_bad_expression_is_refused_with_what_to_write(cron: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlinn", "", "../../etc/passwd", "/etc/passwd", "CET+9x", "a\x00b"])
-def test_a_zone_nobody_knows_is_refused(zone: str) -> None:
+def test_an_unknown_time_zone_is_refused(zone: str) -> None:
     with pytest.raises(ConfigError, match=r"jobs\.sweep\.zone is .* but must be the name of a time zone"):
         timetable("jobs.sweep", 60, "0 3 * * *", zone)
 
 
-def test_settings_make_a_timetable_and_say_in_words_which() -> None:
+def test_settings_make_a_timetable_and_its_description_in_words() -> None:
     assert timetable("jobs.sweep", 1.5, "", "UTC") == Every(1_500)
     assert timetable("jobs.sweep", 1.5, "30 3 * * *", "UTC") == Cron("30 3 * * *", "UTC")
     assert in_words(1.5, "", "UTC") == "every 1.5 s"
     assert in_words(1.5, "30 3 * * *", "UTC") == "cron 30 3 * * * UTC"
 
 
-def test_an_expression_may_be_as_long_as_is_said_and_has_five_fields() -> None:
+def test_a_cron_expression_has_a_maximum_length_and_five_fields() -> None:
     longest = "0 " + ",".join(["3"] * 200)
     longest = longest[: MOST_CRON - 6].rstrip(",") + " * * *"
     longest = longest + " " * (MOST_CRON - len(longest))

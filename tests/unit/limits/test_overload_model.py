@@ -34,7 +34,7 @@ def test_a_node_with_little_to_do_is_normal() -> None:
 
 
 @pytest.mark.parametrize("load", [Load(lag_s=0.1), Load(backlog=1_000), Load(bus_lag_s=2.0)])
-def test_any_of_the_measurements_is_enough_and_says_what_it_was(load: Load) -> None:
+def test_each_measurement_alone_triggers_shedding_and_gives_its_reason(load: Load) -> None:
     node = Node()
     assert node.run(load, 60) == [NORMAL, SHEDDING]
     assert node.breaker.reason

@@ -74,7 +74,7 @@ async def test_a_tenant_with_a_quota_of_its_own_has_its_limit_from_the_welcome_o
 
 
 @in_virtual_time
-async def test_clients_are_told_the_limits_of_their_tenant(parts: NodeParts) -> None:
+async def test_clients_receive_the_limits_of_their_tenant(parts: NodeParts) -> None:
     rates: Rates = {("connection", "sends"): 9, ("user", "sends"): 4, ("room", "sends"): 7, ("user", "typing"): 2}
     rate_limits = limits(parts, quota(rates), acme=quota(rates, enabled=False))
     shown = rate_limits.shown("default")

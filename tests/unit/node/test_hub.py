@@ -115,7 +115,7 @@ async def test_a_large_room_is_written_some_listeners_at_a_time() -> None:
     assert hub.backlog == 0
 
 
-async def test_what_is_said_while_a_large_room_is_written_is_joined_into_its_next_write() -> None:
+async def test_frames_offered_while_a_large_room_is_written_are_joined_into_its_next_write() -> None:
     hub, _ = made()
     channel = hub.channel(Topic("room", "t", "r"))
     crowd = listeners(hub, channel, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from greendot.node.hub_model import HOLD_S, MOST, PERIOD_S, HotTopics
 
 
-def test_what_was_counted_is_told_by_the_second_once_a_period_is_over() -> None:
+def test_counts_are_reported_per_second_once_a_period_is_over() -> None:
     hot_topics = HotTopics[str](0.0)
     hot_topics.add("den", 10)
     hot_topics.add("den", 20)

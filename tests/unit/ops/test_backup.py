@@ -97,7 +97,7 @@ def test_a_backup_is_one_file_with_a_checksum_beside_it_for_its_owner_only(backu
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_nothing_is_overwritten_unless_it_is_said(store: Path, backup: Path) -> None:
+def test_nothing_is_overwritten_without_force(store: Path, backup: Path) -> None:
     before = backup.read_bytes()
     with pytest.raises(ConfigError, match="already exists"):
         saved(on(store), backup)
@@ -543,7 +543,7 @@ def test_what_is_no_good_backup_is_refused_and_the_store_stays(
     assert rooms(file) == BIG
 
 
-def test_an_older_backup_is_taken_and_it_is_said_and_so_is_a_missing_checksum(backup: Path, tmp_path: Path) -> None:
+def test_an_older_backup_is_restored_and_reported_and_so_is_a_missing_checksum(backup: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(backup)) as db:
         db.execute(f"PRAGMA user_version = {steps('sqlite')[-2].number}")
     (tmp_path / "backup.db.sha256").unlink()
@@ -551,7 +551,7 @@ def test_an_older_backup_is_taken_and_it_is_said_and_so_is_a_missing_checksum(ba
     assert (done.checked, done.old) == (False, True)
 
 
-def test_of_postgres_it_is_said_how_with_no_password_in_it(tmp_path: Path) -> None:
+def test_a_backup_of_postgres_is_refused_with_the_command_to_use_and_without_the_password(tmp_path: Path) -> None:
     url = "postgresql://ann:hush@db.example:5433/chat?search_path=gd&sslmode=require"
     settings = load(None, {}, {"store": {"url": url}})
     with pytest.raises(ConfigError, match=r"pg_dump .*--schema=gd .*postgresql://ann@db.example:5433/chat") as caught:

@@ -80,7 +80,7 @@ def test_a_try_of_which_nothing_is_known_lets_another_try() -> None:
     assert (rests.is_open, rests.wait_s(2)) == (True, 0)
 
 
-def test_who_says_how_long_to_wait_is_obeyed_even_if_something_goes_well_meanwhile() -> None:
+def test_a_requested_rest_is_kept_even_after_a_success() -> None:
     rests = CircuitBreaker(after=5)
     rests.asked_to_rest(0, 30)
     rests.asked_to_rest(1, 5)
@@ -103,7 +103,7 @@ def test_it_never_rests_for_ever(story: list[tuple[str, float, float]]) -> None:
     assert rests.wait_s(now + 60 + ROUNDED) == 0
 
 
-def test_unless_said_otherwise_five_failures_are_needed_and_a_minute_is_the_longest() -> None:
+def test_by_default_the_circuit_breaker_opens_after_five_failures_and_for_a_minute_at_most() -> None:
     rests = CircuitBreaker()
     for _ in range(4):
         fail(rests, 0)

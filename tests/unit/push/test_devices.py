@@ -37,6 +37,6 @@ def test_what_providers_give_out_is_taken(provider: Provider, token: str) -> Non
 
 
 @pytest.mark.parametrize(("provider", "token", "said"), BAD)
-def test_what_is_none_is_said_so(provider: Provider, token: str, said: str) -> None:
+def test_an_invalid_device_token_is_refused_with_the_reason(provider: Provider, token: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_token(provider, token)

@@ -76,7 +76,7 @@ def test_what_is_to_be_acknowledged_and_not_even_seen_is_held_like_everything() 
     assert decide(structs.replace(ALARM, done=True), OFFLINE, POLICY, T) == Decision("never", "seen")
 
 
-def test_who_is_in_the_room_hears_of_its_messages_there_for_as_long_as_that_is() -> None:
+def test_messages_of_a_room_are_not_pushed_while_the_user_is_in_it() -> None:
     about = PushCandidate(T, room="lobby")
     late = T + 10 * HOUR_MS
     assert decide(about, RecipientState("online", {"lobby"}), POLICY, late) == (
@@ -119,7 +119,7 @@ def test_what_is_critical_passes_all_that_the_user_chose_but_not_what_is_seen() 
     assert decide(PushCandidate(T, "critical", done=True), busy, POLICY, T).action == "never"
 
 
-def test_the_wait_that_ends_last_says_why() -> None:
+def test_the_wait_that_ends_last_is_the_reason() -> None:
     seen = RecipientState("online", busy=True, busy_until=T + 1_000)
     assert decide(NEWS, seen, POLICY, T, quiet_until=MORNING) == ("later", "quiet_hours", MORNING)
     assert decide(NEWS, seen, POLICY, T).reason == "active"
@@ -151,7 +151,7 @@ importances: st.SearchStrategy[Importance] = st.sampled_from(["normal", "high", 
 
 
 @given(seens, importances, st.sampled_from([None, "lobby"]), st.lists(st.integers(T - HOUR_MS, T), max_size=5))
-def test_whoever_is_gone_in_the_end_is_pushed_to_whatever_was_last_known(
+def test_a_user_who_turns_out_offline_is_pushed_to_whatever_state_was_known_before(
     ghost: RecipientState, importance: Importance, room: str | None, recent: list[int]
 ) -> None:
     """The policy decides again at the times it returned, and the recipient turns out to be offline."""

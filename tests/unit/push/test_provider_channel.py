@@ -66,7 +66,7 @@ def channel(
     return ProviderChannel(sender, "default", "fcm", clock or ManualClock(), found, dry_run=dry_run)
 
 
-async def test_so_many_at_once_and_no_more() -> None:
+async def test_concurrent_sends_of_a_channel_are_limited() -> None:
     sender = Acted(lambda device: SendResult("sent"))
     sent = await asyncio.gather(*(lane_.send(PHONE, PAYLOAD) for lane_ in [channel(sender, at_once=7)] * 100))
     assert {one.outcome for one in sent} == {"sent"}

@@ -112,7 +112,7 @@ async def test_given_up_sends_of_silent_hosts_leave_nothing_behind() -> None:
     await end(*sends)
 
 
-async def test_who_is_given_up_is_told_so_and_waits_no_more() -> None:
+async def test_a_cancelled_send_is_reported_as_cancelled_and_leaves_the_queue() -> None:
     room, host = slots(each=1), known()
     (first,) = await acquired(room, host, 1)
     (second,) = await acquired(room, host, 1)

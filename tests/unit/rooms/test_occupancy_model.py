@@ -44,7 +44,7 @@ def test_a_session_goes_on_under_its_nodes_next_name() -> None:
     assert room.exit("ann", LAPTOP.session, 5_000, NODES)
 
 
-def test_whoever_is_not_there_does_not_leave() -> None:
+def test_an_exit_of_an_absent_user_or_session_has_no_effect() -> None:
     room = Occupants()
     assert not room.exit("ann", PHONE.session, 1_000, NODES)
     room.enter("ann", PHONE, 1_000, NODES)

@@ -82,7 +82,7 @@ async def test_a_revision_that_the_store_does_not_know_is_read_once(parts: Parts
 
 
 @in_virtual_time
-async def test_while_the_members_cannot_be_read_messages_go_to_nobody_and_are_read_later(parts: Parts) -> None:
+async def test_messages_reach_no_client_while_the_members_cannot_be_read_and_are_read_later(parts: Parts) -> None:
     local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
     await parts.store.remove_member(TENANT, "lobby", "bob")
     records = await parts.write("lobby", 2)

@@ -68,7 +68,7 @@ def test_a_failure_that_comes_again_and_again_does_not_hide_another() -> None:
     assert counted.is_first(failed(KeyError), now=2)
 
 
-def test_repeats_are_told_apart_by_the_fields_that_matter() -> None:
+def test_repeats_are_distinguished_by_the_fields_that_matter() -> None:
     counted = Repeats(60)
     assert counted.is_first(record(FAILED, work="push"), now=0)
     assert counted.is_first(record(FAILED, work="webhooks"), now=0)
@@ -128,7 +128,7 @@ def raised(deep: bool) -> logging.LogRecord:
     return made
 
 
-def test_failures_are_told_apart_by_where_they_were_raised_and_not_by_where_they_were_noticed() -> None:
+def test_failures_are_distinguished_by_where_they_were_raised_not_by_where_they_were_caught() -> None:
     counted = Repeats(60)
     assert [counted.is_first(raised(deep), now=0) for deep in (True, False, True)] == [True, True, False]
 

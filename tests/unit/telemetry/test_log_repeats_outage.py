@@ -12,7 +12,7 @@ from greendot.telemetry.log_repeats import Outage
 from greendot.testing import ManualClock
 
 
-def test_it_is_said_once_that_it_is_lost_and_once_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock()
     absence = Outage(STORE_LOST, STORE_BACK, clock.monotonic)

@@ -32,7 +32,7 @@ def test_one_of_a_later_version_is_read_as_far_as_this_one_goes() -> None:
     assert Trace(TRACE, SPAN, 0xFF).parent.endswith("-01"), "unknown flags must not be passed on"
 
 
-def test_one_of_a_later_version_may_have_so_many_characters() -> None:
+def test_a_traceparent_of_a_later_version_has_a_maximum_length() -> None:
     longest = f"cc-{TRACE}-{SPAN}-01-".ljust(128, "x")
     assert read(longest) == Trace(TRACE, SPAN, 1)
     assert read(longest + "x") is None

@@ -80,7 +80,7 @@ def test_what_the_operator_lists_is_allowed_and_nothing_beside_it() -> None:
         assert not is_allowed(address, allowed)
 
 
-def test_all_are_allowed_but_those_at_which_nobody_is() -> None:
+def test_the_network_all_allows_every_address_except_multicast_and_unspecified() -> None:
     everything = networks(["all"])
     assert all(is_allowed(address, everything) for address in ("127.0.0.1", "::1", "10.0.0.1", "169.254.169.254"))
     assert not any(is_allowed(address, everything) for address in ("224.0.0.1", "ff02::1", "0.0.0.0", "::"))

@@ -62,7 +62,7 @@ async def refusal(caller: MultiplexedCaller) -> str:
     return str(error.value)
 
 
-async def test_an_answer_is_what_the_other_side_said(made: Certificates) -> None:
+async def test_an_answer_has_the_status_headers_and_body_of_the_server(made: Certificates) -> None:
     async with calling(made) as (echo, caller):
         answer = await call(caller)
         assert (answer.status, answer.body, answer.headers) == (200, b"hello", {"x-said": "yes"})
@@ -71,7 +71,7 @@ async def test_an_answer_is_what_the_other_side_said(made: Certificates) -> None
         assert asked.headers[":authority"] == f"127.0.0.1:{echo.port}"
 
 
-async def test_everybody_gets_the_answer_to_what_they_asked(made: Certificates) -> None:
+async def test_every_request_gets_its_own_answer(made: Certificates) -> None:
     async with calling(made) as (echo, caller):
         answers = await asyncio.gather(*(call(caller, f"{n}") for n in range(500)))
         assert [int(answer.body) for answer in answers] == [*range(500)]
@@ -236,7 +236,7 @@ async def test_a_server_without_http2_is_reported(made: Certificates) -> None:
         await caller.close()
 
 
-async def test_certificates_are_verified_and_nobody_inside_is_called(made: Certificates) -> None:
+async def test_certificates_are_verified_and_no_internal_host_is_called(made: Certificates) -> None:
     async with playing(Echo(), made) as echo:
         stranger = MultiplexedCaller(echo.url, Terms(allowed=LOOPBACK, timeout_s=3.0))
         assert "could not be reached" in await refusal(stranger)

@@ -44,7 +44,7 @@ async def refusal(url: str, **terms: Any) -> str:
     return str(error.value)
 
 
-async def test_an_answer_is_what_the_app_said() -> None:
+async def test_an_answer_has_the_status_headers_and_body_of_the_app() -> None:
     async with receiving() as app:
         answer = await post(app.url)
     assert (answer.status, answer.body, answer.headers["content-length"]) == (200, b"ok", "2")
@@ -74,7 +74,7 @@ async def test_connections_are_kept() -> None:
     ],
 )
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_nobody_inside_is_called_however_the_address_is_written(scheme: str, host: str) -> None:
+async def test_no_internal_host_is_called_however_the_address_is_written(scheme: str, host: str) -> None:
     async with receiving() as app:
         said = await refusal(f"{scheme}://{host}:{app.port}/secret-path", allowed=(), timeout_s=1.0)
         assert "not a public address" in said or "could not be resolved" in said, said
@@ -242,7 +242,7 @@ async def test_of_many_places_those_called_last_are_kept() -> None:
         assert one.requests[0].path == "/hook?q=1"
 
 
-async def test_places_that_do_not_answer_leave_no_room_for_more_and_nobody_is_cut_off() -> None:
+async def test_hosts_that_do_not_answer_use_up_the_limit_and_no_call_under_way_is_cancelled() -> None:
     async with receiving(lambda events: "hang") as slow, receiving() as app:
         callers = Callers(Terms(allowed=LOOPBACK, timeout_s=1.0), most=1, most_each=1)
         hanging = asyncio.create_task(callers.post("t1", slow.url, BODY, {}))

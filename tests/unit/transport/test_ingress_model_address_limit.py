@@ -14,7 +14,7 @@ def test_an_address_group_over_its_limit_is_full_until_a_connection_leaves() -> 
     assert not houses.is_full(third)
 
 
-def test_far_too_many_are_not_even_told() -> None:
+def test_an_address_far_above_its_connection_limit_is_overrun() -> None:
     houses = AddressLimits(2)
     entered = [houses.enter("a") for _ in range(4)]
     assert not houses.is_overrun(entered[0])

@@ -90,7 +90,7 @@ async def test_silent_names_of_a_domain_leave_room_for_others_of_the_tenant(name
     await ended(waiting)
 
 
-async def test_all_tenants_together_have_so_many(names: SilentNames) -> None:
+async def test_look_ups_of_all_tenants_together_are_limited(names: SilentNames) -> None:
     of = Resolver(SLOW)
     waiting = [
         task
@@ -232,7 +232,7 @@ async def test_a_thread_that_cannot_be_started_is_reported(monkeypatch: pytest.M
     assert of.under_way == 0
 
 
-def test_names_without_an_address_are_told_apart() -> None:
+def test_permanent_and_temporary_failures_of_a_name_are_distinguished() -> None:
     assert socket.EAI_NONAME in resolver.FINAL
     assert socket.EAI_AGAIN not in resolver.FINAL
     assert [resolver._domain(host) for host in ("a.b.example.org.", "example", "x.y")] == [

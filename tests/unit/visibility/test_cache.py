@@ -37,7 +37,7 @@ async def befriend(parts: Parts, user: str, *others: str, tenant: str = "contact
 
 
 @in_virtual_time
-async def test_where_nobody_hides_one_read_is_enough_for_everybody(parts: Parts) -> None:
+async def test_one_read_is_enough_for_all_users_if_no_user_hides(parts: Parts) -> None:
     visibility = parts.visibility
     await asyncio.gather(*(visibility.know(TENANT, [f"v{n}"], ["ann", "bob"]) for n in range(5)))
     await visibility.know(TENANT, ["cid"], ["dan"])
@@ -115,7 +115,7 @@ async def test_a_recent_contact_ceases_to_be_one_without_a_read(parts: Parts) ->
 
 
 @in_virtual_time
-async def test_the_first_user_of_a_tenant_who_hides_makes_nobody_else_disappear(parts: Parts) -> None:
+async def test_the_first_user_of_a_tenant_who_hides_leaves_other_users_visible(parts: Parts) -> None:
     visibility = parts.visibility
     visibility.consumers.append(Consumer("ann", "cid"))
     await visibility.know(TENANT, ["bob"], ["ann", "cid"])

@@ -78,7 +78,7 @@ def test_who_has_no_exception_any_more_is_none_of_the_viewers_with_some(is_open:
     assert view_exceptions.viewers == []
 
 
-def test_those_who_are_somebodys_exception_are_known_and_who_does_not_see_them() -> None:
+def test_exception_targets_and_the_viewers_that_do_not_see_them_are_known() -> None:
     view_exceptions = VisibilityExceptions(is_open=True)
     view_exceptions.came("ann", ["bob", "eve", "ann"])
     view_exceptions.came("zoe", ["bob"])

@@ -63,7 +63,7 @@ class Viewed:
 
 
 @in_virtual_time
-async def test_where_nobody_hides_all_listeners_get_the_same_count(parts: Parts) -> None:
+async def test_all_listeners_receive_the_same_count_if_no_user_hides(parts: Parts) -> None:
     room = Viewed(parts, "ann", "bob")
     ann, cid = await room.listen("ann", "cid")
     assert await room.counted(ann, cid) == [[2], [2]]

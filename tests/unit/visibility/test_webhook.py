@@ -156,7 +156,7 @@ async def test_tenants_ask_their_own_app_or_the_common_one_and_fail_apart(parts:
 
 
 @in_virtual_time
-async def test_without_an_app_nobody_is_seen_and_nothing_fails(parts: Parts) -> None:
+async def test_without_an_app_no_user_is_visible_and_no_failure_is_counted(parts: Parts) -> None:
     await parts.webhook.ask(ASK, ["bob"], ["ann"])
     assert (parts.webhook.answer(ASK, "bob", "ann"), parts.webhook.failures) == (False, 0)
 

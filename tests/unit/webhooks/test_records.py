@@ -21,7 +21,7 @@ from receiver import SECRET, Verdict, receiving
 from .sites import GIVE_UP_S, site, until, until_so
 
 
-async def test_what_happens_is_told_in_order_in_batches_and_signed() -> None:
+async def test_events_are_sent_to_the_app_in_order_in_batches_and_signed() -> None:
     async with receiving() as app, site(t1=app) as s:
         await s.say(25)
         async with s.lanes(s.hook("t1"), batch_max=10):
@@ -269,7 +269,7 @@ async def test_an_app_that_never_answers_costs_one_request_at_a_time() -> None:
                 await s.later(30)
 
 
-async def test_what_was_removed_before_it_was_told_is_told_no_more() -> None:
+async def test_a_notification_pruned_before_it_was_sent_to_the_app_is_not_sent() -> None:
     async with receiving() as app, site(t1=app) as s:
         await s.notify()
         await s.store.prune(s.clock.now_ms() + 10, keep_ms=0, limit=9)

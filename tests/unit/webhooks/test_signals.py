@@ -32,7 +32,7 @@ def came(user: str) -> Transition:
     return Transition("user", "t1", user, True)
 
 
-async def test_turns_are_told_in_order_and_in_batches() -> None:
+async def test_transitions_are_sent_to_the_app_in_order_and_in_batches() -> None:
     async with receiving() as app, site(t1=app) as s, lane(s, s.hook("t1"), batch_max=2) as made:
         made.offer(came("ann"))
         made.offer(Transition("room", "t1", "r1", True))
@@ -63,7 +63,7 @@ async def test_an_app_that_is_away_for_a_minute_misses_nothing() -> None:
         assert [event["data"]["user"] for event in app.events] == ["ann", "bob"]
 
 
-async def test_what_nobody_took_for_minutes_is_dropped_and_counted() -> None:
+async def test_events_not_accepted_for_minutes_are_dropped_and_counted() -> None:
     hook: Hook
     async with receiving(lambda events: 503) as app, site(t1=app) as s, lane(s, hook := s.hook("t1")) as made:
         made.offer(came("ann"))

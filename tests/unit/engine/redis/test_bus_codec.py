@@ -117,7 +117,7 @@ def test_a_message_is_good_on_its_own_channel_and_under_its_own_key_only(sample:
             stranger(sample)
 
 
-def test_where_a_channel_ends_is_sealed_with_what_a_script_tells() -> None:
+def test_the_signature_of_a_script_message_covers_the_end_of_the_channel_name() -> None:
     body = "annabel\n\n5000"
     told = by_script("t", body)
     moved = told[:41] + body[3:].encode()
@@ -125,7 +125,7 @@ def test_where_a_channel_ends_is_sealed_with_what_a_script_tells() -> None:
         BusCodec(KEY).reader(f"{CHANNEL}{body[:3]}", ROOM)(moved)
 
 
-def test_what_a_script_tells_cannot_be_passed_off_as_something_else() -> None:
+def test_a_script_message_of_one_kind_is_refused_as_another_kind() -> None:
     """The signature of a script does not cover the kind. So the text of one kind must not be valid for another."""
     read = BusCodec(KEY).reader(CHANNEL, ROOM)
     samples = (b"c", CHANGE), (b"t", TYPING), (b"p", ENTERED)
@@ -181,7 +181,7 @@ def test_whatever_is_signed_is_a_message_or_refused(body: bytes) -> None:
 
 
 @given(st.sampled_from("ctp?"), st.text(alphabet="|,;%obif0189aé\0-", max_size=40))
-def test_whatever_is_told_under_the_key_of_scripts_is_a_message_or_refused(kind: str, body: str) -> None:
+def test_any_text_signed_with_the_key_of_scripts_is_a_message_or_refused(kind: str, body: str) -> None:
     with suppress(Malformed):
         BusCodec(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
 

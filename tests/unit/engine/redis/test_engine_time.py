@@ -77,7 +77,7 @@ def test_a_clock_that_jumps_again_or_a_correction_that_is_lost_is_made_up_for_ag
     assert time.now() == TOLD
 
 
-def test_what_was_mended_in_one_partition_says_nothing_of_another() -> None:
+def test_a_correction_of_the_time_in_one_partition_does_not_apply_to_another() -> None:
     time = told(ManualClock())
     time.mended(0, str(-HOUR_MS))
     assert time.observe(TOLD + HOUR_MS, 1, "7") == -HOUR_MS

@@ -306,7 +306,7 @@ async def test_not_answering_in_time_is_the_reason_given(mortal: RedisProcess, m
         await open_link(mortal.port, Ends())
 
 
-async def test_that_nobody_listens_is_the_reason_given() -> None:
+async def test_a_refused_connection_is_the_reason_of_the_error() -> None:
     with pytest.raises(EngineUnavailable, match=r"^Connection refused$"):
         await connect(Ends().make, RedisTarget("standalone", ()), Address("127.0.0.1", free_port()), None)
 

@@ -9,7 +9,7 @@ from greendot.engine.redis.metrics import Census, UserCounts
 
 
 @pytest.mark.parametrize("nodes", [["a"], ["a", "b"], ["c", "a", "b"], [f"n{number}" for number in range(200)]])
-def test_the_shares_of_all_nodes_are_everybody_once(nodes: list[str]) -> None:
+def test_the_shares_of_all_nodes_contain_each_user_once(nodes: list[str]) -> None:
     census = Census(None, "")  # type: ignore[arg-type]  # no server is called
     census._counted = {partition: UserCounts(partition, 2 * partition) for partition in range(keys.PARTITIONS)}
     shares = [census.share(node, nodes) for node in nodes]

@@ -90,7 +90,7 @@ async def test_reading_takes_out_whose_node_is_dead_for_good_and_leaves_whose_no
         assert server.command("HGETALL", KEY) == [b"bob", session_of(living, "b").session.encode()]
 
 
-async def test_whoever_returns_after_the_end_of_a_dead_node_has_entered(server: RedisProcess) -> None:
+async def test_a_user_who_returns_after_the_grace_of_a_dead_node_enters_again(server: RedisProcess) -> None:
     async with two(server) as (dying, living):
         topic = Topic("room", T, ROOM)
         await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))

@@ -37,7 +37,7 @@ def test_hosts_have_the_port_that_is_usual_for_them(url: str, hosts: list[tuple[
         ("unix:///run/redis.sock?db=7", "standalone", False, "", 7),
     ],
 )
-def test_what_is_there_and_how_to_speak_to_it_is_told_by_scheme_and_path(
+def test_the_scheme_and_the_path_determine_the_kind_of_server_tls_and_database(
     url: str, kind: str, tls: bool, service: str, db: int
 ) -> None:
     place = parse(url)

@@ -33,7 +33,7 @@ def test_rates_are_those_of_the_busiest_time() -> None:
     assert (given.messages_s, given.messages_day) == (500, 250 * 86_400)
 
 
-def test_deliveries_are_what_everybody_gets() -> None:
+def test_deliveries_are_the_sum_of_what_all_users_receive() -> None:
     work = Workload(
         users=864_000, messages=10, peak=1, online=0.1, devices=1, room_size=11, typing=2, watched=40, connects=1,
         notifications=10,

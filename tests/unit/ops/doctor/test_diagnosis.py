@@ -256,7 +256,7 @@ def test_dev_mode_on_an_address_that_others_reach_is_an_error() -> None:
     assert only.weight == "error"
 
 
-def test_each_mistake_in_the_settings_is_an_error_and_the_other_checks_are_said_to_be_missing() -> None:
+def test_each_wrong_setting_is_an_error_and_the_skipped_checks_are_noted() -> None:
     *mistakes, rest = invalid_settings(["door.origins has 'x'", "auth.secret is short"])
     assert [(one.weight, one.found) for one in mistakes] == [
         ("error", "door.origins has 'x'"),

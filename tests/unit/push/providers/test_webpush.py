@@ -183,9 +183,7 @@ async def test_no_browser_can_make_the_server_call_an_internal_host(host: str) -
         *(subscription(auth="AAAA"), subscription(p256dh="AAAA")),
     ],
 )
-async def test_what_is_no_subscription_is_said_so_and_sent_nowhere(
-    made: Certificates, terms: Terms, token: str
-) -> None:
+async def test_an_invalid_subscription_is_refused_and_not_sent_to(made: Certificates, terms: Terms, token: str) -> None:
     with pytest.raises(ValueError, match=r"subscription|PushSubscription|endpoint"):
         read_subscription(token)
     async with sending(made, terms) as (_, sender, _, _):

@@ -157,7 +157,7 @@ async def test_a_batch_is_bounded_by_calls_and_by_rows(monkeypatch: pytest.Monke
     assert pen.batches == [["a0", "a1", "a2"], ["a3", "b"], ["c"], ["d"]]
 
 
-async def test_when_too_much_waits_callers_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_beyond_the_queue_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "MOST_WAITING", 5)
     pen = Pen()
     pen.ready.clear()

@@ -71,7 +71,7 @@ async def test_every_table_carries_our_name(postgres: str) -> None:
             assert all(row["relname"].startswith("greendot_") for row in tables)
 
 
-async def test_somebody_who_may_not_make_tables_is_told(postgres: str) -> None:
+async def test_a_role_that_may_not_create_tables_is_refused(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         await execute(postgres, "DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
         reader = place.replace("postgres@", "reader@")

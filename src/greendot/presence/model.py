@@ -116,7 +116,7 @@ class UserPresence:
         self.published_name = name
         self.sessions: dict[str, SessionRecord] = {}
         self.manual: ManualStatus | None = None  # None: not read yet; the user appears offline until then
-        self.last_heard: int | None = None  # time of the last frame of all ended sessions
+        self.last_heard: int | None = None  # time of the latest frame among the ended sessions
         self.devices: list[str] = []  # devices of all sessions, as last published
         self.turned: bool | None = None  # effect of the last verb for other users: came (True), went offline (False)
 
@@ -346,13 +346,13 @@ def without_last_seen(shown: Presence) -> Presence:
 def polled(shown: Presence, now: int) -> Presence:
     """Return the entry of a polled user, whose changes are not delivered. It has `recently_active`.
 
-    `recently_active` is computed from fields that the reader gets anyway, so it discloses nothing.
+    `recently_active` is computed from fields that the client gets anyway, so it discloses nothing.
     """
     at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
     return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)
 
 
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
-    """Return a snapshot as the entry that a reader may see."""
+    """Return the presence entry of a snapshot. `own`: for the user's own devices."""
     visible = snapshot.own if own else snapshot.visible
     return entry(user, visible, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)

@@ -614,7 +614,7 @@ def test_a_state_is_current_unless_the_engine_marks_it_otherwise() -> None:
 # --- arrivals and departures that others see ---
 
 
-def test_a_record_tells_whether_the_user_turned_visibly_online_or_offline() -> None:
+def test_a_record_shows_whether_the_user_turned_visibly_online_or_offline() -> None:
     ann = Person()
     ann.come(0)
     assert ann.record.turned is True
@@ -661,7 +661,7 @@ def test_one_object_serves_both_faces_while_they_agree() -> None:
     assert ann.own is not ann.visible
 
 
-def test_a_later_last_heard_does_not_move_the_last_seen_of_a_user_who_seems_offline() -> None:
+def test_a_later_last_frame_does_not_move_the_last_seen_of_a_user_who_seems_offline() -> None:
     ann = Person()
     ann.come(0)
     ann.set(50, INVISIBLE)

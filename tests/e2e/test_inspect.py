@@ -225,7 +225,7 @@ async def test_an_orphaned_session_is_removed_and_counted_at_once_and_watchers_r
         site.plant("dave", "Zzzz-planted001")
         said = await site.said("sweep")
         assert said.splitlines()[:2] == [
-            "Ended 2 sessions that no longer counted.",
+            "Ended 2 leftover sessions.",
             "2 users went offline as a result.",
         ]
         assert said.splitlines()[2].startswith("2 live nodes compare their sessions too; ")
@@ -306,7 +306,7 @@ async def test_without_any_server_the_rest_of_one_that_is_over_is_swept(tmp_path
     site = Site(tmp_path, redis)
     assert await site.said("sweep") == "Nothing to repair.\n"
     site.plant("dave", "Zzzz-planted000")
-    assert await site.said("sweep") == "Ended 1 session that no longer counted.\n1 user went offline as a result.\n"
+    assert await site.said("sweep") == "Ended 1 leftover session.\n1 user went offline as a result.\n"
 
 
 # --- errors ---

@@ -201,7 +201,9 @@ def typing(room: str, tenant: str, as_json: bool, access: EngineAccess) -> None:
 @json_option
 @engine_options
 def sweep(as_json: bool, access: EngineAccess) -> None:
-    """End sessions that no longer count, and remove old entries from the engine.
+    """End leftover sessions, and remove old entries from the engine.
+
+    A leftover session belongs to a dead node, or its grace has ended.
 
     Nodes sweep every ten minutes. Use the settings of the servers: presence.last_seen_days decides which last-seen
     times are removed.
@@ -228,7 +230,7 @@ def sweep(as_json: bool, access: EngineAccess) -> None:
 
 def _repairs(swept: Swept) -> list[str]:
     counted = [
-        (swept.sessions, f"Ended {several(swept.sessions, 'session')} that no longer counted."),
+        (swept.sessions, f"Ended {several(swept.sessions, 'leftover session')}."),
         (swept.users, f"{several(swept.users, 'user')} went offline as a result."),
         (swept.forgotten, f"Removed the old last-seen time of {several(swept.forgotten, 'user')}."),
         (swept.nodes, f"Removed {several(swept.nodes, 'dead node')} from the list."),

@@ -228,7 +228,7 @@ async def test_an_orphaned_session_is_removed_and_counted_at_once_and_watchers_r
             "Ended 2 leftover sessions.",
             "2 users went offline as a result.",
         ]
-        assert said.splitlines()[2].startswith("2 live nodes compare their sessions too; ")
+        assert said.splitlines()[2].startswith("Live nodes that now compare their sessions with the engine: 2. ")
         for watcher in (near, far):
             assert await heard(watcher) == [("presence.changed", "alice", "offline")]
         assert (site.record("alice"), site.record("dave")) == (None, None)

@@ -21,7 +21,7 @@ from greendot.protocol.codes import Close
 from greendot.store.port import Store
 
 CONFIRM_S = 20.0  # for a server that is alone on its store: it reads revocations every 2 s
-SPARE_S = 2.0  # for a session to end, beyond the grace
+SPARE_S = 2.0  # time for a session to end, in addition to the grace
 CHECK_S = 0.1  # between two checks
 UNSURE = 1  # exit code if the sessions may not have ended
 

@@ -31,7 +31,7 @@ from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
-STUCK_S = 10.0  # beyond the drain: a server that takes longer will not stop by itself
+STUCK_S = 10.0  # time in addition to the drain; a server that takes longer will not stop by itself
 # Thresholds of the garbage collector. A young collection takes loop time for each object: 10,000 take 1 to 5 ms.
 COLLECTOR = (10_000, 250, 50)
 STOPPING = "Stopping: asking clients to reconnect …"

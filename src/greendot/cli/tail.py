@@ -20,7 +20,7 @@ from greendot.config import check_id
 from greendot.node.event_recorder_model import KINDS
 
 MOST_BODY = 60  # characters of a message's body, which dev servers show; JSON has all of it
-BACK = "The server is back. Events in the meantime were missed."
+BACK = "The server is back. Events during its absence were missed."
 READY = 2  # samples after which all nodes record events
 
 

@@ -105,4 +105,4 @@ async def _keep_checking(engine: RedisEngine) -> None:
         try:
             await engine.refresh_nodes()
         except EngineUnavailable:
-            pass  # presence is unknown meanwhile
+            pass  # presence is unknown until the engine answers

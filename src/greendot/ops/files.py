@@ -44,7 +44,7 @@ def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
         make_durable(path.parent)
     except FileExistsError:
         raise ConfigError(
-            f"{path} was created by another process meanwhile and was not changed. Choose another file."
+            f"{path} was created by another process at the same time and was not changed. Choose another file."
         ) from None
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
@@ -54,7 +54,7 @@ def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
 
 def _move_to_free(beside: Path, path: Path) -> None:
     try:
-        os.link(beside, path)  # fails if another process has made `path` meanwhile
+        os.link(beside, path)  # fails if another process has made `path` since the check
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise

@@ -32,7 +32,7 @@ class Contents(NamedTuple):
 
 
 def copy(source: str, target: Path, progress: Progress) -> None:
-    """Copy the store as it is at one moment. Servers keep writing meanwhile and are not blocked."""
+    """Copy the store as it is at one moment. Servers keep writing during the copy and are not blocked."""
     with _usable(source), closing(_open(source)) as db, closing(sqlite3.connect(target, isolation_level=None)) as made:
         # One read snapshot: without it every write of a server would restart the copy.
         db.execute("BEGIN")
@@ -64,7 +64,7 @@ def check_backup_file(path: Path) -> None:
             raise ConfigError(
                 f"{path} is not a complete backup: {log.name} beside it has further changes. If both belong to one "
                 f"database, back it up (greendot backup FILE --store sqlite:///{path}) and restore that backup. "
-                f"Otherwise move {log.name} elsewhere."
+                f"Otherwise move {log.name} to another folder."
             )
 
 
@@ -148,7 +148,7 @@ def sole_use(path: Path) -> Iterator[None]:
         try:
             _take_alone(db, path)
         except sqlite3.OperationalError as error:
-            hint = f"Move it, {path.name}-wal and {path.name}-shm elsewhere, and restore again."
+            hint = f"Move it, {path.name}-wal and {path.name}-shm to another folder, and restore again."
             raise ConfigError(f"cannot use {path}: {error}. {hint}") from None
         except sqlite3.DatabaseError:
             pass

@@ -1,7 +1,8 @@
-"""Private Valkey or Redis of a server whose workers share an engine that no setting names.
+"""Private engine of a server: a Valkey or Redis that the server starts for its workers.
 
-It listens on a Unix socket in a folder of its own, asks for a password, has no port and keeps nothing on disk. The URL
-is kept in the data folder, for commands of the same user.
+A server with several workers starts a private engine if no setting names an engine. The private engine listens on a
+Unix socket and has no port. It needs a password and keeps no data on disk. Its socket and its log are in a folder of
+its own. The file `engine.url` in the data folder has its URL, for commands of the same user.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from greendot.store.sqlite.lock import lock_file
 PROGRAMS = ("valkey-server", "redis-server")
 START_S = 10.0  # time limit for the first answer on the socket
 STOP_S = 2.0
-LONGEST_PATH = 100  # bytes; Unix sockets have at most 107 on Linux and 103 elsewhere
+LONGEST_PATH = 100  # bytes; the path of a Unix socket has at most 107 on Linux and 103 on other systems
 _PREFIX = "greendot-"  # of the folder's name
 _PR_SET_PDEATHSIG = 1
 _CONFIG = """
@@ -68,7 +69,7 @@ class LocalEngine:
 
     @property
     def pid(self) -> int:
-        """Return the id of the process; 0 while none runs."""
+        """Return the id of the process; 0 while no process runs."""
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
@@ -77,7 +78,7 @@ class LocalEngine:
         self._process = subprocess.Popen(  # noqa: S603  (a program of this machine)
             [self._program, "-"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,  # it writes a log in its folder
+            stdout=subprocess.DEVNULL,  # the process writes a log in its folder
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C stops the workers first
             preexec_fn=_end_with_parent,  # the parent has no threads
@@ -101,7 +102,7 @@ class LocalEngine:
             time.sleep(0.005)
 
     def ended(self, code: int) -> None:
-        """Take note that the process was reaped by the caller."""
+        """Record that the process has ended and that the caller has read its exit code."""
         assert self._process is not None
         self._process.returncode = code
         self._process = None
@@ -130,7 +131,8 @@ class LocalEngine:
 def local_engine(data_dir: str) -> Iterator[LocalEngine]:
     """Run a private engine, and remove all its files at the end.
 
-    Raise ConfigError if no program is found, the engine does not start, or another server has one in `data_dir`.
+    Raise ConfigError if no program is found, if the engine does not start, or if another server runs a private engine
+    in `data_dir`.
     """
     program = find_program()
     file = url_file(data_dir)
@@ -178,7 +180,7 @@ def find_program() -> str:
 
 
 def running_url(data_dir: str) -> str:
-    """Return the URL of the private engine that a running server has in `data_dir`; empty if there is none."""
+    """Return the URL of the private engine of a running server with this `data_dir`; empty if there is none."""
     try:
         url = url_file(data_dir).read_text().strip()
         return url if accepts(parse(url).hosts[0].host) else ""

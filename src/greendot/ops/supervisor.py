@@ -1,8 +1,9 @@
 """Supervisor of `greendot serve --workers N`: several processes on one port, and a parent that keeps them running.
 
 The parent serves no client and has neither an event loop nor a thread, so it may fork at any time. Two kinds of pipes
-connect the parent with its workers. On its status pipe a worker reports that it is ready, or why it failed. The
-lifeline carries no data; it closes when the parent ends, for whatever reason. SIGTERM stops a worker, from any sender.
+connect the parent with its workers. A worker reports on its status pipe that it is ready, or why it failed. The
+second pipe, the lifeline, carries no data: it closes when the parent ends, for whatever reason. A worker then stops.
+SIGTERM also stops a worker, whether the parent or another process sends it.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ class RestartBackoff:
 
 @dataclass(slots=True)
 class _Place:
-    """Place of one of the N workers, and the process that has it now."""
+    """Place of one of the N workers, and the process that fills the place now."""
 
     number: int
-    due: float | None = None  # when to start the next worker here; None while one runs, or none is wanted
+    due: float | None = None  # when to start the next worker here; None while a worker runs, and during a stop
     pid: int = 0  # 0 while no worker runs
     status: int = -1  # our end of the worker's status pipe; -1 when closed
     said: bytes = b""  # bytes read from the status pipe
@@ -106,7 +107,7 @@ class _Place:
 
 
 class Companion(Protocol):
-    """Process that all workers use. It is started before the workers, and restarted as often as it ends."""
+    """Process that all workers use. It starts before the workers. The parent restarts it whenever it ends."""
 
     @property
     def pid(self) -> int: ...
@@ -118,8 +119,8 @@ class Companion(Protocol):
 class Supervisor:
     """Parent that keeps `count` workers running, and their companion if there is one.
 
-    `on_ready` is called once, when all workers are ready; `on_stop` when a signal starts the stop. A worker that has
-    not stopped `patience_s` after SIGTERM is killed.
+    `on_ready` is called once, when all workers are ready. `on_stop` is called when a signal starts the stop. A worker
+    that still runs `patience_s` seconds after SIGTERM is killed.
     """
 
     def __init__(
@@ -148,14 +149,15 @@ class Supervisor:
         self._kill_at: float | None = None  # when workers are killed; None until they get SIGTERM
         self._failure: BaseException | None = None  # the error that `run` raises at its end
         self._killed_by = 0  # number of the second stop signal; 0: none
-        self._wake = (-1, -1)  # a pipe that signals write to, so that each one ends a wait
+        self._wake = (-1, -1)  # a pipe that signals write to, so that each signal ends a wait
         self._lifeline = (-1, -1)  # a pipe without data, whose write end only the parent holds
 
     def run(self) -> None:
         """Run the workers until a signal stops them. Return when all have ended; no worker is left in any case.
 
-        Raise ConfigError with a worker's reason if it could not start, SystemExit if it crashed before all were ready
-        or had to be killed. A second signal kills the workers, and then this process by the signal's default action.
+        Raise ConfigError with the reason of a worker that could not start. Raise SystemExit if a worker crashed before
+        all workers were ready, or if a worker had to be killed. A second signal kills the workers. The signal's default
+        action then ends this process.
         """
         with ExitStack() as stack:
             self._wake = stack.enter_context(_pipe())
@@ -229,7 +231,9 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> None:
         for place in self._running():
-            os.kill(place.pid, number)  # a dead worker is not reaped yet, so its pid is not reused
+            os.kill(
+                place.pid, number
+            )  # `waitpid` was not called for a dead worker yet, so no other process has its pid
 
     # --- waiting ---
 
@@ -246,7 +250,7 @@ class Supervisor:
         if self._kill_at is not None and self._kill_at < math.inf:
             moments.append(self._kill_at)
         left_s = max(0.0, min(moments) - time.monotonic()) if moments else None
-        # At most an hour at once: poll's milliseconds do not reach the longest drain.
+        # Wait at most an hour at once: poll takes milliseconds in a C int, too small for the longest allowed drain.
         poll.poll(None if left_s is None else math.ceil(min(left_s, 3600) * 1000))
         try:
             os.read(self._wake[0], 4096)
@@ -281,7 +285,7 @@ class Supervisor:
                 return
             if self._companion is not None and self._companion.pid == pid:
                 self._companion_ended(self._companion, os.waitstatus_to_exitcode(status))
-            # Process 1 of a container also inherits foreign processes. They are only reaped.
+            # Process 1 of a container is also the parent of foreign processes. `waitpid` is enough for these.
             for place in self._places:
                 if place.pid == pid:
                     self._listen(place)
@@ -291,7 +295,7 @@ class Supervisor:
         how = f"{place} {_outcome(code)}"
         complaint, ready = place.complaint, place.ready
         place.deafen()
-        place.pid, place.said = 0, b""  # first: from now on the pid may be reused
+        place.pid, place.said = 0, b""  # before all else: from now on another process may get this pid
         if self._kill_at is not None:
             if code not in (0, -signal.SIGTERM, -signal.SIGKILL) and self._failure is None:
                 log(log_events.WORKER_ENDED_LATE, worker=place.number, outcome=how)
@@ -317,7 +321,7 @@ class Supervisor:
         log(log_events.LOCAL_ENGINE_ENDED, outcome=_outcome(code), when=_when(pause_s))
 
     def _kill_all(self) -> None:
-        """Kill and reap all workers, so that none is left when `run` ends with an error."""
+        """Kill all workers and wait for their end, so that no worker is left when `run` ends with an error."""
         self._signal_all(signal.SIGKILL)
         for place in self._running():
             os.waitpid(place.pid, 0)
@@ -349,9 +353,10 @@ class Supervisor:
     def _fork(self, place: _Place) -> None:
         status, report = os.pipe()
         os.set_blocking(status, False)
-        sys.stdout.flush()  # or the worker would write the buffered text again
+        sys.stdout.flush()  # otherwise the worker would write the buffered text again
         sys.stderr.flush()
-        # Block signals until the worker has its own handlers: it inherits `_note`, whose list no worker reads.
+        # Block signals until the worker has its own handlers. Until then it has the parent's handler `_note`, which
+        # adds the signal to a list that the worker never reads.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, *self._passed_on))
         try:
             pid = os.fork()
@@ -373,7 +378,7 @@ class Supervisor:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             # A terminal sends Ctrl-C to every process. The parent handles it and stops the workers.
-            for ignored in (signal.SIGINT, *self._passed_on):  # the worker installs its own handlers for the latter
+            for ignored in (signal.SIGINT, *self._passed_on):  # the worker later handles the forwarded ones itself
                 signal.signal(ignored, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             siblings = [place.status for place in self._places if place.status >= 0]

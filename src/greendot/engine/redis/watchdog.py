@@ -1,9 +1,10 @@
-"""Checks of every server: delivery of messages, epoch and time.
+"""Checks of every Redis server: delivery of messages, epoch and time.
 
-A beat is a test message of the node to itself. About once a second, the node publishes a beat through each server, on
-the link for commands. The beat must arrive on the link for pushes. After a failover, an old primary still answers every
-PING, so only a missing beat shows that a link is dead. The answer to the command has the server's time and its epoch,
-which changes when its data is lost.
+A node has two links to each Redis server: one for commands, and one on which the server pushes published messages. Once
+a second, the node sends a command that publishes a beat, a numbered test message. The beat must arrive on the link for
+pushes. After a failover, an old primary still answers every PING. Only a missing beat then shows that the link for
+pushes delivers nothing. The reply to the command has the Redis server's epoch and time. The epoch changes when the
+server's data is lost.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.errors import EngineUnavailable
 
-DEAF_S = 1.9  # seconds after which a missing beat is lost; less than two rounds, because rounds may be a little early
-BUSY_S, BUSY_PIECES = 10.0, 50  # the same, if more pieces of input than this came since the last beat: they delay beats
-LATE_S = 1.5  # if a round is later than this, the process was stopped, and beats may wait to be read
+# Seconds after which a missing beat is lost. Less than two rounds of a second, because a round may start early.
+DEAF_S = 1.9
+# Seconds after which a missing beat is lost on a busy link. A link is busy if more than BUSY_PIECES pieces of input
+# arrived since the last beat: the beat may wait behind them.
+BUSY_S, BUSY_PIECES = 10.0, 50
+# Delay of a round, in seconds, that shows that this process was stopped. Beats may then have arrived and not been read
+# yet, so the round does not count them as missing.
+LATE_S = 1.5
 
 
 class Watchdog:
-    """Beats on all servers, and the known epoch and run id of each partition."""
+    """Beats on all Redis servers, and the known epoch and run id of each partition."""
 
     def __init__(self, verbs: Verbs, bus: RedisBus, nodes: NodeLeases, clock: Clock) -> None:
         self._verbs = verbs
@@ -40,7 +46,7 @@ class Watchdog:
     # --- beats ---
 
     async def listen(self, server: Primary) -> None:
-        """Subscribe to the beats of this server, on a channel of one of its partitions."""
+        """Subscribe to the beats of this Redis server, on a channel of one of its partitions."""
         partition = min(server.partitions)
         channel = keys.beat_channel(self._verbs.prefix, partition, self._nodes.incarnation)
         if server.beat_channel != channel or not server.up:
@@ -50,7 +56,7 @@ class Watchdog:
             await self._bus.watch(server, channel)
 
     async def round(self) -> list[Primary]:
-        """Send one beat to each server. Return the servers that have lost their data."""
+        """Send one beat to each Redis server. Return the servers that have lost their data."""
         now = self._clock.monotonic()
         late, self._last_round = now - self._last_round > LATE_S + 1.0, now
         beating = []
@@ -98,14 +104,17 @@ class Watchdog:
     def lag_s(self) -> float:
         """Return the seconds from publishing to receiving of the latest beat, on the slowest server.
 
-        A missing beat is not included. Its server is away, or this will soon be detected.
+        Missing beats are not included. A server with a missing beat is away, or the next rounds detect that it is.
         """
         return max((server.beat_took for server in self._verbs.servers.all.values() if server.up), default=0.0)
 
     # --- epochs ---
 
     async def compare(self, server: Primary, answers: dict[int, tuple[str, int, str]]) -> bool:
-        """Record the answers of `NodeLeases.register`. Return whether epoch and server of each are unchanged."""
+        """Record the answers to this node's registration in the partitions.
+
+        Return whether each partition has the same epoch and the same Redis server as before.
+        """
         intact = True
         for partition, (epoch, _, _) in answers.items():
             known = self._epochs.get(partition, epoch), self._runs.get(partition, server.run_id)
@@ -115,7 +124,7 @@ class Watchdog:
         return intact
 
     def state(self, partition: int) -> str:
-        """Return the identity of the partition's records: epoch and run id. A loss of records changes the identity."""
+        """Return the identity of the partition's records: epoch and run id. A loss of data changes the identity."""
         return f"{self._epochs.get(partition, '')}/{self._runs.get(partition, '')}"
 
     def is_lost(self, partition: int, epoch: str) -> bool:
@@ -128,11 +137,15 @@ class Watchdog:
     # --- time ---
 
     async def mend(self, partition: int) -> None:
-        """Repair the time correction of a partition after a verb (Lua script) was refused because of the time."""
+        """Repair the clock correction of a partition, after the partition refused an operation because of the time.
+
+        The correction is a number of milliseconds in each partition. The engine's time is the Redis server's time plus
+        the correction.
+        """
         await self._set_right(await self._nodes.register([partition]))
 
     async def _set_right(self, answers: dict[int, tuple[str, int, str]]) -> None:
-        """Adjust the corrections of partitions whose server's clock jumped or was replaced."""
+        """Adjust the clock corrections of partitions after the clock jumped, or after another server took over."""
         changes: dict[str, int] = {}  # by correction: partitions with the same correction need the same change
         for partition, (_, told, correction) in answers.items():
             if correction not in changes:
@@ -146,4 +159,4 @@ class Watchdog:
             if await self._verbs.servers.run(partition, "correct", [name], old, new):
                 self._verbs.time.mended(partition, new)
         except EngineUnavailable:
-            pass  # the next check detects the wrong correction again
+            pass  # the next beat finds the wrong correction again

@@ -249,7 +249,8 @@ async def test_a_session_its_live_node_does_not_hold_is_removed_soon_after_and_c
         assert (await alice.request(type="watch", users=["ghost"]))["presence"][0]["state"] == "online"
         assert (await site.said("sweep")).splitlines() == [
             "Nothing to repair.",
-            "1 live node compares its sessions too; presence_audited_sessions_total counts ended ones.",
+            "Live nodes that now compare their sessions with the engine: 1. The metric presence_audited_sessions_total "
+            "counts the sessions that they end.",
         ]
         assert await heard(alice) == [("presence.changed", "ghost", "offline")]
         assert site.record("ghost") is None

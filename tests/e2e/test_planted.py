@@ -263,7 +263,7 @@ async def test_tables_of_another_version_and_a_key_that_is_left_are_found(
     assert doctor("--store", url).bad == []
     await execute(url, "INSERT INTO greendot_api_keys VALUES ('default', 'app', 'notify', 0)")
     key = {"GREENDOT_API_KEY": "1b7e40c9d25f8a63e70c94b1f82d6a35c0e97f4b163d8a52e9c04f7b218d63aa"}
-    assert doctor("--store", url, **key).about("the first key is still in use") == ["warning"]
+    assert doctor("--store", url, **key).about("GREENDOT_API_KEY is still in use") == ["warning"]
     await execute(url, "DELETE FROM greendot_schema WHERE version > 10")
     assert doctor("--store", url).about("the tables have version 10") == ["error"]
     assert doctor("--store", url, GREENDOT_STORE_MIGRATE="true").about("the tables have version 10") == ["note"]

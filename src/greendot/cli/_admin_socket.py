@@ -52,8 +52,8 @@ def where(url: str | None, config: Path | None) -> Where:
     if not key:
         raise ConfigError(
             "no key for the server's dashboard found. Set GREENDOT_ADMIN_KEY to the server's admin key, or "
-            "GREENDOT_API_KEY to a key with scope admin. For a dev server, run this command in its folder "
-            f"({settings.server.data_dir}/ here has no key)."
+            "GREENDOT_API_KEY to a key with scope admin. For a dev server, run this command in its folder: there "
+            f"is no key in {settings.server.data_dir}."
         )
     if url is None:
         port = settings.admin.port or settings.server.port

@@ -37,8 +37,8 @@ def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -
     url = url or f"http://127.0.0.1:{settings.server.port}"
     if not settings.api.key:
         raise ConfigError(
-            "no API key found. Set GREENDOT_API_KEY to the server's key, run this command in a dev server's folder "
-            f"({settings.server.data_dir}/ here has no key), or write directly to the store with --store URL."
+            "no API key found. Set GREENDOT_API_KEY to the server's key, or write directly to the store with --store "
+            f"URL. For a dev server, run this command in its folder: there is no key in {settings.server.data_dir}."
         )
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url!r} must begin with http:// or https://.")

@@ -59,8 +59,8 @@ class EngineAccess:
         if not settings.auth.secret:
             raise ConfigError(
                 "auth.secret is not set, but servers accept only messages signed with it. Set GREENDOT_AUTH_SECRET to "
-                "the secret of the servers. For a dev server, run this command in its folder "
-                f"({settings.server.data_dir}/ here has no secret)."
+                "the secret of the servers. For a dev server, run this command in its folder: there "
+                f"is no secret in {settings.server.data_dir}."
             )
         return settings
 
@@ -222,9 +222,9 @@ def sweep(as_json: bool, access: EngineAccess) -> None:
     for sentence in _repairs(swept) or ["Nothing to repair."]:
         click.echo(sentence)
     if asked:
-        compares = "compares its" if asked == 1 else "compare their"
         click.echo(
-            f"{several(asked, 'live node')} {compares} sessions too; presence_audited_sessions_total counts ended ones."
+            f"Live nodes that now compare their sessions with the engine: {asked}. The metric "
+            "presence_audited_sessions_total counts the sessions that they end."
         )
 
 

@@ -90,9 +90,9 @@ def _find(find_server: Callable[[], Where], question: dict[str, Any], as_json: b
     if not answer["known"]:
         what = question["type"].removeprefix("find.")
         name = question.get(what) or f"{question['kind']}:{question['name']}"
-        of = f" in tenant {answer['tenant']}" if "tenant" in answer else ""
-        found = "no subscribers" if what == "topic" else "no data"
-        raise ConfigError(f"{found} found for {what} {name!r}{of}.")
+        tenant = answer.get("tenant")
+        found = "no subscribers found for topic" if what == "topic" else f"no data found for {what}"
+        raise ConfigError(f"{found} {name!r}{f' in tenant {tenant}' if tenant else ''}.")
     if as_json:
         print_json(answer)
     else:

@@ -100,7 +100,7 @@ def _leases(nodes: Sequence[dict[str, Any]]) -> list[str]:
 def room(it: dict[str, Any], now: int) -> list[str]:
     whom = "open to all users" if it["open"] else "for members only"
     lines = [
-        f"{it['room']} (tenant {it['tenant']}) is {whom}, bus {it['bus']}.",
+        f"{it['room']} (tenant {it['tenant']}) is {whom}, bus mode {it['bus']}.",
         _fact("messages", f"{it['head']}; kept without limit"),
         _fact("members", str(it["member_count"])),
         _fact("occupants", f"{it['present_count']}, with {several(it['listeners'], 'connection')}"),

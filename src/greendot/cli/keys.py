@@ -66,7 +66,7 @@ def create(
         raise ConfigError(
             f"key {name!r} of {_whose(owner)} already exists. Rotate or revoke it, or choose another name."
         )
-    _show(shown, f"Created key {name} of {_whose(owner)}: {', '.join(key.scopes)}.", key, secret, as_json)
+    _show(shown, f"Created key {name} of {_whose(owner)}: {', '.join(key.scopes)}. The key", key, secret, as_json)
 
 
 @keys.command()
@@ -98,7 +98,8 @@ def rotate(
 
     key, shown, secret = access.run(change)
     how = f"stays valid for {duration(overlap)}" if overlap else f"is refused within {BELIEVED_S:.0f} s"
-    _show(shown, f"Created a new secret for key {name} of {_whose(owner)}. The old secret {how}.", key, secret, as_json)
+    said = f"Created a new secret for key {name} of {_whose(owner)}. The old secret {how}. The new secret"
+    _show(shown, said, key, secret, as_json)
 
 
 @keys.command()
@@ -199,5 +200,5 @@ def _show(shown: str, said: str, key: ApiKey, secret: Secret, as_json: bool) -> 
         print_json({"key": shown, **_entry(key, [secret])})
         return
     ends = "" if secret.expires_at is None else f" and expires in {duration(secret.expires_at - secret.created_at)}"
-    click.echo(f"{said} It is shown only now{ends}:", err=True)
+    click.echo(f"{said} is shown only now{ends}:", err=True)
     click.echo(shown)

@@ -59,7 +59,7 @@ def notify(
     check_target(url, store, tenant)
     if store is not None:
         answer = _write(StoreAccess(store, config), notice)
-        how = "\nConnected devices receive it within about a minute, when the servers compare with the store."
+        how = "\nConnected devices receive it within about a minute, when the servers read the store again."
     else:
         said = {"user": notice.user, "kind": notice.kind, "body": msgspec.Raw(notice.body), "key": notice.key}
         answer = ask(config, url, "/v1/notifications", said)
@@ -96,7 +96,9 @@ def _write(access: StoreAccess, notice: Notice) -> dict[str, Any]:
     kinds = access.settings.kinds
     promise = kinds[notice.kind].promise if notice.kind in kinds else "durable"
     if promise in ("ephemeral", "recomputable"):
-        raise ConfigError(f"notifications of kind {notice.kind} are {promise} and not stored. Leave out --store.")
+        raise ConfigError(
+            f"kind {notice.kind} has the promise {promise}: its notifications are not stored. Leave out --store."
+        )
     notice = msgspec.structs.replace(notice, ack=promise == "acknowledged")
     (created,) = access.run(lambda store: store.notify([notice]))
     return {"id": created.notification.id, "seq": created.notification.seq, "new": created.new}

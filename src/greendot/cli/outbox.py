@@ -70,11 +70,10 @@ def _show(found: OutboxStatus) -> None:
     if not found.waiting:
         click.echo("No rows are waiting.")
     else:
-        verb = "is" if found.waiting == 1 else "are"
-        click.echo(f"{several(found.waiting, 'row')} {verb} waiting, the oldest written {ago(found.oldest_at, now)}.")
+        click.echo(f"Waiting rows: {found.waiting}. The oldest was written {ago(found.oldest_at, now)}.")
     if not found.set_aside:
         return
-    click.echo(f"{several(found.set_aside, 'row')} {'was' if found.set_aside == 1 else 'were'} set aside:")
+    click.echo(f"Rows that were set aside: {found.set_aside}")
     rows = [
         (
             str(row.id),

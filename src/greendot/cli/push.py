@@ -181,8 +181,10 @@ def test(user: str, device: str | None, dry_run: bool, tenant: str, access: Stor
     found = access.run(lambda store: store.devices(tenant, user))
     to = [one for one in found if device in (None, one.device)]
     if not to:
-        named = f" called {device}" if device else ""
-        raise ConfigError(f"{user} has no registered device{named}. List devices with: greendot push devices {user}")
+        raise ConfigError(
+            f"{user} has no registered device{f' {device}' if device else ''}. List devices with: greendot push "
+            f"devices {user}"
+        )
     sent = on_a_loop(_send(access.settings, tenant, to, dry_run=dry_run))
     rows = [(one.device, one.provider, got.outcome, got.reason or NOTHING) for one, got in zip(to, sent, strict=True)]
     click.echo(table(("DEVICE", "PROVIDER", "OUTCOME", "REASON"), rows))

@@ -71,7 +71,7 @@ def _show_room(info: RoomInfo, members: list[Member], limit: int, as_json: bool)
         return
     whom = "open to all users" if info.open else "for members only"
     counts = f"{several(info.head, 'message')}, {several(info.members, 'member')}"
-    click.echo(f"{info.room} is {whom}: {counts}, bus {info.bus}.")
+    click.echo(f"{info.room} is {whom}: {counts}, bus mode {info.bus}.")
     if members:
         click.echo(table(("USER", "ROLE"), members))
         print_next_page(len(members), limit, members[-1].user)

@@ -76,10 +76,11 @@ def show(tenant: str, as_json: bool, access: StoreAccess) -> None:
     if as_json:
         print_json({"tenant": tenant, "registered_at": registered and registered.created_at, "records": rows})
         return
-    when = "is not registered"
-    if registered is not None:
-        when = f"was registered {ago(registered.created_at, SystemClock().now_ms())}"
-    click.echo(f"{tenant} {when}." + ("" if rows else " It has no records in the store."))
+    empty = "" if rows else " It has no records in the store."
+    if registered is None:
+        click.echo(f"{tenant} is not registered.{empty}")
+    else:
+        click.echo(f"{tenant} was registered {ago(registered.created_at, SystemClock().now_ms())}.{empty}")
     if rows:
         click.echo(table(("RECORDS", "COUNT"), [(name, str(count)) for name, count in rows.items()]))
 

@@ -122,13 +122,15 @@ def _sum(file: Path) -> Path:
 
 
 def _compare(file: Path, digest: str) -> bool:
-    """Compare with the checksum beside the backup. Return False if there is none; raise ConfigError if they differ."""
+    """Compare with the checksum beside the backup. Return False without a checksum; raise ConfigError if it differs."""
     try:
         wanted = _sum(file).read_text().split()[:1]
     except OSError:
         return False
     if wanted != [digest]:
-        raise ConfigError(f"checksum mismatch: {file} does not match {_sum(file)}. Restore another backup.")
+        raise ConfigError(
+            f"checksum mismatch: {file} does not match its checksum in {file}.sha256. Restore another backup."
+        )
     return True
 
 
@@ -255,7 +257,10 @@ def _dump(settings: Settings, file: Path) -> str:
 def _reload(settings: Settings, file: Path) -> str:
     place, schema = _place(settings)
     how = f"--clean --if-exists --no-owner --single-transaction{schema}"
-    then = "stop the servers first; tokens revoked since are valid again: greendot revoke --all-tenants"
+    then = (
+        "stop the servers first; afterwards run greendot revoke --all-tenants, because tokens that were revoked after "
+        "the backup are valid again"
+    )
     return f"pg_restore {how} --dbname={quote(place)} {quote(str(file))} ({then})"
 
 

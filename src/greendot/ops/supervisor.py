@@ -231,9 +231,8 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> None:
         for place in self._running():
-            os.kill(
-                place.pid, number
-            )  # `waitpid` was not called for a dead worker yet, so no other process has its pid
+            # `waitpid` was not called for a dead worker yet, so no other process has its pid.
+            os.kill(place.pid, number)
 
     # --- waiting ---
 

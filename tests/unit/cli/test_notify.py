@@ -37,7 +37,7 @@ async def test_what_is_promised_of_its_kind_holds_past_the_servers_too(tmp_path:
         (entry,) = await store.notifications("default", "alice", limit=9)
         assert entry.ack
         refused = await asyncio.to_thread(complaint, "notify", "alice", "--kind", "cursor", *past)
-        assert refused == "notifications of kind cursor are ephemeral and not stored. Leave out --store."
+        assert refused == "kind cursor has the promise ephemeral: its notifications are not stored. Leave out --store."
 
 
 def test_without_a_server_the_command_names_the_remedy(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ async def test_what_waits_and_what_was_set_aside_is_shown_and_tried_again(postgr
                         await session.settle(shard, [], [SetAside(row.id, "there is no room 'nowhere'")])
         shown = await said(*status)
         assert re.fullmatch(
-            r"1 row is waiting, the oldest written (now|\d+ s ago)\.\n"
-            r"1 row was set aside:\n"
+            r"Waiting rows: 1\. The oldest was written (now|\d+ s ago)\.\n"
+            r"Rows that were set aside: 1\n"
             r"ID +TENANT +TARGET +RECIPIENT +ATTEMPTS +FAILED +REASON\n"
             r"2 +default +message +nowhere +1 +(now|\d+ s ago) +there is no room 'nowhere'\n"
             r"Correct the cause, then send them again: greendot outbox retry ID…\n",
@@ -58,7 +58,7 @@ async def test_what_waits_and_what_was_set_aside_is_shown_and_tried_again(postgr
         retried = await said("outbox", "retry", "1", "2", "--url", place)
         assert retried == "1 row will be sent.\nNot found, or not set aside: 1.\n"
         assert await said("outbox", "retry", "--all", "--url", place) == "No matching rows were set aside.\n"
-        assert (await said(*status)).startswith("2 rows are waiting, the oldest written ")
+        assert (await said(*status)).startswith("Waiting rows: 2. The oldest was written ")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ async def test_rooms_are_listed_with_what_they_are(kind: str, tmp_path: Path, po
         assert "secret" in await said("rooms", "--tenant", "acme", "--store", url)
 
         assert await said("rooms", "club", "--store", url) == (
-            "club is for members only: 0 messages, 2 members, bus hint.\nUSER   ROLE\nalice  admin\nbob    reader\n"
+            "club is for members only: 0 messages, 2 members, bus mode hint.\n"
+            "USER   ROLE\nalice  admin\nbob    reader\n"
         )
         assert msgspec.json.decode(await said("rooms", "club", "--json", "--store", url)) == {
             "room": "club",
@@ -53,7 +54,7 @@ async def test_rooms_are_listed_with_what_they_are(kind: str, tmp_path: Path, po
             "members": [{"user": "alice", "role": "admin"}, {"user": "bob", "role": "reader"}],
         }
         assert await said("rooms", "lobby", "--store", url) == (
-            "lobby is open to all users: 3 messages, 0 members, bus full.\n"
+            "lobby is open to all users: 3 messages, 0 members, bus mode full.\n"
         )
         assert "--after alice" in await said("rooms", "club", "--limit", "1", "--store", url)
 

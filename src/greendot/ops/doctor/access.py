@@ -97,10 +97,10 @@ def _api_key(key: str, stored_keys: int) -> Findings:
     why = "This key has scope admin, is also an operator key, and never expires."
     if stored_keys:
         do = "Remove GREENDOT_API_KEY, and use the keys that `greendot keys list` shows."
-        yield warning("api.key", "the first key is still in use, besides the keys in the store", why, do)
+        yield warning("api.key", "GREENDOT_API_KEY is still in use, besides the keys in the store", why, do)
     else:
         do = "For production, create a key for each app (greendot keys create), then remove GREENDOT_API_KEY."
-        yield note("api.key", "the first key is in use", why, do)
+        yield note("api.key", "GREENDOT_API_KEY is in use", why, do)
 
 
 def shared(settings: Settings) -> Findings:
@@ -206,7 +206,7 @@ def _transport(settings: Settings, certificate: CertificateFacts | None) -> Find
             renew,
         )
     if certificate.days_old < 0:
-        why = "Browsers refuse to connect, unless the clock of this machine is wrong."
+        why = "If the clock of this machine is right, browsers refuse to connect."
         yield error(
             "tls.cert",
             "the certificate is not valid yet",

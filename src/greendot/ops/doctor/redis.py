@@ -35,7 +35,7 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
             why = "Without Redis no client is admitted."
             yield error(about, f"not usable: {server.trouble}", why, "Check engine.url, and that Redis runs.")
             continue
-        summary = f"{server.product} {server.version}, {server.policy}, clock {_ms(server.skew_ms)}"
+        summary = f"{server.product} {server.version}, {server.policy}, clock {_offset(server.skew_ms)}"
         yield from or_ok(about, summary, _server(about, server, clustered="+cluster" in settings.engine.url))
     if servers and not all(server.trouble for server in servers):
         yield from _way(settings, servers)
@@ -63,9 +63,11 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
     yield from _memory(about, server)
     yield from _duties(about, server)
     if server.clustered != clustered:
-        found = "the server is part of a cluster" if server.clustered else "the server is not part of a cluster"
-        do = "Write redis+cluster:// in engine.url." if server.clustered else "Write redis:// in engine.url."
-        yield error(about, found, "Greendot would look for keys on the wrong servers.", do)
+        why = "Greendot would look for keys on the wrong servers."
+        if server.clustered:
+            yield error(about, "the server is part of a cluster", why, "Write redis+cluster:// in engine.url.")
+        else:
+            yield error(about, "the server is not part of a cluster", why, "Write redis:// in engine.url.")
     if server.cluster_state not in (None, "ok"):
         why = "Data of some users cannot be read or written."
         yield error(
@@ -162,11 +164,13 @@ def skew(about: str, ms: float) -> Findings:
     if abs(ms) < SKEW_MS:
         return
     why = "Presence times, tokens and revocations depend on both clocks."
-    found = f"its clock is {abs(ms) / 1000:,.1f} s {'ahead of' if ms > 0 else 'behind'} this machine's"
+    seconds = abs(ms) / 1000
+    found = f"its clock is {seconds:,.1f} s {'ahead of' if ms > 0 else 'behind'} this machine's clock"
     yield Finding(
         "error" if abs(ms) >= TOO_MUCH_SKEW_MS else "warning", about, found, why, "Run NTP (chrony) on both machines."
     )
 
 
-def _ms(ms: float) -> str:
-    return "in sync" if abs(ms) < SKEW_MS else f"{ms / 1000:+,.1f} s"
+def _offset(ms: float) -> str:
+    seconds = ms / 1000
+    return f"off by {seconds:+,.1f} s" if abs(ms) >= SKEW_MS else "in sync"

@@ -90,8 +90,9 @@ def contents(path: str, digest: str, name: str | None = None) -> Contents:
         if not expected or any(columns - tables.get(table, set()) for table, columns in expected.items()):
             raise ConfigError(f"{name} is a database, but not a Greendot store.")
         pages, size = (db.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
-        if Path(path).stat().st_size < pages * size:
-            raise ConfigError(f"{name} is damaged: it is truncated, {pages * size} bytes are expected.")
+        length = pages * size
+        if Path(path).stat().st_size < length:
+            raise ConfigError(f"{name} is damaged: it is truncated. It should have {length} bytes.")
         found = [row[0] for row in db.execute("PRAGMA integrity_check(3)")]
         if found != ["ok"]:
             raise ConfigError(f"{name} is damaged: {'; '.join(found)}")

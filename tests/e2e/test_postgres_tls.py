@@ -105,4 +105,4 @@ async def test_without_tls_a_server_that_requires_it_is_reported(server: Postgre
 
 
 async def test_a_file_that_cannot_be_read_is_named(server: PostgresProcess, tmp_path: Path) -> None:
-    assert "is not there (sslrootcert" in await refusal(place(server, "verify-full", tmp_path / "missing.pem"))
+    assert "does not exist (sslrootcert" in await refusal(place(server, "verify-full", tmp_path / "missing.pem"))

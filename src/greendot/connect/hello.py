@@ -324,7 +324,7 @@ class HelloService:
             return
         session = self._registry.sessions.get(wanted)
         if session is not None:
-            if self._sessions.ends_within(session, wait_s + SOON_S) and self._user_of(hello) == session.key:
+            if self._sessions.may_end_within(session, wait_s + SOON_S) and self._user_of(hello) == session.key:
                 self._sessions.prolong(session, wait_s)
         elif incarnation_of(wanted) != self._sessions.incarnation and (key := self._user_of(hello)) is not None:
             node = Topic("node", "", incarnation_of(wanted))
@@ -336,7 +336,7 @@ class HelloService:
         wait_s = message.wait_ms / 1000
         if session is None or session.key != (message.tenant, message.user):
             return
-        if self._sessions.ends_within(session, wait_s + SOON_S):
+        if self._sessions.may_end_within(session, wait_s + SOON_S):
             self._sessions.prolong(session, wait_s)
 
     def _user_of(self, hello: Hello) -> tuple[str, str] | None:

@@ -49,6 +49,7 @@ class Session:
         "connection",
         "device",
         "grants",
+        "held_until",
         "id",
         "idle",
         "ip_hash",
@@ -81,6 +82,7 @@ class Session:
         self.ip_hash: str | None = None
         self.leave_timer: Timer | None = None  # set while the session lingers
         self.leaving: Disconnection | None = None  # set while the session lingers
+        self.held_until = 0.0  # monotonic seconds; a refused hello made its client wait, and no loss was noticed yet
         self.moved = False  # the session continued on another node
         self.removals = 0  # removals of its user from rooms, and rooms that the session lost
         self.revoked = False  # set for ever: no more work is done for the session

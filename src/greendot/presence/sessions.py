@@ -129,6 +129,7 @@ class SessionService:
         session.ref, session.confirmed = self._next_ref(session), False
         session.grants = grants
         session.connection = connection
+        session.held_until = 0.0
         session.connected_at = self._clock.now_ms()
         session.ip_hash = connection.ip_hash
         connection.session = session
@@ -254,6 +255,8 @@ class SessionService:
         silent_s = now - connection.received_at
         session.last_heard = self._clock.now_ms() - round(silent_s * 1000)
         grace = grace_s(cause, code, self._periods.graces)
+        if grace and session.held_until > now:
+            grace = max(grace, session.held_until - now + self._periods.graces.lost)
         session.leaving = Disconnection(now, round(grace * 1000), round(silent_s * 1000))
         self._tasks.spawn(self._linger(session, session.ref))
 
@@ -311,15 +314,21 @@ class SessionService:
             self._statuses.forget(session.key)
             self._on_left(session.key)
 
-    def ends_within(self, session: Session, seconds: float) -> bool:
-        """Return whether a lingering session would end within `seconds`."""
-        if session.connection is not None or session.leaving is None:
-            return False
-        return session.leaving.since(self._timers.now())[0] < seconds * 1000
+    def may_end_within(self, session: Session, seconds: float) -> bool:
+        """Return whether a session would end within `seconds`, or may lose its connection by then."""
+        if session.connection is not None:
+            return True
+        return session.leaving is not None and session.leaving.since(self._timers.now())[0] < seconds * 1000
 
     def prolong(self, session: Session, seconds: float) -> None:
-        """Keep a session for `seconds` and the grace of a lost connection: its client is back and was asked to wait."""
+        """Keep a session for `seconds` and the grace of a lost connection: its client is back and was asked to wait.
+
+        If the loss of the old connection is not noticed yet, the session is kept from the loss on.
+        """
         now = self._timers.now()
+        if session.connection is not None:
+            session.held_until = now + seconds
+            return
         _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
         session.leaving = Disconnection(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
         self._tasks.spawn(self._linger(session, session.ref))

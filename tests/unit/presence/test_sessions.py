@@ -354,12 +354,42 @@ async def test_a_session_is_kept_longer_if_its_client_was_asked_to_wait(parts: N
     service = Service(parts)
     session = service.lose(await service.enter())
     await pass_time(LOST_S - 1)
-    assert (service.ends_within(session, 0.5), service.ends_within(session, 2)) == (False, True)
+    assert (service.may_end_within(session, 0.5), service.may_end_within(session, 2)) == (False, True)
     service.prolong(session, 8)
     await pass_time(8 + LOST_S - 1)
     assert await parts.states("ann") == ["online"]
     await pass_time(1 + SHORTLY_S)
     assert service.ended == [session]
+
+
+@in_virtual_time
+async def test_a_session_is_kept_if_its_client_was_asked_to_wait_before_the_loss_was_noticed(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    assert service.may_end_within(client.session, 0)
+    service.prolong(client.session, LOST_S + 8)
+    await pass_time(2)
+    session = service.lose(client)
+    await pass_time(LOST_S + 6 + LOST_S - 1)
+    assert await parts.states("ann") == ["online"]
+    await pass_time(1 + SHORTLY_S)
+    assert service.ended == [session]
+
+
+@in_virtual_time
+async def test_a_wait_asked_of_a_client_changes_no_later_loss_and_no_bye(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    service.prolong(client.session, 90)
+    again = await service.enter(resume=client.session.id)
+    session = service.lose(again)
+    await pass_time(LOST_S + SHORTLY_S)
+    assert service.ended == [session]
+    other = await service.enter("bob")
+    service.prolong(other.session, 90)
+    gone = service.lose(other, EndCause.BYE)
+    await pass_time(SHORTLY_S)
+    assert service.ended == [session, gone]
 
 
 @in_virtual_time

@@ -5,8 +5,8 @@ removes ended sessions and an expired manual status, and compares the visible st
 gets a new version and is returned. The change to offline is therefore published exactly once, by the first verb after
 the end of the last session.
 
-A session lingers from the end of its connection until its grace is over. The user does not go offline
-meanwhile.
+A session lingers from the end of its connection until its grace is over. The user does not go offline during the
+grace.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. They differ only
 while the user is invisible. `visible` is then offline and does not change, even when the last session ends.
@@ -25,7 +25,7 @@ from greendot.protocol.events import Presence, State, Status
 
 
 class ManualStatus(Struct, frozen=True, gc=False):
-    """Copy of the status that the user has set, which the store keeps. A copy with a lower `rev` is older."""
+    """Status that the user has set, copied from the store. A copy with a lower revision (`rev`) is older."""
 
     status: Status = "auto"
     until: int | None = None
@@ -34,7 +34,7 @@ class ManualStatus(Struct, frozen=True, gc=False):
 
 
 class VisibleState(Struct, frozen=True, gc=False):
-    """State of a user for other users, or for the user's own devices. Only the latter get `status` and `until`."""
+    """State of a user for other users, or for the user's own devices. Only own devices get `status` and `until`."""
 
     state: State = "offline"
     since: int | None = None
@@ -46,7 +46,10 @@ class VisibleState(Struct, frozen=True, gc=False):
 
 
 class SessionEpoch(NamedTuple):
-    """Session with its node's incarnation and its connection number. `linger` and `leave` ignore an old connection."""
+    """Id of a session, with the incarnation of its node and the number of its connection.
+
+    `linger` and `leave` change nothing if the session has a newer connection than this one.
+    """
 
     session: str
     incarnation: str
@@ -68,7 +71,7 @@ class SessionRecord(Struct, gc=False):
     conn: int
     idle: bool
     deadline: int | None = None  # time at which a lingering session ends; None while connected
-    heard: int = 0  # time of the client's last frame; 0 while connected
+    heard: int = 0  # time of the last frame of a client whose session lingers; 0 while connected
 
 
 class Snapshot(NamedTuple):
@@ -84,8 +87,8 @@ class Snapshot(NamedTuple):
 class Change(Struct, frozen=True):
     """Change of a user's state: for other users if `public`, for the user's own devices if `private`.
 
-    A change of only the devices or the name is delivered to no client. A node updates its copy, with which it
-    answers later reads.
+    If only the devices or the name changed, clients get no event. Nodes update their copies of the user's presence,
+    and answer later reads with them.
     """
 
     visible: VisibleState
@@ -118,7 +121,8 @@ class UserPresence:
         self.manual: ManualStatus | None = None  # None: not read yet; the user appears offline until then
         self.last_heard: int | None = None  # time of the latest frame among the ended sessions
         self.devices: list[str] = []  # devices of all sessions, as last published
-        self.turned: bool | None = None  # effect of the last verb for other users: came (True), went offline (False)
+        # Effect of the last verb for other users: True if the user came online, False if offline, None if neither.
+        self.turned: bool | None = None
 
     @property
     def empty(self) -> bool:
@@ -134,11 +138,11 @@ class UserPresence:
         *,
         since: int | None = None,
     ) -> tuple[bool, Change | None]:
-        """Record that a session lives on the connection of `ref`; return whether it was there before, and the change.
+        """Record that a session is connected as `ref`; return whether the session existed before, and the change.
 
-        With `idle` None the session stays idle or active as before, because a return is no activity. A new connection
-        ends every other lingering session of the same device, because the device has come back. `since` is the time
-        at which a new state began (None: now).
+        With `idle` None the session stays idle or active as before, because a reconnect is no activity of the person.
+        A new connection ends every other lingering session of the same device, because the device has come back.
+        `since` is the time at which a new state began (None: now).
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -161,9 +165,10 @@ class UserPresence:
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
-        """Continue the session `session` as `ref`; return (previous incarnation, whether it is idle), and the change.
+        """Continue the session `session` as `ref`; return a pair, and the change.
 
-        Return None instead of the pair if the session does not exist.
+        The pair has the incarnation of the session's previous node, and whether the session is idle. Return None
+        instead of the pair if the session does not exist.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -177,9 +182,9 @@ class UserPresence:
     def linger(
         self, ref: SessionEpoch, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[int | None, Change | None]:
-        """Let a session linger for `grace` milliseconds; return this time, and the change.
+        """Let a session linger for `grace` milliseconds; return `grace`, and the change.
 
-        Return None instead of the time if `ref` is not the current connection of the session.
+        Return None instead of `grace` if `ref` is not the current connection of the session.
         """
         self._prune(now, nodes)  # an ended session must not be prolonged
         record = self._record(ref)
@@ -206,7 +211,7 @@ class UserPresence:
         return self.settle(now, nodes)
 
     def shift(self, jump: int) -> None:
-        """Move the deadlines of lingering sessions by `jump` after the clock was set forward, to keep their length."""
+        """Move the deadlines of lingering sessions by `jump` after the clock was set. Each grace keeps its length."""
         for record in self.sessions.values():
             if record.deadline is not None:
                 record.deadline += jump
@@ -223,7 +228,7 @@ class UserPresence:
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
         """Return whether `ref` is the session's connection or a later one.
 
-        Return False for the connection of a lingering session: this connection has ended, and its touch came late.
+        Return False for the connection of a lingering session: the connection has ended, and its `touch` came late.
         """
         if record.incarnation != ref.incarnation:
             return True
@@ -273,7 +278,7 @@ class UserPresence:
         self.published_name = self.name
         if public:
             self.visible = visible
-        # One object serves both states while they agree: most users are never invisible.
+        # While both states are equal, one object is used for both: most users are never invisible.
         self.own = self.visible if own == self.visible else own
         self.devices = devices
         return Change(self.visible, self.own, self.name, devices, public, private)
@@ -318,7 +323,10 @@ def entry(
     own: bool = False,
     stale: bool = False,
 ) -> Presence:
-    """Return the presence entry for a frame. Only snapshots have `devices`. `own`: for the user's own devices."""
+    """Return the presence entry for a frame. Only entries of snapshots have `devices`.
+
+    With `own`, the entry is for the user's own devices.
+    """
     return Presence(
         user=user,
         name=name,
@@ -337,14 +345,14 @@ def entry(
 def without_last_seen(shown: Presence) -> Presence:
     """Return the entry without the time at which the user was last seen.
 
-    `since` and the version of an offline user show the same time and are removed, too. Version 0 replaces
-    every version at the client.
+    `since` and the version of an offline user contain the same time, so both are removed as well. A client shows an
+    entry with version 0 whatever version it had before.
     """
     return structs.replace(shown, since=None, last_seen=None, version=0) if shown.state == "offline" else shown
 
 
 def polled(shown: Presence, now: int) -> Presence:
-    """Return the entry of a polled user, whose changes are not delivered. It has `recently_active`.
+    """Return the entry, with `recently_active`, of a polled user, whose changes are not delivered.
 
     `recently_active` is computed from fields that the client gets anyway, so it discloses nothing.
     """
@@ -353,6 +361,6 @@ def polled(shown: Presence, now: int) -> Presence:
 
 
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
-    """Return the presence entry of a snapshot. `own`: for the user's own devices."""
+    """Return the presence entry of a snapshot. With `own`, the entry is for the user's own devices."""
     visible = snapshot.own if own else snapshot.visible
     return entry(user, visible, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)

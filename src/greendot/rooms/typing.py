@@ -1,7 +1,7 @@
 """Typing users of one room, for the room's subscribers on this node (the listeners).
 
 A typist is a user who is typing. The node sets a timer for each typist (`typing.ttl_s`). A typist therefore expires
-even if a stop is lost, a client disappears or another node dies.
+even if the message of a stop is lost, a client disappears or another node dies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RoomTyping(RoomAnnouncer):
     def seed(self, typists: Iterable[Typist]) -> None:
         """Add the typists that the engine listed when this node opened the room.
 
-        A typist who is already known is not changed, because the typist's message from the bus is newer than the list.
+        Typists whom this node already knows are skipped: their messages from the bus are newer than the list.
         """
         for user, name, remaining in typists:
             if user not in self._entries:
@@ -57,8 +57,8 @@ class RoomTyping(RoomAnnouncer):
     def resync(self, typists: Iterable[Typist]) -> None:
         """Add the typists that the engine lists, after the node may have missed messages from the bus.
 
-        A typist whom the engine does not list stays, because the start may have come while the engine was away. If
-        the node missed a stop, the timer removes the typist.
+        A typist whom the engine does not list stays, because the message of the start may have come while the engine
+        was away. If the node missed the message of a stop, the timer removes the typist.
         """
         for user, name, remaining in typists:
             if user not in self._entries:

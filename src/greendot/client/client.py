@@ -72,9 +72,9 @@ class Client:
 
     The client delivers each message of a joined room and each notification once and in order, also after reconnects.
 
-    Cursors are the numbers of the last message of each room, and of the last notification, that the program has. Pass
-    the `cursors` of an earlier run to join the same rooms and get the missed records first. Pass a storage, such as
-    `FileCursors(path)`, to let the client load and save the cursors.
+    A cursor is the number of the last message of a room, or of the last notification, that the program has received.
+    Pass the `cursors` of an earlier run to join the same rooms and get the missed records first. Pass a storage, such
+    as `FileCursors(path)`, to let the client load and save the cursors.
 
     A command that the server refuses raises CommandRefused.
     """
@@ -165,13 +165,14 @@ class Client:
 
     @property
     def cursors(self) -> Cursors:
-        """Return the numbers of the last message of each room, and of the last notification, that the program has.
+        """Return the number of the last message of each room, and of the last notification, that the program received.
 
-        The program has a record if it took the record from `events()`, or if a callback was called with it. Records
-        that still wait in an iterator do not move a cursor.
+        The program has received a record if it took the record from `events()`, or if a callback was called with the
+        record. Records that still wait in an iterator do not move a cursor.
 
         Read the cursors after your code has handled an event, save them, and pass them to the next `Client`. Read them
-        inside the loop over `events()`. If the iterator is dropped, the cursors also pass the records in it.
+        inside the loop over `events()`. If the iterator is dropped, records that still wait in it are treated as
+        received.
         """
         return self._audience.cursors()
 
@@ -219,9 +220,9 @@ class Client:
     async def watch(self, *users: str) -> list[Presence]:
         """Watch `users` and return their presence; later changes are `presence.changed` events.
 
-        The client counts the watches of each user: a user who is watched twice must be unwatched twice. Watches of one
-        turn of the event loop are sent together. For users whose `mode` is `poll` there are no events. Read these users
-        with `presence` when you show them.
+        The client counts the watches of each user: a user who is watched twice must be unwatched twice. Watches
+        made in one pass of the event loop are sent together. For users whose `mode` is `poll` there are no events. Read
+        these users with `presence` when you show them.
         """
         return await self._watching.watch(users)
 
@@ -271,15 +272,15 @@ class Client:
         return await self._session.call(commands.PrivacySet(last_seen=last_seen, hide_from=users), PrivacyReply)
 
     async def activity(self) -> None:
-        """Report that the person is active. Call this for every input: the client sends at most one frame per 5 s."""
+        """Report that the person is active. Call `activity` for every input: at most one frame is sent per 5 s."""
         now = time.monotonic()
         if now - self._active_at >= ACTIVITY_REPEAT_S and self._session.send_unanswered(commands.Activity()):
             self._active_at = now
 
     async def refresh_token(self) -> int:
-        """Get a new token and send it to the server now; return its expiry (ms UTC).
+        """Get a new token and send it to the server now; return the time when the token expires (ms UTC).
 
-        Call this after the user got more rights. Before a token expires, the client gets a new one by itself.
+        Call this method after the user got more rights. Before a token expires, the client gets a new one by itself.
         """
         return await self._session.refresh()
 
@@ -362,7 +363,7 @@ class Client:
         return (await self._session.send(commands.RoomRead(room=room, seq=seq), ReadReply)).unread
 
     async def typing(self, room: str) -> None:
-        """Report that the person types in `room`. Call this at every keystroke; few of the calls send a frame."""
+        """Report that the person types in `room`. Call `typing` at every keystroke; few of the calls send a frame."""
         times = self._session.view.typing_times
         if not self._throttle.start(room, time.monotonic(), times):
             return
@@ -379,7 +380,7 @@ class Client:
         """Send a signal to a room or to a user's devices.
 
         The signal arrives at most once. If a receiver is slow, it gets only the latest signal of each `key`. The server
-        does not reply; if it refuses the signal, it sends an `error` event.
+        does not reply. If the server refuses the signal, the client gets an `error` event.
         """
         if (room is None) == (user is None):
             raise ValueError("a signal goes to a room or to a user: give one of the two")

@@ -99,7 +99,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "they missed.",
         ),
         gauge("realtime_hellos_waiting", "Hellos that wait for admission."),
-        counter("realtime_hellos_refused_total", "Hellos refused with a time to retry (close code 4003)."),
+        counter(
+            "realtime_hellos_refused_total",
+            "Hellos that were not admitted: the queue was full, the hello waited for 10 s, or the node refused new "
+            "work. The client gets a time to return (close code 4003). Hellos refused with 4003 after their admission "
+            "are not counted.",
+        ),
         counter(
             "realtime_upgrades_refused_total",
             "WebSocket upgrades refused with 503 because too many connections had not sent hello yet.",
@@ -108,7 +113,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter("realtime_refused_host_total", "Requests refused because of their Host header (door.hosts)."),
         counter(
             "realtime_refused_address_total",
-            "Sockets refused because their IP address has too many (door.connections_per_ip).",
+            "Sockets refused because their IP address already has too many sockets (door.connections_per_ip).",
         ),
         counter(
             "dashboard_refused_total",
@@ -121,7 +126,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_refused_slow_total",
-            "Sockets closed because a request, or 256 KiB more of its body, took more than 10 s (408).",
+            "Sockets closed because a request was not complete after 10 s (408). While a large body arrives, the 10 s "
+            "start again if at least 256 KiB came in the last 10 s.",
         ),
         counter("realtime_refused_pipelined_total", "Sockets closed because more than 8 requests were unanswered."),
         counter(
@@ -149,7 +155,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Connections with frames in their send buffer, because their clients read slowly.",
         ),
         gauge("realtime_outbox_frames", "Frames in the send buffers of slow clients."),
-        gauge("realtime_outbox_bytes", "Bytes in the send buffers of slow clients; at most 2 MiB for each client."),
+        gauge(
+            "realtime_outbox_bytes",
+            "Bytes in the send buffers of slow clients: for each client at most 1 MiB of records and 1 MiB of signals. "
+            "Missed records of a returning client can exceed this limit, up to 8 MiB.",
+        ),
         counter("realtime_client_slow_total", "Times the send buffer of a client became half full."),
         counter(
             "realtime_client_slow_closed_total",
@@ -169,7 +179,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_dropped_total",
             "Signals dropped, by type and reason: slow (the client does not keep up), crowded (the room has more "
             "signals than can be written), shed (this node is overloaded). slow and crowded together are "
-            "realtime_dropped_ephemeral_total. shed is a part of realtime_shed_total. Do not add these metrics.",
+            "realtime_dropped_ephemeral_total. realtime_shed_total counts the drops of shed, and dropped "
+            "commands. This metric is the total of dropped signals: do not add the other two to it.",
             "type",
             "reason",
         ),
@@ -194,8 +205,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_pubsub_unrouted_total",
-            "Messages to a user that were dropped because 10,000 others already waited until Redis returned the nodes "
-            "of their user.",
+            "Messages to a user that were dropped because a queue was full. The queue has at most 10,000 messages, "
+            "which wait until Redis answers on which nodes their user is.",
         ),
         gauge(
             "realtime_bus_lag_ms",
@@ -228,20 +239,21 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Presence": (
         gauge(
             "presence_users_online",
-            "Users with a session on any node, in the partitions that this node counts. Exactly one node "
-            "counts each partition: the sum over nodes is the number of users online. With Redis the number is up "
-            "to two minutes old, and estimated like redis_presence_sessions.",
+            "Users with a session on any node, in the partitions that this node counts. Exactly one node counts each "
+            "partition, so the sum of all nodes' values is the number of users online. With Redis the number is up to "
+            "two minutes old, and estimated like redis_presence_sessions.",
         ),
         gauge(
             "redis_presence_sessions",
-            "Sessions that Redis lists for the users in presence_users_online: sum over nodes. Exact for partitions "
-            "with up to 2,000 users. Larger partitions are estimated from a sample of 2,000 users. There are 128 "
-            "partitions.",
+            "Sessions that Redis lists for the users in presence_users_online. For the number of all sessions, add "
+            "the values of all nodes. The number is exact for partitions with up to 2,000 users. Larger partitions "
+            "are estimated from a sample of 2,000 users. There are 128 partitions.",
         ),
         gauge("presence_nodes_live", "Live nodes, as seen by this node."),
         gauge(
             "presence_lease_age_s",
-            "Seconds since this node renewed its lease. At node.lease_s other nodes declare this node dead.",
+            "Seconds since this node renewed its lease. When this reaches node.lease_s, other nodes declare this node "
+            "dead.",
         ),
         counter("presence_node_deaths_total", "Nodes that this node declared dead."),
         counter(
@@ -278,7 +290,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "presence_spread_total",
-            "Changes of celebrities sent in slices (to some of the watchers at a time), counted for each watcher.",
+            "Changes of celebrities sent in slices (to some of the watchers at a time). Each change adds 1 for each "
+            "watcher.",
         ),
         counter("visibility_unanswered_total", "Requests to visibility webhooks that failed."),
     ),
@@ -332,8 +345,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         histogram(
             "redis_command_seconds",
-            "Round trips of commands to Redis. The node measures one write at a time on each connection, and not the "
-            "writes in between.",
+            "Round trips of commands to Redis. On each connection the node measures one write at a time. Writes that "
+            "begin before the answer to the measured write are not measured.",
         ),
         counter("redis_reconnects_total", "Connections to Redis that were opened again after a loss."),
         gauge("store_up", "1 if the store answered within a second when this page was requested, else 0."),

@@ -1,13 +1,15 @@
 """Hello: from an unknown socket to a session that watchers can see.
 
-A hello is admitted at once, waits for a moment, or its client is sent away with a time to return (`received`). After
-the admission the token is verified, the session opened or resumed, rooms and inbox attached, and the welcome sent
-(`_answer`).
+A hello is admitted at once, or waits for a moment, or its client is sent away with a time to return (`received`).
+After the admission `_answer` verifies the token, opens or resumes the session, attaches rooms and inbox, and sends the
+welcome.
 
-Two limits protect the node when all clients return at once. The limit of hellos under way bounds the lag of the event
-loop. The limit of hellos per second leaves time for the clients that are connected. A client that is sent away may
-still have a session. If this session would end before the client returns, or soon after the time to return, it is kept
-until that time and for one grace more. So its user stays online.
+Two limits protect the node when all clients return at once. The limit of hellos that are being answered bounds the lag
+of the event loop. The limit of hellos per second leaves time for the clients that are connected.
+
+A client that is sent away may still have a session. If the session would end before the client's
+time to return, or within SOON_S after this time, the node keeps the session longer: until the time to return, and for
+one grace more. So the user stays online.
 """
 
 from __future__ import annotations
@@ -57,11 +59,11 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-AT_ONCE = 50  # rooms rejoined together
-CROWDED_MS = 30_000  # longest wait before a retry if the user or tenant has too many connections
+AT_ONCE = 50  # rooms of a client that are rejoined at the same time
+CROWDED_MS = 30_000  # longest wait before a retry while the user or tenant has too many connections
 RETRY_MS = 5_000  # time until a retry after the engine or the store was unavailable
 LONGEST_S = 10.0  # longest wait of a hello
-SOON_S = 5.0  # a client may return up to this time after its turn and still find its session
+SOON_S = 5.0  # how late after its time to return a client may come and still find its session
 TOGETHER_S = 0.05  # shortest time between two groups of waiting hellos; a group reads the store together
 REFUSING_S = 2.0  # shortest wait before a retry while the node refuses new work
 
@@ -188,10 +190,12 @@ class HelloService:
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
-            self._revocation_service.check(grants, session.id)  # from here on a revocation finds the session
+            # Check again, because the token may have been revoked while the session was opened. The next call
+            # registers the session, and a later revocation closes registered sessions.
+            self._revocation_service.check(grants, session.id)
             self._registry.greeted(connection, session, opened.resumed)
             self._rate_limits.greeted(connection, session)
-            inbox = self._inboxes.ask(session)  # read while the rest is under way
+            inbox = self._inboxes.ask(session)  # is read while the rooms are rejoined
             await self._sessions.show(opened, connection)
             joined = await self._rejoin(connection, session, hello)
             self._rooms.returned(connection, session)
@@ -205,7 +209,7 @@ class HelloService:
             self._close_for_now(connection, RETRY_MS)
             return False
         except TooManyConnections as error:
-            # Another connection may end in this time. The clients that wait for its place must not return all at once.
+            # Another connection may end before the retry. The wait is random: clients must not return all at once.
             wait_ms = random.randint(CROWDED_MS // 2, CROWDED_MS)
             self._hold_session(hello, wait_ms / 1000)
             self._close_for_now(connection, wait_ms, str(error))
@@ -224,7 +228,7 @@ class HelloService:
         joined: list[JoinReply] = []
         if hello.resume is None:
             return joined
-        most = RECOVER_BYTES  # bytes of missed messages, for all rooms together
+        most = RECOVER_BYTES  # bytes of missed messages that may still be sent, for all rooms together
         # A session is never in more rooms than the limit, so further names need no look-up.
         named = [*hello.resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
         # Many rooms at a time, so that their reads are batched.
@@ -331,7 +335,7 @@ class HelloService:
             self._bus.publish(node, HoldSession(wanted, *key, round(wait_s * 1000)))
 
     def _hold_received(self, topic: Topic, message: HoldSession) -> None:
-        """Keep a session whose client another node has sent away."""
+        """Keep a session of this node, because another node has sent its client away."""
         session = self._registry.sessions.get(message.session)
         wait_s = message.wait_ms / 1000
         if session is None or session.key != (message.tenant, message.user):
@@ -358,7 +362,7 @@ class HelloService:
         return self._waiting.pop(connection, None) is not None
 
     def turn_s(self) -> float:
-        """Return the seconds after which a client may retry whose socket is not accepted."""
+        """Return the seconds after which a client may retry, if the node does not accept its socket."""
         return self._queue.turn(self._timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:

@@ -1,8 +1,8 @@
 """Delivery of notifications to every device of a user on this node: in order, each once, without gaps.
 
-An inbox is a stream (`node.stream`) in which numbers may be missing for ever. A notification that was archived on
-another device, or has expired, is not delivered any more. The cursor is the number of the last notification that was
-forwarded to the devices. The head is the last number in the store.
+An inbox is a stream (`node.stream`): its notifications are numbered. A notification that was archived on another
+device, or has expired, is not delivered any more. Its number is then skipped. The cursor is the number of the last
+notification that was forwarded to the devices. The head is the last number in the store. A gap is a missing number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ READERS = 32  # concurrent reads of gaps and of missed notifications
 
 
 class InboxCatchUp(NamedTuple):
-    """Number of unread notifications, and events, for a device that attaches."""
+    """Data for a device that attaches: the number of unread notifications, and the events to send."""
 
     unread: int
     events: list[Event]  # missed notifications, and those that wait for an acknowledgement
@@ -70,7 +70,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     ) -> InboxCatchUp:
         """Attach a device; return the notifications after `after`. From now on new ones are delivered to the device.
 
-        Without `after`, no notification was missed. Notifications that wait for an acknowledgement are always returned.
+        `after` is the number of the last notification that the client has. With None, the client asks for no missed
+        notifications. Notifications that wait for an acknowledgement are always returned.
         """
         local = self._of(session.key)
         inbox = await asyncio.shield(asked)
@@ -79,7 +80,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         start = inbox.head if after is None else after
         self._metrics.notification_recovery_fetch_total += after is not None
         missed, inbox = await self._missed(local, start, inbox)
-        # No await below: the notifications read and those delivered from now on must meet without a gap.
+        # No await below. The device gets the notifications that were read, and from this turn on the new ones. A
+        # notification that arrived between the two would be lost.
         self._show(local, inbox)
         events: list[Event] = []
         if missed is None:
@@ -165,7 +167,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             for seq, frame, ack in message.records:
                 if frame:
                     self._forward(local, local.stream.offer(seq, QueuedNotification(frame, ack)))
-                else:  # a hint: only the store has the content
+                else:  # a hint: the message has only the number, and the content is in the store
                     local.stream.hint(seq)
             if local.known:
                 self._schedule_if_behind(local)
@@ -198,7 +200,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return sent
 
     def _forward(self, local: LocalInbox, entries: list[QueuedNotification]) -> None:
-        """Send entries to the devices. The caller has moved the cursor to the number of the last entry before."""
+        """Send entries to the devices. The caller has already moved the cursor to the number of the last entry."""
         if not entries:
             return
         first = local.cursor - len(entries) + 1
@@ -214,7 +216,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        # The head is read first. A number up to the head that the second read lacks was archived or has expired.
+        # The head is read before the notifications. If the second read lacks a number up to this head, its notification
+        # was archived or has expired.
         head = (await self._heads.get(local.key)).head
         found: list[Notification] = []
         if head > local.cursor and self._is_attached(local):
@@ -271,7 +274,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     def answered(self, key: Key, inbox: Inbox) -> None:
         """Send a new badge if the counts in a reply to a device differ from those in the last badge.
 
-        The counts in the reply may be older than those in the badge. The device may get the reply last and show them.
+        The counts in the reply may be older than those in the badge. If the device gets the reply after the badge, it
+        shows the older counts until the next badge.
         """
         if (local := self._local.get(key)) is not None:
             self._show(local, inbox)
@@ -284,7 +288,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         self._compared(inboxes)
 
     def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
-        """Schedule a gap read for inboxes behind the store. It does nothing if the notifications arrive before it."""
+        """Schedule a gap read for each inbox whose cursor is below the head in the store.
+
+        If the missing notifications arrive before the read, the read is not needed and does nothing.
+        """
         for key, inbox in inboxes.items():
             local = self._local.get(key)
             if local is not None and local.known and inbox.head > local.cursor:
@@ -292,8 +299,9 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 self._schedule(local, GAP_S)
 
     async def resync(self, part: Part, node: str) -> None:
-        """Compare the inboxes of the users in `part` with the store, because messages for them may have been lost.
+        """Compare the inboxes of the users in `part` with the store, because the bus may have lost messages.
 
+        A part is a set of partitions that were away at the same time.
         Messages to a node pass through the partition of the node's name, whichever user they concern. If `part` covers
         `node`, all inboxes are therefore compared.
         """

@@ -1,13 +1,16 @@
 """Lives of nodes: registration, lease renewal, detection of dead nodes.
 
-A node is registered in every partition, in the Redis hash `nodes:{tag}`. Verbs are the Lua scripts that change or read
-data. Each verb checks the node in the partition of its user. The lease is a counter in one partition.
+A node is registered in every partition, in the Redis hash `nodes:{tag}`. A verb is one atomic operation of the engine
+on a user or room: a Lua script. A verb that adds a session, or an occupant of a room, checks in its own partition that
+the calling node is live. The lease of a node is a counter in one partition (HOME).
 
-A peer is dead when its counter has not changed for the period of a lease, by our monotonic clock, while our own link
-works. An unreachable Redis, a pause of this process or a clock jump restarts the observation and declares no node dead.
+A peer is another node. A node observes the counters of its peers while its own connection to Redis works. It declares
+a peer dead when the peer's counter has not changed for the period of a lease. The node's own monotonic clock measures
+this period. An unreachable Redis, a pause of this process or a clock jump restarts the observation and declares no node
+dead.
 
-To bury a node is to mark it as dead in every partition. Its sessions then count as online for the grace. To reap a node
-is to remove its sessions after the grace; then its lease is deleted.
+To bury a node is to mark it as dead in every partition. The users of its sessions then stay online for the grace. To
+reap a node is to remove its sessions after the grace. Then the lease of the dead node is deleted.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ from greendot.limits.overload_model import Level
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-HOME = 0  # partition with leases and claims; marked last, so that a burial that was interrupted is repeated
-CLAIM_MS = 5_000
+# Partition with leases and claims. `bury` marks a dead node in HOME last. If a burial is interrupted, the node is still
+# live in HOME, and the burial is repeated.
+HOME = 0
+CLAIM_MS = 5_000  # time for which one node has the exclusive right to bury a peer
 MOST_DEAD = 10_000  # maximum number of remembered dead nodes
 LATE_S = 1.0  # time in which all nodes bury a dead node in a partition that can be reached again
 RECONNECT_S = 4.0  # time in which all nodes connect again after Redis was away
@@ -56,14 +61,14 @@ class Death(NamedTuple):
     """Dead node whose sessions are still to be removed."""
 
     node: str
-    ends: int  # engine's time from which its sessions do not count as online
+    ends: int  # engine's time at which its sessions end
 
 
 class NodeTable(NamedTuple):
     """Nodes and leases, as of one read."""
 
     lives: dict[str, str]  # incarnation → `live`; for a dead one `renewed,ends`, two times in hexadecimal
-    leases: dict[str, str]  # incarnation → `counter,renewed,level,digest`; the digest is of restored data
+    leases: dict[str, str]  # incarnation → `counter,renewed,level,digest`; for the digest see `engine.redis.losses`
     now: int  # the engine's time
 
     def dead(self) -> list[Death]:
@@ -80,7 +85,7 @@ class NodeTable(NamedTuple):
         return Level(int(told[0])) if told else Level.NORMAL
 
     def restored(self) -> dict[str, str | None]:
-        """Return each node's digest of the data that it has restored; None if its lease has no digest."""
+        """Return each node's digest of the partitions that it has restored; None if its lease has no digest."""
         told = {node: lease.split(",")[3:] for node, lease in self.leases.items()}
         return {node: digest[0] if digest else None for node, digest in told.items()}
 
@@ -113,14 +118,15 @@ class NodeLeases:
         self._observed: dict[str, _Observed] = {}
         self.level = Level.NORMAL  # overload level of this node, published with the lease
         self._published_level = Level.NORMAL
-        self.restored: Callable[[], str] = str  # digest of restored data, published with the lease
+        self.restored: Callable[[], str] = str  # digest of the restored partitions, published with the lease
         self._published_digest = ""
         self.refusing: frozenset[str] = frozenset()  # nodes that refuse new work, as of the last read
         self._read_at = float("-inf")
         self._renewed_at = float("-inf")
-        self._over: set[str] = set()  # dead nodes whose end was reported
-        self._dead: dict[str, str] = {}  # dead node → its last value in `lives` that was not `live`; newest node last
-        self._late: dict[str, float] = {}  # node buried later in some partition → monotonic time of its end there
+        self._over: set[str] = set()  # dead nodes that `ending` has returned
+        self._dead: dict[str, str] = {}  # dead node → its last value `renewed,ends` in `lives`; newest node last
+        # Node that was buried late in a partition, which was away → monotonic time at which its sessions end there.
+        self._late: dict[str, float] = {}
 
     # --- this node ---
 
@@ -164,7 +170,7 @@ class NodeLeases:
         return max(0.0, self._clock.monotonic() - self._renewed_at) if self._renewed_at > float("-inf") else 0.0
 
     async def end(self) -> None:
-        """Exit cleanly: mark this incarnation as dead. Its sessions count as online for the grace."""
+        """Exit cleanly: mark this incarnation as dead. The users of its sessions stay online for the grace."""
         await self.bury(self.incarnation, "")
 
     # --- other nodes ---
@@ -192,7 +198,7 @@ class NodeLeases:
         return table
 
     async def table(self) -> NodeTable:
-        """Read all leases without an incarnation of our own."""
+        """Read all nodes and leases, without renewing a lease. This also works before this node has an incarnation."""
         return await self._read_table("", renew=False)
 
     async def _read_table(
@@ -222,9 +228,9 @@ class NodeLeases:
     async def bury_abandoned(self) -> None:
         """Bury nodes whose last renewal is older than lease and grace together: no other node was left to bury them.
 
-        Call this before a starting node shows users. The age of a renewal is measured by the engine's time, which may
-        have jumped. A renewal may also be old because Redis was away. Soon after it reconnects, a live node corrects
-        the engine's time or renews its lease. The leases are therefore read twice, so that no live node is buried.
+        Call this on a starting node before it publishes the presence of users. An old renewal does not prove a death:
+        the engine's time may have jumped, or Redis was away. In both cases a live node corrects the engine's time or
+        renews its lease soon after it reconnects. The leases are therefore read twice, so that no live node is buried.
         """
         if abandoned := self._abandoned(await self.table()):
             await asyncio.sleep(2.5 * self._periods.sample + RECONNECT_S)
@@ -245,7 +251,7 @@ class NodeLeases:
         self._observed.clear()
 
     async def declare_dead(self, node: str, table: NodeTable) -> bool:
-        """Bury a peer, unless another node has claimed to do so. Return whether this node buried the peer."""
+        """Bury a peer, unless another node has the claim to bury it. Return whether this node buried the peer."""
         claim = keys.claim_key(self._verbs.prefix, node)
         taken = await self._verbs.servers.of(HOME).call("SET", claim, self.incarnation, "NX", "PX", CLAIM_MS)
         if taken is None:
@@ -287,10 +293,10 @@ class NodeLeases:
             log(log_events.NODE_DEAD_AGAIN, peer=node)
 
     def ending(self, table: NodeTable) -> list[Death]:
-        """Return the dead nodes whose sessions stop counting as online before the next read.
+        """Return the dead nodes whose sessions end before the next read of the leases.
 
-        Further calls do not return the same death again. A node that was buried later in some partition is returned
-        a second time when its sessions end there; `Death.ends` is then 0.
+        Further calls do not return the same death again. There is one exception: a node that was buried late in a
+        partition is returned a second time when its sessions end in this partition. `Death.ends` is then 0.
         """
         self._over &= table.lives.keys()
         horizon, now = table.now + self._periods.sample * 1000, self._clock.monotonic()
@@ -315,7 +321,7 @@ class NodeLeases:
             name = keys.nodes_key(self._verbs.prefix, partition)
             there = _pairs(await self._verbs.servers.of(partition).call("HGETALL", name))
             for node, life in there.items():
-                # A node that is missing in HOME may be about to register in it. Only nodes known to be dead are buried.
+                # A node that is missing in HOME may be about to register there. Only nodes dead in HOME are buried.
                 if life == "live" and node in home and home[node] != "live":
                     renewed = home[node].partition(",")[0]
                     await self._bury(partition, node, str(int(renewed, 16)), grace_ms)

@@ -1,7 +1,7 @@
 """Socket of one client: its output, its end, the time of its last frame.
 
-Output is written once per tick, which is one turn of the event loop: `send` collects frames, and the hub calls `flush`.
-While the kernel takes all output, no frame waits. Otherwise frames wait in a `SendBuffer`, which is bounded.
+Output is written once in a turn, which is one pass of the event loop. `send` collects frames, and the hub calls
+`flush`. While the kernel takes all output, no frame waits. Otherwise frames wait in a `SendBuffer`, which is bounded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Owner(Protocol[C_contra]):
 
 
 class Violation(NamedTuple):
-    """End of a connection whose peer broke the protocol. It waits until the messages received before are handled."""
+    """End of a connection whose peer broke the protocol.
+
+    The connection is closed after the messages that came before the violation are handled.
+    """
 
     code: int
     reason: str
@@ -60,8 +63,8 @@ class Violation(NamedTuple):
 class SocketConnection(Framing):
     """Output, limits and the end of one upgraded socket. `node.session.Connection` adds the node's state.
 
-    It calls two methods of its owner at the end, each once: `ended` when nothing more will be written, then `gone` when
-    the socket is closed.
+    At the end, a connection calls two methods of its owner, each once: `ended` when nothing more will be written, then
+    `gone` when the socket is closed.
     """
 
     __slots__ = (
@@ -88,10 +91,11 @@ class SocketConnection(Framing):
         self.timer: Timer | None = None  # the connection's only timer: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
         self.fd = -1  # descriptor of a plain socket; -1 for TLS, and when closing
-        self.direct = -1  # `fd` while the hub may write to it: nothing waits, no frame is converted; else -1
-        self._out: list[BufferedFrame] | None = None  # collected in this tick
+        # `fd` while the hub may write to the socket itself, because no frame waits and no frame is converted; else -1.
+        self.direct = -1
+        self._out: list[BufferedFrame] | None = None  # frames that `send` collected in this turn
         self._hold: SendBuffer | None = None  # during hello: missed records are sent before live frames
-        self._outbox: SendBuffer | None = None  # while the kernel does not take everything
+        self._outbox: SendBuffer | None = None  # frames that wait while the kernel does not take all output
         self._bye = False
         self._ended = False
 
@@ -99,15 +103,15 @@ class SocketConnection(Framing):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.attach(transport)
-        # The transport's own buffer has no bound. With 0, it calls `resume_writing` only once that buffer is empty.
-        # Meanwhile output waits in the send buffer, which is bounded.
+        # The transport's own buffer has no bound. With high=0, the transport calls `resume_writing` only when this
+        # buffer is empty. Until then, output waits in the send buffer, which is bounded.
         self.socket.set_write_buffer_limits(high=0)
         if not transport.is_secure:
             self.fd = self.direct = self.socket.get_extra_info("socket").fileno()
         self._owner.opened(self)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        # This comes first: from now on the kernel may give the descriptor to another socket.
+        # Forget the descriptor first: from now on the kernel may give the descriptor to another socket.
         self.fd = self.direct = -1
         self.detach()
         self._end(EndCause.LOST, 0)
@@ -156,7 +160,7 @@ class SocketConnection(Framing):
     # --- output ---
 
     def send(self, frame: bytes, *, record: bool = True, key: object = None) -> None:
-        """Collect a frame for this tick's write.
+        """Collect a frame for the write at the end of this turn.
 
         While a hello is under way or the socket is behind, the frame waits in a send buffer. A record waits in order; a
         signal replaces an earlier signal with the same `key`.
@@ -199,7 +203,7 @@ class SocketConnection(Framing):
             self._keeps_up()
 
     def _keeps_up(self) -> None:
-        """Allow direct writes, because no frame waits, except during a hello or if frames are converted."""
+        """Allow direct writes, because no frame waits. A hello, or the conversion of frames, still prevents them."""
         if self._hold is None and (self.dialect is None or self.dialect.straight):
             self.direct = self.fd
 
@@ -224,14 +228,14 @@ class SocketConnection(Framing):
                 self.send(item.frame, key=item.key)
 
     def stall(self, items: Sequence[Item], sent: int) -> None:
-        """Queue items, as records or signals, of which the kernel took only the first `sent` bytes."""
+        """Queue items (records or signals) after a direct write, of which the kernel took only `sent` bytes."""
         self._stalled(self._begin(items, sent))
 
     def _begin(self, items: Sequence[AnyItem], sent: int) -> Sequence[AnyItem]:
         """Write the rest of the first unsent frame to the transport; return the frames behind it.
 
-        The transport calls `resume_writing` when the socket takes more. This frame can no longer be dropped or
-        replaced; the frames behind it can.
+        The transport calls `resume_writing` when the socket takes more. The first frame can no longer be dropped or
+        replaced. The returned frames can.
         """
         for number, (frame, *_) in enumerate(items):
             if sent < len(frame):
@@ -243,8 +247,8 @@ class SocketConnection(Framing):
     def _stalled(self, items: Sequence[Item], *, collected: bool = False) -> None:
         """Queue unsent items.
 
-        Items that `send` collected were accepted before, so the limit refuses none of them. They still use up the limit
-        for later frames.
+        Items that `send` collected were accepted before, so the limit of the send buffer refuses none of them. But
+        their bytes count towards the limit when a later frame is queued.
         """
         self.direct = -1
         outbox = self._outbox = self._outbox or SendBuffer()

@@ -47,7 +47,7 @@ async def test_a_signal_to_a_user_reaches_all_devices_of_that_user_only() -> Non
         assert await carol.quiet() == await stranger.quiet() == []
 
 
-async def test_a_trace_goes_with_what_a_command_leads_to() -> None:
+async def test_events_carry_the_trace_of_the_command_that_caused_them() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await served.joined("alice"), await served.joined("bob")
@@ -110,7 +110,7 @@ async def test_a_repeated_key_returns_the_same_message_which_is_published_once()
         assert len(await bob.quiet()) == 1
 
 
-async def test_a_returning_client_gets_exactly_the_gap_before_anything_live() -> None:
+async def test_a_returning_client_gets_each_missed_message_once_and_before_live_ones() -> None:
     async with serving() as served:
         await served.lobby()
         alice, bob = await served.joined("alice"), await served.joined("bob")
@@ -241,7 +241,7 @@ async def test_after_leaving_a_room_a_client_receives_nothing_from_it() -> None:
         assert await bob.quiet() == []
 
 
-async def test_everything_a_connection_held_is_given_back() -> None:
+async def test_no_session_topic_timer_or_task_remains_after_connections_have_ended() -> None:
     async with serving() as served:
         await served.lobby()
         node = served.node

@@ -158,7 +158,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "realtime_outbox_bytes",
             "Bytes in the send buffers of slow clients: for each client at most 1 MiB of records and 1 MiB of signals. "
-            "Missed records of a returning client can exceed this limit, up to 8 MiB.",
+            "Missed records of a returning client can exceed this limit, up to about 8 MiB.",
         ),
         counter("realtime_client_slow_total", "Times the send buffer of a client became half full."),
         counter(

@@ -276,8 +276,8 @@ class NodeLeases:
     def risen(self, table: NodeTable) -> dict[str, str]:
         """Return nodes that are live again although they were read as dead before, each with its last renewal.
 
-        An incarnation is never used again, so such a node is still dead. Redis has restarted with data from before the
-        node's death.
+        An incarnation is never used again, so a node that is returned here is still dead. Redis has restarted with data
+        from before the node's death.
         """
         self._dead |= {node: life for node, life in table.lives.items() if life != "live"}
         for node in [*self._dead][:-MOST_DEAD]:

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ async def _record(folder: Path) -> None:
         async with serving(store={"url": place}, **QUICK) as served:
             had = await talk.have(served, STEPS)
         _write(folder / "talk.json", {"commands": sorted(COMMANDS), "events": sorted(EVENTS), "steps": had})
-        with sqlite3.connect(f"{made}/store.db") as db:
+        with closing(sqlite3.connect(f"{made}/store.db")) as db, db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             (folder / "store.sql").write_text(f"PRAGMA user_version = {version};\n" + "\n".join(db.iterdump()) + "\n")
         db.close()

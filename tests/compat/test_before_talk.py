@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ async def test_a_client_of_an_older_version_reads_the_frames_of_this_version(ver
 @every_version
 async def test_a_store_of_then_is_opened_and_everything_is_there(version: str, tmp_path: Path) -> None:
     then = written(version, "after.json")
-    with sqlite3.connect(tmp_path / "store.db") as db:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db, db:
         db.executescript((FIXTURES / version / "store.sql").read_text())
     db.close()
     async with serving(limits={"enabled": False}, store={"url": f"sqlite:///{tmp_path}/store.db"}) as served:
@@ -38,14 +39,14 @@ async def test_a_store_of_then_is_opened_and_everything_is_there(version: str, t
 async def test_a_migrated_store_can_be_downgraded_as_the_release_notes_describe(tmp_path: Path) -> None:
     then = (FIXTURES / VERSIONS[-1] / "store.sql").read_text()
     place = tmp_path / "store.db"
-    with sqlite3.connect(place) as db:
+    with closing(sqlite3.connect(place)) as db, db:
         db.executescript(then)
     before = tables(place)
     for _ in range(2):  # upgrade and downgrade, twice
         async with serving(store={"url": f"sqlite:///{place}"}) as served:
             assert (await served.client("ann", resume={"rooms": {"hall": 0}})).welcome["rooms"]["hall"]["head"] > 4
         assert tables(place) != before
-        with sqlite3.connect(place) as db:
+        with closing(sqlite3.connect(place)) as db, db:
             db.executescript(way_back("SQLite"))
         db.close()
         assert tables(place) == before

@@ -13,6 +13,7 @@ import socket
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import cache
 from typing import Any, TypeVar
 
@@ -129,11 +130,19 @@ class World:
 @cache
 def _template() -> bytes:
     db, _ = _open(":memory:")
-    return db.serialize()
+    with closing(db):
+        return db.serialize()
+
+
+class _Database(sqlite3.Connection):
+    """Connection that closes itself: from Python 3.13 on an open one that is collected causes a warning."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def empty_database() -> sqlite3.Connection:
-    db = sqlite3.connect(":memory:", isolation_level=None)
+    db = sqlite3.connect(":memory:", isolation_level=None, factory=_Database)
     db.deserialize(_template())
     return db
 

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -185,7 +185,7 @@ async def test_calls_that_wait_together_share_one_commit(path: Path) -> None:
     async with opened(path) as store:
         await store.put_room(T, "lobby", open=True)
         before = commits(path)
-        with sqlite3.connect(path, isolation_level=None) as other:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other, other:
             # While another connection holds the file, the first call waits for it and the others for the first.
             other.execute("BEGIN IMMEDIATE")
             writes = [asyncio.ensure_future(store.append(T, "lobby", draft(f"k{n}"))) for n in range(300)]
@@ -229,12 +229,12 @@ async def test_a_cancelled_caller_does_not_block_other_writes(path: Path) -> Non
 
 
 async def test_a_file_of_a_newer_greendot_is_refused_with_what_to_do(path: Path) -> None:
-    with sqlite3.connect(path) as newer:
+    with closing(sqlite3.connect(path)) as newer, newer:
         newer.execute("PRAGMA user_version = 999")
     newer.close()
     with pytest.raises(ConfigError, match=r"greendot\.db: the file was written by a newer Greendot; upgrade Greendot"):
         await SqliteStore(str(path)).start()
-    with sqlite3.connect(path) as untouched:
+    with closing(sqlite3.connect(path)) as untouched, untouched:
         assert untouched.execute("PRAGMA user_version").fetchone() == (999,)
         assert untouched.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
     untouched.close()
@@ -341,7 +341,7 @@ async def test_there_is_nothing_before_the_first_message(path: Path) -> None:
 
 def of_the_first_version(path: Path) -> None:
     """Write a file of the first version of Greendot."""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.executescript(steps("sqlite")[0].sql)
         db.executescript(
             """
@@ -385,7 +385,7 @@ async def test_tables_can_be_brought_up_to_date_before_the_start(path: Path) -> 
 async def test_counters_that_are_wrong_are_found_and_set_right(path: Path) -> None:
     async with opened(path) as store:
         await store.notify([Notice(T, user, "k", b"{}", f"k{n}", 5) for user in ("ann", "bob") for n in range(3)])
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             db.execute("UPDATE inboxes SET unread = 9 WHERE user = 'ann'")
             db.execute("DELETE FROM inboxes WHERE user = 'bob'")
         db.close()

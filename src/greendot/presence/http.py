@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from greendot.presence.model import ManualStatus, ordered, project, restored_ord
 from greendot.presence.reads import PresenceSnapshots
 from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_part, joined
-from greendot.protocol.commands import Seq, Text, Users
+from greendot.protocol.commands import Status, StatusEnd, StatusText, Users
 from greendot.protocol.events import Presence
 from greendot.protocol.fields import about
 from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
@@ -38,15 +38,9 @@ class QueryPresence(Struct):
 class SetStatus(Struct):
     """Status of a user, as the user could set it."""
 
-    status: Annotated[
-        Literal["auto", "busy", "invisible"],
-        about("Status of the user. `auto`: the sessions decide; `busy`: shown as busy; `invisible`: shown as offline."),
-    ] = "auto"
-    until: Annotated[
-        Seq | None,
-        about("Time when the status ends, in milliseconds UTC and in the future; null: the next change ends it."),
-    ] = None
-    text: Annotated[Text | None, about("Status text that other users see; null removes the text.")] = None
+    status: Status = "auto"
+    until: StatusEnd = None
+    text: StatusText = None
 
 
 class OnlinePage(Struct, frozen=True):

@@ -26,6 +26,27 @@ Supports = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[list[Version], Meta(max_length=32)]], Meta(max_length=200)
 ]
 RoomId = Annotated[Id, about("Id of the room.")]
+# Fields that a command and its HTTP request share.
+Status = Annotated[
+    Literal["auto", "busy", "invisible"],
+    about("Status of the user. `auto`: the sessions decide; `busy`: shown as busy; `invisible`: shown as offline."),
+]
+StatusEnd = Annotated[
+    Seq | None,
+    about("Time when the status ends, in milliseconds UTC and in the future; null: the next change ends it."),
+]
+StatusText = Annotated[Text | None, about("Status text that other users see; null removes the text.")]
+SignalKind = Annotated[Id, about("Type of the signal, chosen by the app.")]
+SignalRoom = Annotated[Id | None, about("Id of the room that gets the signal.")]
+SignalUser = Annotated[Id | None, about("Id of the user whose devices get the signal.")]
+SignalBody = Annotated[Raw | UnsetType, about("Content of the signal: any JSON value.")]
+SignalKey = Annotated[
+    Id | None,
+    about(
+        "While a receiving client is slow, a newer signal replaces a waiting one with the same sender, kind and key. "
+        "Signals without a key are never replaced."
+    ),
+]
 SendKey = Annotated[
     Id | None,
     about(
@@ -112,15 +133,9 @@ class Activity(Command, frozen=True, tag="activity"):
 class StatusSet(Command, frozen=True, tag="status.set"):
     """Set the user's own status and status text."""
 
-    status: Annotated[
-        Literal["auto", "busy", "invisible"],
-        about("Status of the user. `auto`: the sessions decide; `busy`: shown as busy; `invisible`: shown as offline."),
-    ] = "auto"
-    until: Annotated[
-        Seq | None,
-        about("Time when the status ends, in milliseconds UTC and in the future; null: the next change ends it."),
-    ] = None
-    text: Annotated[Text | None, about("Status text that other users see; null removes the text.")] = None
+    status: Status = "auto"
+    until: StatusEnd = None
+    text: StatusText = None
 
 
 class PrivacySet(Command, frozen=True, tag="privacy.set", gc=True):
@@ -287,17 +302,11 @@ class InboxAck(InboxMark, frozen=True, tag="inbox.ack", kw_only=True, gc=True):
 class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
     """Send a signal to a room or to the devices of a user. Signals are not stored."""
 
-    kind: Annotated[Id, about("Type of the signal, chosen by the app.")]
-    room: Annotated[Id | None, about("Id of the room that gets the signal.")] = None
-    user: Annotated[Id | None, about("Id of the user whose devices get the signal.")] = None
-    body: Annotated[Raw | UnsetType, about("Content of the signal: any JSON value.")] = UNSET
-    key: Annotated[
-        Id | None,
-        about(
-            "While a reader is slow, a newer signal replaces a waiting one with the same sender, kind and key. "
-            "Signals without a key are never replaced."
-        ),
-    ] = None
+    kind: SignalKind
+    room: SignalRoom = None
+    user: SignalUser = None
+    body: SignalBody = UNSET
+    key: SignalKey = None
 
 
 class DeviceRegister(Command, frozen=True, tag="device.register", kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct
 from starlette.requests import Request
 
 from greendot.auth.api_keys import ApiKeys
@@ -19,7 +19,7 @@ from greendot.ids import new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.protocol.codec import encode_event
-from greendot.protocol.commands import Id, Text
+from greendot.protocol.commands import Id, SignalBody, SignalKey, SignalKind, SignalRoom, SignalUser, Text
 from greendot.protocol.events import RoomMessage, Signal
 from greendot.protocol.fields import RoomField, RoomHeadField, about
 from greendot.protocol.replies import PresentReply, SendReply, Typer
@@ -79,17 +79,11 @@ class PostSignal(Struct, rename={"sender": "from"}):
 
     RULE: ClassVar = one_of("room", "user")
 
-    kind: Annotated[Id, about("Type of the signal, chosen by the app.")]
-    room: Annotated[Id | None, about("Id of the room that gets the signal.")] = None
-    user: Annotated[Id | None, about("Id of the user whose devices get the signal.")] = None
-    body: Annotated[Raw | UnsetType, about("Content of the signal: any JSON value.")] = UNSET
-    key: Annotated[
-        Id | None,
-        about(
-            "While a reader is slow, a newer signal replaces a waiting one with the same sender, kind and key. "
-            "Signals without a key are never replaced."
-        ),
-    ] = None
+    kind: SignalKind
+    room: SignalRoom = None
+    user: SignalUser = None
+    body: SignalBody = UNSET
+    key: SignalKey = None
     sender: Annotated[Id, about("Id that recipients see as the sender.")] = "system"
     name: Annotated[Text | None, about("Display name of the sender; null: none.")] = None
 

@@ -135,14 +135,17 @@ def _template() -> bytes:
 
 
 class _Database(sqlite3.Connection):
-    """Connection that closes itself: from Python 3.13 on an open one that is collected causes a warning."""
+    """Connection that closes itself: from Python 3.13 on an open one that is collected causes a warning.
+
+    The garbage collector may run in any thread, so the connection must not be bound to one.
+    """
 
     def __del__(self) -> None:
         self.close()
 
 
 def empty_database() -> sqlite3.Connection:
-    db = sqlite3.connect(":memory:", isolation_level=None, factory=_Database)
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=_Database)
     db.deserialize(_template())
     return db
 

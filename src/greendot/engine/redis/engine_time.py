@@ -27,7 +27,8 @@ class EngineTime:
         self._doubts_since = float("inf")
         self._offset_ms: float | None = None
         self._wrote: dict[int, tuple[str, float]] = {}  # by partition: the correction this node wrote, and its time
-        self._right: dict[int, str] = {}  # by partition: the last correction with which its time matched
+        # By partition: the last correction with which its time matched, since the last repair by this node.
+        self._right: dict[int, str] = {}
 
     @property
     def known(self) -> bool:
@@ -73,17 +74,21 @@ class EngineTime:
         self._young_until = float("-inf") if alone else self._clock.monotonic() + _YOUNG_S
 
     def _contradicted(self, partition: int, correction: str) -> bool:
-        """Return whether another node has recently replaced this node's correction.
+        """Return whether another node has recently replaced this node's correction by one of a different time.
 
-        A missing correction is a loss, not a conflict.
+        A missing correction is a loss, not a conflict. A correction close to one that matched since this node's last
+        repair is no conflict either. Two nodes that repair a jump at the same time each write some of the partitions,
+        and their corrections differ by milliseconds.
         """
         wrote, at = self._wrote.get(partition, (correction, 0.0))
-        return correction not in (wrote, _NONE) and self._clock.monotonic() - at < _OURS_S
+        if correction in (wrote, _NONE) or self._clock.monotonic() - at >= _OURS_S:
+            return False
+        return all(abs(int(correction) - int(right)) > JUMP_MS for right in self._right.values())
 
     def mended(self, partition: int, correction: str) -> None:
         """Record that this node wrote the correction in the partition."""
         self._wrote[partition] = correction, self._clock.monotonic()
-        self._right[partition] = correction
+        self._right = {partition: correction}
 
     def shift(self, ms: int) -> None:
         """Move the node's time by `ms`, together with a correction that was made on purpose."""

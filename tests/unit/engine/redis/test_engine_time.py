@@ -160,3 +160,13 @@ def test_a_node_whose_correction_is_replaced_by_one_it_does_not_agree_with_was_w
     assert time.observe(TOLD, 0, str(-HOUR_MS)) == 0  # our own correction
     assert time.observe(TOLD + HOUR_MS, 0, "7") == 0
     assert time.now() == TOLD + HOUR_MS
+
+
+def test_two_nodes_that_repair_a_jump_together_do_not_contradict_each_other() -> None:
+    """Each node wins some partitions, and their corrections differ by milliseconds."""
+    time = told(ManualClock())
+    for partition in (0, 5):
+        time.mended(partition, str(-HOUR_MS))  # the first jump
+    time.mended(0, str(-2 * HOUR_MS))  # the second jump: this node wins partition 0, another node wins partition 5
+    assert time.observe(TOLD - HOUR_MS, 5, str(-2 * HOUR_MS + 3)) == HOUR_MS  # the third jump
+    assert time.now() == TOLD

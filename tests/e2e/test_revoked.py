@@ -81,6 +81,17 @@ async def test_a_revoked_user_is_closed_everywhere_and_comes_back_with_a_newer_t
         await served.client("alice")
 
 
+async def test_a_token_issued_after_the_revocation_in_the_same_second_is_accepted() -> None:
+    async with revocation_service() as (served, revoke):
+        await served.advance(0.4)
+        before = served.token("ann")
+        await served.advance(0.001)
+        await revoke(user="ann")
+        assert served.clock.now_ms() % 1000 == 401
+        assert await refused(served, before) == 4501
+        await served.client("ann")
+
+
 async def test_a_user_is_revoked_from_a_time_on_and_newer_sessions_stay() -> None:
     async with revocation_service() as (served, revoke):
         old = await served.client("alice")

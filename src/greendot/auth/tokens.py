@@ -154,10 +154,13 @@ class Tokens:
         return self._signer() is not None
 
     def make(self, user: str, now_ms: int, ttl_s: float, **claims: Any) -> str:
-        """Return a token for `user`, valid for `ttl_s`. Further claims as in docs/protocol.md; None leaves one out."""
+        """Return a token for `user`, valid for `ttl_s`. Further claims as in docs/protocol.md; None leaves one out.
+
+        `iat` has milliseconds, so that a revocation does not cover a token that was issued later in the same second.
+        """
         key = self._signer()
         assert key is not None, "there is no secret to sign with"
-        body = {"sub": user, "iat": now_ms // 1000, "exp": round(now_ms / 1000 + ttl_s)}
+        body = {"sub": user, "iat": now_ms / 1000, "exp": round(now_ms / 1000 + ttl_s)}
         body |= {"aud": self._rules.audience or None, "iss": self._rules.issuer or None, "tenant": key.tenant} | claims
         headers = None if key.kid is None else {"kid": key.kid}
         return jwt.encode({k: v for k, v in body.items() if v is not None}, key.material, key.alg, headers)

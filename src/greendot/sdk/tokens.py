@@ -38,7 +38,7 @@ def mint(secret: Hidden, user: str, ttl: float | timedelta, claims: Claims) -> s
     if ttl_s is None or not 0 < ttl_s < float("inf"):
         raise ValueError("ttl is how long the token holds: seconds or a timedelta, more than nothing")
     now_s = time.time()
-    body = {"sub": checked("user", user), "iat": int(now_s), "exp": round(now_s + max(ttl_s, 1.0))}
+    body = {"sub": checked("user", user), "iat": round(now_s, 3), "exp": round(now_s + max(ttl_s, 1.0))}
     body |= {"jti": secrets.token_hex(8)} | {name: _plain(value) for name, value in claims.items()}
     body = {name: value for name, value in body.items() if value is not None}
     try:

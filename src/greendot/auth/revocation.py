@@ -112,7 +112,8 @@ class RevocationService:
     async def _check_history(self, grants: Grants) -> None:
         """Raise TokenRevoked if a token without a time of issue was revoked at any time: it may be older."""
         try:
-            found = await asyncio.gather(*(self._kept.get(name) for name in names_of(grants)))
+            asked = [self._kept.ask(name) for name in names_of(grants)]  # in one read
+            found = [await asyncio.shield(future) for future in asked]
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="reading revocations", reason=error)
             return

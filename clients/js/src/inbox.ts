@@ -62,7 +62,7 @@ export class Inbox {
     return this.#mark("inbox.archive", which);
   }
 
-  /** Acknowledge notifications. The server resends a notification with `ack` until it is acknowledged. */
+  /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
   ack(which: Marks): Promise<Badge> {
     return this.#mark("inbox.ack", which);
   }

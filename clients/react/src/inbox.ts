@@ -12,7 +12,7 @@ export interface UsedInbox<Body = unknown> extends InboxState<Body> {
   markSeen(which: Marks): Promise<void>;
   markRead(which: Marks): Promise<void>;
   archive(which: Marks): Promise<void>;
-  /** Acknowledge notifications. The server resends a notification with `ack` until it is acknowledged. */
+  /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
   ack(which: Marks): Promise<void>;
 }
 

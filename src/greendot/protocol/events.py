@@ -281,12 +281,18 @@ class Signal(Event, frozen=True, rename={"sender": "from"}):
     body: Annotated[Raw | UnsetType, about("Content of the signal: any JSON value.")] = UNSET
     key: Annotated[
         str | UnsetType,
-        about("Key of the signal. A newer signal with the same sender, kind and key replaces this one."),
+        about(
+            "Key of the signal. While this signal waits, a newer one with the same sender, kind and key replaces it."
+        ),
     ] = UNSET
 
 
 class NotificationCreated(Event, frozen=True):
-    """New notification in the user's inbox. One with `ack` is sent again until a device acknowledges it."""
+    """New notification in the user's inbox.
+
+    A notification with `ack` is sent again until a device acknowledges the notification: up to ten times, and after
+    each hello.
+    """
 
     type = "notification.created"
 

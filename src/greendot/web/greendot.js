@@ -289,7 +289,7 @@ var Inbox = class {
   archive(which) {
     return this.#mark("inbox.archive", which);
   }
-  /** Acknowledge notifications. The server resends a notification with `ack` until it is acknowledged. */
+  /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
   ack(which) {
     return this.#mark("inbox.ack", which);
   }

@@ -410,7 +410,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "outbox_queue_oldest_s",
             "Seconds since the oldest waiting row in this node's shards of the app outbox was written.",
         ),
-        counter("outbox_relayed_total", "Rows of the app outbox that were sent."),
+        counter("outbox_relayed_total", "Rows of the app outbox that were sent or had expired."),
         counter("outbox_set_aside_total", "Rows of the app outbox that were set aside because they cannot be sent."),
         counter("outbox_expired_total", "Rows of the app outbox that expired before they were sent."),
     ),

@@ -1,4 +1,8 @@
-"""Restoration of a session on a new link: the same watches, the same rooms, and no missed message."""
+"""Restoration of a session after a reconnect: watch the same users, join the same rooms, receive the missed messages.
+
+A link is one connection to the server. A cursor is the number of the last record of a room, or of the inbox, that was
+delivered to the program.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,18 @@ BATCH = 400
 
 
 def batches(users: Iterable[str]) -> Iterator[list[str]]:
-    """Split `users` into lists that fit into one frame each."""
+    """Split `users` into lists. Each list fits into one frame."""
     remaining = iter(users)
     while batch := list(islice(remaining, BATCH)):
         yield batch
 
 
 def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
-    """Return the resume for the hello: the session, and the numbers delivered last, by this or an earlier program.
+    """Return the field `resume` of `hello`: the id of the session, and the cursors of the rooms and the inbox.
 
-    None without an earlier link and cursors. Rooms that do not fit are caught up by joining again.
+    The cursors may come from an earlier program (`cursors` of the client). Return None if there was no earlier link and
+    there are no cursors. The resume has at most `BATCH` rooms. `restore` joins the other rooms and gets their missed
+    messages.
     """
     rooms, inbox = view.records.rooms, view.records.inbox
     if welcome is None and not rooms and inbox is None:
@@ -41,12 +47,12 @@ def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
 
 
 async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[Event], None]) -> None:
-    """Watch and join again what was watched and joined. Changes in between are received as events.
+    """Watch the same users and join the same rooms again. Pass changes during the interruption to `receive`, as events.
 
-    The server has already joined the rooms of the resume. The client joins rooms that the welcome leaves out; a refusal
-    gives the reason why one was left out.
+    The server has already joined the rooms of the resume that the user may join. The client joins each room that is
+    missing in `welcome.rooms`. If the server refuses for good, the error code is the `reason` of the event RoomChanged.
     """
-    # Copies: the program may unwatch users and leave rooms meanwhile.
+    # Iterate over copies: the program may unwatch users and leave rooms during the awaits.
     for users in batches(tuple(view.watched)):
         await _rewatch(link, users, view, receive)
     rooms = [room for room in view.records.rooms if room not in welcome.rooms]
@@ -59,7 +65,7 @@ async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[
     try:
         reply = await ask(link, Watch(users=users), PresenceReply)
     except CommandRefused as error:
-        # The rights have changed. The rest of the session is worth keeping, so the program only gets an event.
+        # The rights of the user have changed. The rest of the session still works, so the program only gets an event.
         view.unwatch(users)
         receive(Failure(None, error.code, f"no longer watching: {error.message}", False, None))
         return
@@ -68,8 +74,11 @@ async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[
 
 
 async def _read_inbox(link: Link, view: View, receive: Callable[[Event], None]) -> None:
-    """Read the badge, and the number after which notifications are new."""
+    """Read the counts of unread and unseen notifications, and the number of the newest notification (`head`).
 
+    A client without an inbox cursor gets only notifications after `head`. A client with a cursor also fetches the
+    notifications between its cursor and `head`, unless there are too many.
+    """
     since = view.records.inbox or 0
 
     def found(reply: InboxReply) -> None:
@@ -85,7 +94,7 @@ async def _read_inbox(link: Link, view: View, receive: Callable[[Event], None]) 
 
 
 async def _rejoin(link: Link, rooms: list[str], view: View, receive: Callable[[Event], None]) -> list[str]:
-    """Join `rooms` all at once; wait as long as the server asks, then return the rooms to retry."""
+    """Join all `rooms` at the same time. Return the rooms to retry, after the wait that the server asked for."""
 
     def joined(reply: JoinReply) -> None:
         for message in reply.messages:

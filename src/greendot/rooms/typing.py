@@ -1,7 +1,8 @@
 """Typing users of one room, for the room's subscribers on this node (the listeners).
 
-A typist is a user who is typing. The node sets a timer for each typist (`typing.ttl_s`). A typist therefore expires
-even if the message of a stop is lost, a client disappears or another node dies.
+A typist is a user who is typing. The engine (memory, or Redis) keeps the typists of all nodes. The bus is its part that
+carries each start and stop to the nodes. The node sets a timer for each typist (`typing.ttl_s`). The timer removes the
+typist even if the bus loses the stop, a client disappears or another node dies.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.typing_model import Typist
 from greendot.visibility.cache import VisibilityCache
 
-# In a large room clients get the count of typists, which expires after `ttl_ms`. While users type, the count is sent
-# again after this fraction of `ttl_ms`.
+# In a large room, clients get the number of typists. Clients drop the number after `ttl_ms`. While users type, the
+# number is sent again after this fraction of `ttl_ms`.
 REPEAT_COUNT = 0.4
 
 
@@ -48,24 +49,24 @@ class RoomTyping(RoomAnnouncer):
     def seed(self, typists: Iterable[Typist]) -> None:
         """Add the typists that the engine listed when this node opened the room.
 
-        Typists whom this node already knows are skipped: their messages from the bus are newer than the list.
+        Skip typists whom this node already knows: their starts, which came over the bus, are newer than the list.
         """
         for user, name, remaining in typists:
             if user not in self._entries:
                 self._hold(user, name, remaining)
 
     def resync(self, typists: Iterable[Typist]) -> None:
-        """Add the typists that the engine lists, after the node may have missed messages from the bus.
+        """Add the typists that the engine lists, because the node may have missed starts from the bus.
 
-        A typist whom the engine does not list stays, because the message of the start may have come while the engine
-        was away. If the node missed the message of a stop, the timer removes the typist.
+        A typist whom the engine does not list stays: while Redis was unreachable, a start on this node was delivered
+        on this node only, and Redis does not have it. If the node missed a stop, the timer removes the typist.
         """
         for user, name, remaining in typists:
             if user not in self._entries:
                 self.receive(Typing(user, name, remaining))
 
     def receive(self, typing: Typing) -> None:
-        """Apply a start, a repetition or a stop from the bus."""
+        """Apply a start, a repeated start or a stop from the bus."""
         if typing.expires_in_ms <= 0:
             self._unknown.pop(typing.user, None)
             self._stop(typing.user)
@@ -79,7 +80,7 @@ class RoomTyping(RoomAnnouncer):
     async def _learn(self, user: str) -> None:
         is_known = await self._look_up([user])
         typing = self._unknown.pop(user, None)
-        if is_known and typing is not None:  # else the next repetition announces the typist
+        if is_known and typing is not None:  # else the next repeated start announces the typist
             self._start(typing)
 
     def _start(self, typing: Typing) -> None:
@@ -92,7 +93,7 @@ class RoomTyping(RoomAnnouncer):
             self._counting.soon()
 
     def typers(self, reader: str) -> list[Typer]:
-        """Return the typists whom a joining user may see, without that user. Return none in a large room."""
+        """Return the typists whom the joining user `reader` may see, without `reader`. Return none in a large room."""
         if self._is_large:
             return []
         return [
@@ -106,7 +107,7 @@ class RoomTyping(RoomAnnouncer):
 
     @property
     def users(self) -> Collection[str]:
-        """Return all typists, also those whom some listeners may not see."""
+        """Return all typists, including typists whom some listeners may not see."""
         return self._entries.keys()
 
     def count(self, reader: str) -> int:
@@ -140,7 +141,7 @@ class RoomTyping(RoomAnnouncer):
         return TypingStarted(self._room, user, entry.name, self._left_ms(entry))
 
     def _announce_count(self) -> None:
-        """Send each listener the number of typists whom the listener may see, without the listener."""
+        """Send each listener the number of other typists whom the listener may see."""
         key = RoomKey(self._room, (self.ROLE,))
         self.room_view.deliver_count(self._count_frame, key, [*self._entries], -1, lapses=True)
 

@@ -41,7 +41,7 @@ class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
     ] = ()
     ca_file: Annotated[str, about("CA certificates to trust instead of the system's")] = ""
     timeout_s: Annotated[float, Meta(gt=0, le=120), about("time limit of a whole request")] = 10.0
-    batch_max: Annotated[int, Meta(ge=1, le=1_000), about("most events in one request")] = 100
+    batch_max: Annotated[int, Meta(ge=1, le=1_000), about("maximum number of events in one request")] = 100
     batch_wait_ms: Annotated[
         int, Meta(ge=1, le=60_000), about("how long an event may wait for others to share its request")
     ] = 200

@@ -30,7 +30,7 @@ class Page(Struct, frozen=True):
     """Query of a list in order of ids: entries after an id."""
 
     after: Annotated[Id | None, about("Last id of the previous page; without it, the first page.")] = None
-    limit: Annotated[int, Meta(ge=1, le=1_000), about("Most entries in the page.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1_000), about("Maximum number of entries in the page.")] = 100
 
 
 class Span(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Span(Struct, frozen=True):
     before: Annotated[
         Position | None, about("Return the newest entries before this number; without a bound, the newest of all.")
     ] = None
-    limit: Annotated[Limit, about("Most entries in the page.")] = 50
+    limit: Annotated[Limit, about("Maximum number of entries in the page.")] = 50
 
     def __post_init__(self) -> None:
         if self.after is not None and self.before is not None:

@@ -50,7 +50,7 @@ class OnlinePage(Struct, frozen=True):
         Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z", max_length=134)] | None,
         about("Field next of the previous page, or the id of a user; without it, the first page."),
     ] = None
-    limit: Annotated[int, Meta(ge=1, le=1_000), about("Most users in the page.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1_000), about("Maximum number of users in the page.")] = 100
 
 
 class OnlineUsers(Struct):

@@ -1,6 +1,6 @@
 """Commands of clients. One struct per command; the tag is the wire's `type`.
 
-Every command may carry `id`, which its reply or error echoes. Unknown fields are ignored.
+Every command may have an `id`, which the reply or error to the command repeats. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Limit = Annotated[int, Meta(ge=1, le=300)]
 LastSeen = Literal["shown", "hidden"]
 PushProvider = Literal["fcm", "apns", "webpush", "webhook"]
 CommandId = str | int
-# A client may know events that this server does not have, and many versions of one event.
+# Types of the field `supports` of `hello`. Event names and versions that this server does not know are allowed: only
+# the size of the field is limited.
 Version = Annotated[int, Meta(ge=1, le=1_000_000)]
 Supports = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[list[Version], Meta(max_length=32)]], Meta(max_length=200)
@@ -33,7 +34,7 @@ Status = Annotated[
 ]
 StatusEnd = Annotated[
     Seq | None,
-    about("Time when the status ends, in milliseconds UTC and in the future; null: the next change ends it."),
+    about("Time when the status ends, in milliseconds UTC and in the future; null: it lasts until the next change."),
 ]
 StatusText = Annotated[Text | None, about("Status text that other users see; null removes the text.")]
 SignalKind = Annotated[Id, about("Type of the signal, chosen by the app.")]
@@ -43,15 +44,15 @@ SignalBody = Annotated[Raw | UnsetType, about("Content of the signal: any JSON v
 SignalKey = Annotated[
     Id | None,
     about(
-        "While a receiving client is slow, a newer signal replaces a waiting one with the same sender, kind and key. "
-        "Signals without a key are never replaced."
+        "While signals wait for a slow client, a newer signal replaces a waiting signal with the same sender, kind and "
+        "key. Signals without a key are never replaced."
     ),
 ]
 SendKey = Annotated[
     Id | None,
     about(
-        "Idempotency key. A command with a key that the user has used in this room writes nothing; "
-        "its reply has the `id` and `seq` of the first message."
+        "Idempotency key. If the user has already used the key in this room, the command writes nothing. "
+        "The reply then has the `id` and `seq` of the first message."
     ),
 ]
 
@@ -61,7 +62,10 @@ class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=Tru
 
     id: Annotated[
         CommandId | None,
-        about("Id that the client chooses. The reply or error repeats it. A command without an id gets no reply."),
+        about(
+            "Id that the client chooses. The reply or error repeats the id; the welcome does not. "
+            "A command without an id gets no reply. Typing above the rate limit gets neither a reply nor an error."
+        ),
     ] = None
     trace: Annotated[
         Annotated[str, Meta(max_length=128)] | None,
@@ -87,14 +91,14 @@ class Resume(Struct, frozen=True):
         dict[Id, Seq],
         about(
             "Rooms to join again, each with the number of the last message that the client has. "
-            "The later messages follow the welcome."
+            "The later messages follow the welcome, unless the state of the room in the welcome has `truncated`."
         ),
     ] = {}
     inbox: Annotated[
         Seq | None,
         about(
-            "Number of the last notification that the client has. The later notifications follow the welcome; "
-            "null: none do."
+            "Number of the last notification that the client has. The later notifications follow the welcome, or the "
+            "event `resync` if too many are missing. With null, only unacknowledged notifications follow."
         ),
     ] = None
 
@@ -106,24 +110,28 @@ class Hello(Command, frozen=True, tag="hello", gc=True):
     """
 
     token: Annotated[
-        str, about("Token of the user. It takes precedence over a token in the WebSocket request; empty: use that one.")
+        str,
+        about(
+            "Token of the user. This token takes precedence over a token in the WebSocket request. "
+            "If this field is empty, the server uses the token in the WebSocket request."
+        ),
     ] = ""
-    device: Annotated[Id, about("Name of the device. It distinguishes the devices of one user.")] = "default"
+    device: Annotated[Id, about("Name of the device. The name distinguishes the devices of one user.")] = "default"
     client: ClientInfo = ClientInfo()
     supports: Annotated[
         Supports,
         about(
             "Versions that the client reads: event type → versions. "
-            "The client gets version 1 of an event type that is not listed."
+            "The client gets version 1 of event types that are not listed."
         ),
     ] = {}
     resume: Annotated[
-        Resume | None, about("Session, rooms and inbox to resume; null opens a new session without rooms.")
+        Resume | None, about("Session, rooms and inbox to resume; null opens a new session, which is in no room.")
     ] = None
 
 
 class Heartbeat(Command, frozen=True, tag="heartbeat"):
-    """Show that the client is alive, as every frame does. The server answers with `heartbeat.ack`."""
+    """Show that the client is alive. Every other frame shows this too. The server answers with `heartbeat.ack`."""
 
 
 class Activity(Command, frozen=True, tag="activity"):
@@ -147,7 +155,7 @@ class PrivacySet(Command, frozen=True, tag="privacy.set", gc=True):
     ] = None
     hide_from: Annotated[
         Annotated[list[Id], Meta(max_length=1_000)] | None,
-        about("Users who cannot see this user. The list replaces the current one; null keeps the current one."),
+        about("Users who cannot see this user. The list replaces the current list; null keeps the current list."),
     ] = None
 
 
@@ -172,7 +180,7 @@ class PresenceGet(Command, frozen=True, tag="presence.get", gc=True, kw_only=Tru
 class TypingStart(Command, frozen=True, tag="typing.start", kw_only=True):
     """Report that the user types in a room. Repeat the command while the user types.
 
-    The interval is `typing.repeat_ms` of the welcome, 3 s by default.
+    The interval between two such commands is `typing.repeat_ms` of the welcome, 3 s by default.
     """
 
     room: RoomId
@@ -185,7 +193,10 @@ class TypingStop(Command, frozen=True, tag="typing.stop", kw_only=True):
 
 
 class RoomList(Command, frozen=True, tag="room.list"):
-    """List the rooms that the user is a member of, and all open rooms."""
+    """List the rooms that the user is a member of, and all open rooms.
+
+    A user may join an open room without being a member.
+    """
 
 
 class RoomJoin(Command, frozen=True, tag="room.join", kw_only=True):
@@ -194,7 +205,10 @@ class RoomJoin(Command, frozen=True, tag="room.join", kw_only=True):
     room: RoomId
     after: Annotated[
         Seq | None,
-        about("Number of the last message that the client has. The reply has the later messages; null: no messages."),
+        about(
+            "Number of the last message that the client has. The reply has the later messages, or `truncated` "
+            "if too many are missing. With null, the reply has no messages."
+        ),
     ] = None
 
 
@@ -205,11 +219,11 @@ class RoomLeave(Command, frozen=True, tag="room.leave", kw_only=True):
 
 
 class RoomPresent(Command, frozen=True, tag="room.present", kw_only=True):
-    """List the occupants of a room, one page at a time."""
+    """List the occupants of a room (the users who are in the room), one page at a time."""
 
     room: RoomId
-    after: Annotated[Id | None, about("Last user id of the previous page; null: the first page.")] = None
-    limit: Annotated[Limit, about("Most users in the page.")] = 100
+    after: Annotated[Id | None, about("Last user id of the previous page; null returns the first page.")] = None
+    limit: Annotated[Limit, about("Maximum number of users in the page.")] = 100
 
 
 class RoomSend(Command, frozen=True, tag="room.send", kw_only=True):
@@ -256,7 +270,7 @@ class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
     room: RoomId
     before: Annotated[Seq | None, about("Return the newest messages before this number.")] = None
     after: Annotated[Seq | None, about("Return the oldest messages after this number.")] = None
-    limit: Annotated[Limit, about("Most messages in the page.")] = 50
+    limit: Annotated[Limit, about("Maximum number of messages in the page.")] = 50
 
 
 class InboxList(Command, frozen=True, tag="inbox.list", kw_only=True):
@@ -264,7 +278,7 @@ class InboxList(Command, frozen=True, tag="inbox.list", kw_only=True):
 
     after: Annotated[Seq | None, about("Return the oldest notifications after this number.")] = None
     before: Annotated[Seq | None, about("Return the newest notifications before this number.")] = None
-    limit: Annotated[Limit, about("Most notifications in the page.")] = 50
+    limit: Annotated[Limit, about("Maximum number of notifications in the page.")] = 50
     filter: Annotated[
         Literal["all", "unread", "unseen", "archived"],
         about("Notifications to return. `all` excludes archived notifications."),
@@ -284,7 +298,7 @@ class InboxMark(Command, frozen=True, kw_only=True, gc=True):
 
 
 class InboxSeen(InboxMark, frozen=True, tag="inbox.seen", kw_only=True, gc=True):
-    """Mark notifications as seen: a device has shown them."""
+    """Mark notifications as seen: the user opened the list with these notifications."""
 
 
 class InboxRead(InboxMark, frozen=True, tag="inbox.read", kw_only=True, gc=True):
@@ -296,7 +310,7 @@ class InboxArchive(InboxMark, frozen=True, tag="inbox.archive", kw_only=True, gc
 
 
 class InboxAck(InboxMark, frozen=True, tag="inbox.ack", kw_only=True, gc=True):
-    """Acknowledge notifications, so that the server stops redelivering them. Acknowledged implies read."""
+    """Acknowledge notifications, so that the server stops sending them again. Acknowledged implies read."""
 
 
 class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
@@ -310,7 +324,7 @@ class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
 
 
 class DeviceRegister(Command, frozen=True, tag="device.register", kw_only=True):
-    """Register this connection's device for pushes. A registration replaces the device's previous one."""
+    """Register this connection's device for pushes. A registration replaces the device's previous registration."""
 
     provider: Annotated[PushProvider, about("Service that delivers pushes to the device.")]
     token: Annotated[
@@ -319,11 +333,11 @@ class DeviceRegister(Command, frozen=True, tag="device.register", kw_only=True):
 
 
 class DeviceRemove(Command, frozen=True, tag="device.remove"):
-    """Remove this connection's device, so that it gets no more pushes."""
+    """Remove this connection's device, so that the device gets no more pushes."""
 
 
 class TokenRefresh(Command, frozen=True, tag="token.refresh", kw_only=True):
-    """Replace the token of this connection before the old one expires."""
+    """Replace the token of this connection before the old token expires."""
 
     token: Annotated[str, about("New token, for the same user and tenant.")]
 

@@ -96,7 +96,7 @@ class RoomEntry(Struct, frozen=True, gc=False):
 
 
 class RoomsReply(Reply, frozen=True, gc=True):
-    """Rooms that the user is a member of and all open rooms, in the order of their ids."""
+    """Rooms that the user is a member of, and all open rooms, which any user may join. Ordered by id."""
 
     rooms: Annotated[list[RoomEntry], about("Rooms, in the order of their ids.")]
 

@@ -102,7 +102,7 @@ class RoomStore(Protocol):
         ...
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
-        """Return the rooms the user is a member of and all open rooms, ordered by name."""
+        """Return the rooms that the user is a member of, and all open rooms, ordered by name."""
         ...
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:

@@ -79,7 +79,7 @@ export class Inbox {
     if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
   }
 
-  /** @internal Fetch the badge, and the number after which notifications are new. */
+  /** @internal Fetch the badge, and the number of the newest notification. A new client gets only later notifications. */
   restore(): void {
     const since = this.#stream.last;
     const found = ({ head }: InboxPage) => {

@@ -151,7 +151,7 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   /** The user is no longer in this room. The value is a code for the reason, or null. */
   removed: string | null;
   signal: Signal<SignalBody>;
-  /** Too many messages were missed: discard the shown messages and fetch with `history`. */
+  /** Too many messages were missed, or the server lost some: discard the shown messages and fetch with `history`. */
   resync: Gap;
 }
 

@@ -173,7 +173,7 @@ def _check_outbox(settings: Settings) -> Mistakes:
         yield from _check_postgres("outbox.url", url)
     elif url not in ("", "store"):
         yield (
-            f"outbox.url {_beginning(url)} but must begin with postgresql:// or be `store` (the store's own database)."
+            f"outbox.url {_beginning(url)} but must begin with postgresql:// or be `store` (the database of store.url)."
         )
 
 

@@ -98,12 +98,12 @@ class Api(Struct, frozen=True, forbid_unknown_fields=True):
 class Presence(Struct, frozen=True, forbid_unknown_fields=True):
     heartbeat_s: Annotated[Positive, about("interval between two heartbeats of a client")] = 30.0
     dead_after_s: Annotated[Positive, about("a connection that is silent for this time is closed")] = 75.0
-    grace_s: Annotated[Seconds, about("how long a session counts after its socket was lost")] = 30.0
+    grace_s: Annotated[Seconds, about("how long a session continues after its socket was lost")] = 30.0
     clean_grace_s: Annotated[
-        Seconds, about("how long a session counts after the client closed the connection cleanly")
+        Seconds, about("how long a session continues after the client closed the connection cleanly")
     ] = 5.0
     silent_grace_s: Annotated[
-        Seconds, about("how long a session counts after its connection was closed for silence (`dead_after_s`)")
+        Seconds, about("how long a session continues after its connection was closed for silence (`dead_after_s`)")
     ] = 15.0
     idle_s: Annotated[Positive, about("time without activity after which a session is idle")] = 300.0
     last_seen_days: Annotated[float, Meta(gt=0, le=3650), about("how long the last-seen time of a user is kept")] = 30.0

@@ -46,7 +46,7 @@ class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=60_000), about("how long an event may wait for others to share its request")
     ] = 200
     give_up_after_s: Annotated[
-        float, Meta(gt=0, le=7 * 86_400), about("an event that fails for this time becomes a dead letter")
+        float, Meta(gt=0, le=7 * 86_400), about("an event of a record that fails for this time becomes a dead letter")
     ] = 86_400.0
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-# ephemeral: a signal, never kept. recomputable: a signal; the latest of a key replaces the earlier ones.
+# ephemeral: a signal, never kept. recomputable: a signal; while signals wait for a slow client, the latest signal of a
+# kind and key replaces the earlier ones.
 # durable: kept in the inbox. acknowledged: kept in the inbox, and redelivered until a device acknowledges it.
 Promise = Literal["ephemeral", "recomputable", "durable", "acknowledged"]
 

@@ -1,4 +1,4 @@
-"""Grace: how long a session counts after its connection has ended, by cause."""
+"""Grace: how long a session continues after its connection has ended, by cause."""
 
 from __future__ import annotations
 

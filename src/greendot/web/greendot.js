@@ -302,7 +302,7 @@ var Inbox = class {
   begin(cursor) {
     if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
   }
-  /** @internal Fetch the badge, and the number after which notifications are new. */
+  /** @internal Fetch the badge, and the number of the newest notification. A new client gets only later notifications. */
   restore() {
     const since = this.#stream.last;
     const found = ({ head }) => {

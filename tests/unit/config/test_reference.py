@@ -70,7 +70,8 @@ def test_every_setting_has_a_description(kind: type[Struct]) -> None:
 def test_the_reference_has_the_valid_values_of_a_setting_where_the_default_does_not_show_them() -> None:
     text = commented("1")
     assert (
-        "# how long a session counts after its socket was lost · a number from 0 to 2592000\ngrace_s = 30.0\n" in text
+        "# how long a session continues after its socket was lost · a number from 0 to 2592000\ngrace_s = 30.0\n"
+        in text
     )
     assert "one of refuse, accept\nwhen_away" in text
     assert all(len(line) < 160 for line in text.splitlines() if line.startswith("# "))

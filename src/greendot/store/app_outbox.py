@@ -1,7 +1,8 @@
 """Port for the app outbox: rows that an app writes in its own transactions for Greendot to send.
 
 Rows belong to streams (an inbox, a room), streams to shards. A session holds some of the shards. While the session is
-alive and responsive, no other session holds them. When it ends, for whatever reason, other sessions may claim them.
+alive and responsive, no other session holds its shards. When the session ends, for whatever reason, other sessions may
+claim its shards.
 
 Rows of a shard are read in the order they were written, without a cursor. A row that is committed late is read later,
 and no row is skipped. A row may be read twice but must be sent once: the row's key makes a repeat recognisable.
@@ -96,7 +97,7 @@ class OutboxSession(Protocol):
 
 
 class Outbox(Protocol):
-    """Outbox table, in the app's database or in the store's."""
+    """Outbox table, in the app's database or in the database of the store."""
 
     def session(self, wake: Callable[[], None]) -> AbstractAsyncContextManager[OutboxSession]:
         """Open a session; `wake` is called when rows were written, and when the connection is lost.

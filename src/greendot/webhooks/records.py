@@ -4,8 +4,8 @@ Each node tries to claim the queues. The holder of a queue sends its events, old
 app has accepted. If the holder is killed in between, its lease runs out and another node sends the events again under
 the same ids.
 
-A failed event waits alone, longer after each failure, while later events go on. When the app accepts nothing at all,
-the hook rests and is tried with some events now and then.
+A failed event waits, longer after each failure, while later events are sent. After two failed requests in a row the
+hook rests: no events are sent until a pause is over. The pause doubles with each further failed request.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from msgspec import Struct, structs
 
 EventKind = Literal["connects", "presence", "rooms", "typing", "notifications", "errors"]
 KINDS: tuple[EventKind, ...] = ("connects", "presence", "rooms", "typing", "notifications", "errors")
-MOST = 100  # most events in a queue
+MOST = 100  # maximum number of events in a queue
 HOLD_S = 5.0  # a queue ends if it is not taken for this time
-BODY = 400  # most characters of a body that are kept
+BODY = 400  # maximum number of characters of a body that are kept
 ALL = ""  # as tenant: events of all tenants
 
 

@@ -24,8 +24,10 @@ from greendot.telemetry.log import log
 GAP_S = 0.05  # wait for a missing entry before the entry is read from the store
 AGAIN_S = 1.0  # longest wait after a failed read of the store
 AT_ONCE = 1_000  # heads compared in one read
-RECOVER = 300  # most missed entries sent to a returning client; if more are missing, the client fetches them
-RECOVER_BYTES = 4 * 1024 * 1024  # most bytes of these entries; they wait in memory until the client reads
+RECOVER = (
+    300  # maximum number of missed entries sent to a returning client; if more are missing, the client fetches all
+)
+RECOVER_BYTES = 4 * 1024 * 1024  # maximum size of these entries; they wait in memory until the client reads
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from greendot.protocol.events import Presence
 from greendot.protocol.fields import about
 from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
 
-MOST_TENANTS = 10_000  # most entries of `PresenceRoutes._work`
+MOST_TENANTS = 10_000  # maximum number of entries of `PresenceRoutes._work`
 
 
 class QueryPresence(Struct):

@@ -40,7 +40,7 @@ AT_ONCE = 250  # users read, or delivered, in one turn of the loop
 class WatchLimits(Struct, frozen=True):
     """Limits and times of watches, from the settings."""
 
-    users: Callable[[str], int]  # most users that one connection may watch, by tenant
+    users: Callable[[str], int]  # maximum number of users that one connection may watch, by tenant
     hold_s: float  # seconds in which all nodes restore the sessions of a user
 
 

@@ -54,7 +54,7 @@ class PushPolicy(Struct, frozen=True):
     enabled: bool = True
     active_hold_s: float = 60.0
     idle_hold_s: float = 30.0
-    per_hour: int = 0  # most pushes of a user; 0: no cap
+    per_hour: int = 0  # maximum number of pushes to a user; 0: no limit
     least: Importance = "normal"  # less important notifications are in the inbox only
 
 

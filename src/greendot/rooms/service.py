@@ -51,7 +51,7 @@ AT_ONCE = 100  # rooms read concurrently
 class RoomLimits(Struct, frozen=True):
     """Limits and times of rooms, from the settings."""
 
-    rooms: Callable[[str], int]  # most rooms of a connection, by tenant
+    rooms: Callable[[str], int]  # maximum number of rooms of a connection, by tenant
     large: int  # listeners, or occupants, above which a room gets counts instead of events
     typing: TypingTimes
     hold_s: float  # seconds in which all nodes restore what the engine lost

@@ -1,7 +1,7 @@
 """Life of sessions: hello, resume, idle, linger, leave.
 
-The engine may be away at any of these steps. A failed write is retried later with the state of that time: nothing is
-queued.
+The engine may be away at any of these steps. Failed writes are not queued: a retry writes the state that the session
+has at the time of the retry.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # seconds after which a connection without hello is closed
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
-RETURN_MS = (
-    10_000  # time in which clients that were refused during an outage of the engine retry (`handshake.RETRY_MS`)
-)
+# Shortest remaining grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
+# refused during the outage return after `connect.hello.RETRY_MS`, which is less.
+RETURN_MS = 10_000
 
 
 class SessionPeriods(Struct, frozen=True):
@@ -49,12 +49,15 @@ class Opened(NamedTuple):
 
     session: Session
     resumed: bool  # whether the session was there before
-    status_known: bool  # whether the engine knows the user's status
-    is_first: bool  # whether the user had no session on this node
+    status_known: bool  # whether the engine knows the user's status; True if the engine is away
+    is_first: bool  # whether the user had no session on this node before; False if the engine is away
 
 
 class SessionService:
-    """Service that opens and ends sessions. No other service writes sessions to the engine."""
+    """Service that opens and ends sessions, and writes them to the engine.
+
+    Besides this service, only an audit (`connect.recovery`) ends sessions in the engine: those that the node lacks.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class SessionService:
         on_end: Callable[[Session], None],  # called when a session has ended
         on_left: Callable[[Key], None],  # called when a user's last session on this node has ended
     ) -> None:
-        self.incarnation = ""  # name of this node; changes after the node was taken for dead
+        self.incarnation = ""  # name of this node; changes after other nodes declared this node dead
         self._engine = engine
         self._statuses = statuses
         self._on_end = on_end
@@ -83,7 +86,10 @@ class SessionService:
     # --- opening ---
 
     async def open(self, connection: Connection, grants: Grants, hello: Hello) -> Opened:
-        """Open or resume the session of a connection. Others do not see the session before `show`.
+        """Open or resume the session of a connection.
+
+        If the engine does not know the user's status, other users see the user offline until `show`. Otherwise they see
+        the change at once.
 
         Raise EngineUnavailable if the engine is away and `accept_when_away` is False.
         """
@@ -98,20 +104,23 @@ class SessionService:
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
-            # A reconnect is no activity: an idle session stays idle. Write `idle` all the same, because the engine has
-            # dropped the session if another session of the device came back first.
+            # A reconnect is no activity: an idle session stays idle. Pass `idle`, not None, which would keep the value
+            # in the engine. If another session of the device came back first, the engine has dropped this session.
             ref = session.ref
             touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, resumed)
                 raise
-            return Opened(session, resumed, status_known=True, is_first=False)  # written when the engine is back
+            return Opened(session, resumed, status_known=True, is_first=False)  # the session is written later
         session.confirmed = session.confirmed or session.ref is ref
         return Opened(session, resumed, touched.status_known, is_first)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
-        """Let others see the user, as the status allows. Raise EngineUnavailable like `open`."""
+        """Copy the status to the engine if it is unknown there, so that other users see the user.
+
+        If the status is known, read it for the user's first session here. Raise EngineUnavailable like `open`.
+        """
         session = opened.session
         try:
             if not opened.status_known:
@@ -135,13 +144,16 @@ class SessionService:
         connection.session = session
 
     def _refuse(self, session: Session, connection: Connection, resumed: bool) -> None:
-        """Drop a new session whose hello is refused. A resumed one lingers: the close code invites its client back."""
+        """Drop a new session whose hello is refused. A resumed session lingers: its client is asked to return."""
         if not resumed and session.connection is connection:
             session.connection = connection.session = None
             self._forget(session)
 
     def _next_ref(self, session: Session) -> SessionEpoch:
-        """Return the epoch of the next connection. Each session counts its own: the engine stores the small number."""
+        """Return the session epoch of the next connection.
+
+        Connections are numbered per session, so that the number in the engine is short.
+        """
         return SessionEpoch(session.id, self.incarnation, session.ref.conn + 1)
 
     def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
@@ -155,7 +167,7 @@ class SessionService:
         return session
 
     async def _from_elsewhere(self, grants: Grants, hello: Hello) -> Session | None:
-        """Adopt a session of another node under a new id; return None if there is none to adopt.
+        """Adopt a session of another node under a new id; return None if there is no session to adopt.
 
         The other node closes the old socket of the session, if there is one.
         """
@@ -168,7 +180,7 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                raise  # a new session would end the one that the client can resume later
+                raise  # a new session would end the session that the client can resume later
             return None
         finally:
             self._coming.discard(ref.session)
@@ -196,7 +208,10 @@ class SessionService:
         connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
     def _arm(self, connection: Connection) -> None:
-        """Set the connection's one timer to the earliest date. A date that moves later needs no new timer."""
+        """Set the connection's only timer to the earliest deadline.
+
+        If a deadline is postponed later, the timer stays: `_check` then sets the timer again.
+        """
         session = connection.session
         if session is None or connection.closing:
             return
@@ -211,7 +226,10 @@ class SessionService:
         connection.timer = self._timers.set(max(0.0, min(dates) - now), self._due, connection)
 
     def rearm(self, session: Session) -> None:
-        """Set the timer again, as a date may be earlier: idle counts again, or a refreshed token expires sooner."""
+        """Set the timer again, because the next deadline may be earlier.
+
+        Either the session is no longer idle, or its new token expires sooner.
+        """
         if session.connection is not None:
             self._arm(session.connection)
 
@@ -266,10 +284,10 @@ class SessionService:
         left_ms, silent_ms = session.leaving.since(self._timers.now())
         try:
             if left_ms and not session.confirmed:
-                # The engine would treat an epoch that it does not know as ended.
+                # The engine would treat an unknown session epoch as ended.
                 await self.restore(session)
                 if self._registry.sessions.get(session.id) is session and not session.confirmed:
-                    self._later(self._linger_again, session)  # the grace ended before the engine was written
+                    self._later(self._linger_again, session)  # the grace ended before the session was written
                 return
             remaining = await self._engine.linger(*session.key, ref, left_ms, silent_ms)
         except (EngineUnavailable, StoreUnavailable):
@@ -299,7 +317,7 @@ class SessionService:
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
 
     def _is_forgotten(self, session: Session) -> bool:
-        """Return whether the engine may have lost a session that it does not know, rather than ended it."""
+        """Return whether a session that is missing in the engine may have been lost there, and not ended."""
         if session.moved or session.leaving is None or not session.leaving.since(self._timers.now())[0]:
             return False
         return self._engine.is_restoring(*session.key)
@@ -321,9 +339,10 @@ class SessionService:
         return session.leaving is not None and session.leaving.since(self._timers.now())[0] < seconds * 1000
 
     def prolong(self, session: Session, seconds: float) -> None:
-        """Keep a session for `seconds` and the grace of a lost connection: its client is back and was asked to wait.
+        """Keep a session for `seconds` plus the grace of a lost connection, counted from this call.
 
-        If the loss of the old connection is not noticed yet, the session is kept from the loss on.
+        The session's client has sent a new hello and was asked to return after `seconds`. If the old connection still
+        seems to be open, `lost` applies this time.
         """
         now = self._timers.now()
         if session.connection is not None:
@@ -342,7 +361,7 @@ class SessionService:
             self._tasks.spawn(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
-        """Record that another node has adopted the session under another id. A linger on this node ends."""
+        """Record that another node has adopted the session under another id. If the session lingers here, end it."""
         session.moved = True
         if session.connection is None:
             self._timers.cancel(session.leave_timer)
@@ -358,8 +377,8 @@ class SessionService:
         except EngineUnavailable:
             if session.ref is not ref or session.leaving is None:
                 return
-            # Write a new linger instead of repeating the leave: the engine may have lost the linger, or another node
-            # may have ended the session.
+            # Write a linger of zero length instead of repeating the leave: the engine may have lost the linger, or
+            # another node may have ended the session.
             now = self._timers.now()
             session.leaving = Disconnection(now, 0, session.leaving.since(now)[1])
             self._later(self._linger_again, session)
@@ -376,7 +395,7 @@ class SessionService:
         return [*self._registry.sessions.values()]
 
     def holds(self, ref: SessionEpoch) -> bool:
-        """Return whether this node has a session that the engine attributes to it."""
+        """Return whether this node has the session, or is about to adopt it. For an audit of the engine's sessions."""
         return ref.session in self._registry.sessions or ref.session in self._coming
 
     async def restore(self, session: Session) -> None:

@@ -133,7 +133,7 @@ class OccupantSuite(EngineTests):
             for user in ("ann", "bob"):
                 await h.engine.enter(T, "r1", user, self.session_of(h, user))
             assert await h.engine.room_nodes(T, "r1") == {h.incarnation}
-            # A session that moved from another node keeps its id.
+            # A session keeps its id when its node continues under a new incarnation.
             await h.engine.enter(T, "r2", "ann", self.session_of(h, "a")._replace(session="else-1"))
             assert await h.engine.room_nodes(T, "r2") == {h.incarnation}
             for user in ("ann", "bob"):

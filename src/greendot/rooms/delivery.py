@@ -20,8 +20,8 @@ from greendot.store.wire import message_frame
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-COMPARE_S = 15.0  # seconds between two comparisons of all local rooms' heads with the store
-ATTEMPTS = 10  # reads of missed messages for one client, while new messages arrive
+COMPARE_S = 15.0  # seconds between two comparisons of all local rooms with the store
+ATTEMPTS = 10  # maximum number of reads of one client's missed messages; new messages can make another read necessary
 
 
 class RoomDelivery(StreamFollower[LocalRoom]):
@@ -38,7 +38,10 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         self._changed = changed  # called for a room whose members have a newer revision in the store
 
     def begin(self, local: LocalRoom, head: int) -> None:
-        """Follow a room from its head on. Messages received while the head was read are put in order."""
+        """Follow a room from its head (last number in the store) on.
+
+        Messages that arrived while the head was read are put in order.
+        """
         self._set_compare_timer()
         self._forward(local, local.stream.skip_to(head))
         self._schedule_if_behind(local)
@@ -68,7 +71,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
             self._forward(local, local.stream.offer(record.seq, message_frame(record)))
         if len(records) < RECOVER:
             return
-        # Too many messages for a live stream: clients fetch them when they need them.
+        # There are too many missed messages to send: a client fetches them when the app needs them.
         room = await self._store.room(topic.tenant, topic.name)
         if room is not None and room.head > local.cursor:
             frame = encode_event(Resync(f"room:{topic.name}"), self._context.clock.now_ms())
@@ -86,11 +89,14 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         return None
 
     async def compare(self, part: Part) -> None:
-        """Compare the heads of a part's rooms with the store."""
+        """Compare the cursors of a part's rooms with the heads in the store."""
         await self._compare(self._local.within(part))
 
     async def _compare_heads(self, some: Sequence[LocalRoom]) -> None:
-        """Read the gap of each room behind the store. If the members have a newer revision there, read them first."""
+        """Read the gap of each room whose cursor is behind the store.
+
+        If the store has a newer revision of the members, schedule a read of the members. This read then fills the gap.
+        """
         rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
         for key, room in (await self._store.heads([*rooms])).items():
             local = rooms[key]
@@ -110,10 +116,9 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     # --- returning clients ---
 
     async def missed(self, local: LocalRoom, after: int) -> list[Record] | None:
-        """Return the records after `after` up to the cursor; None if they are too many.
+        """Return the records after `after` up to the room's cursor; None if there are too many records.
 
-        Clients that return together share one read. Raise StoreUnavailable if new messages keep arriving faster than
-        they are read.
+        Clients that return together share one read. Raise StoreUnavailable if new messages arrived during every read.
         """
         self.recoveries += 1
         if local.cursor - after > RECOVER:
@@ -127,7 +132,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
                     await self._read_recent(local, after)
                     recent = local.recent
             if recent is not None and recent.after(after) is None:
-                return None  # more bytes than are kept
+                return None  # the missed messages have more bytes than `Recent` keeps
         raise StoreUnavailable("messages arrive faster than the store returns them")
 
     async def _read_recent(self, local: LocalRoom, after: int) -> None:

@@ -58,6 +58,6 @@ def test_the_page_has_every_option_with_its_default() -> None:
 
 
 def test_the_figures_of_redis_on_the_page_are_the_measured_ones() -> None:
-    (said,) = re.findall(r"(\d+) bytes for each user or room that is\s+followed and (\d+) for each further node",
+    (said,) = re.findall(r"(\d+) bytes for each followed user or room,\s+and (\d+) for each further node",
                          (ROOT / "docs" / "redis-keys.md").read_text())  # fmt: skip
     assert (float(said[0]), float(said[1])) == (CONSTANTS["channel"].value, CONSTANTS["subscriber"].value)

@@ -44,7 +44,7 @@ test: $(READY) $(EXTRAS) $(SITE) debs node  ## Run all tests (installs missing p
 test-fast: $(READY) debs  ## Run most unit tests, the architecture rules and one end-to-end pass (40 s)
 	@$(BIN)/python scripts/run-tests --fast
 
-model: $(READY) debs  ## Compare both engines with 10,000 random histories, and tenants and stores with some (15 minutes)
+model: $(READY) debs  ## Compare both engines, both stores, and tenants alone and together, in random sequences of calls (15 minutes)
 	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} TENANT_EXAMPLES=$${TENANT_EXAMPLES:-600} STORE_EXAMPLES=$${STORE_EXAMPLES:-2000} \
 	  $(BIN)/python -m pytest tests/model/test_engines_agree.py tests/model/test_tenants_model.py \
 	  tests/model/test_misnamed.py tests/model/test_stores_agree.py --timeout=7200 $(ARGS)
@@ -54,7 +54,7 @@ trials: $(READY) debs  ## Test rooms with 10,000 random histories in which nodes
 	  $(BIN)/python -m pytest tests/model/test_streams_trials.py --timeout=7200 $(ARGS)
 	@SERVER_RUNS=$(or $(SERVER_RUNS),20) $(BIN)/python -m pytest tests/model/test_streams_servers.py --timeout=120 $(ARGS)
 
-compat: $(READY) debs  ## Test nodes, stores, pages and clients of the previous version with this one (30 s; needs the git history)
+compat: $(READY) debs  ## Test nodes, stores and clients of the previous version with this version (30 s; needs the git history)
 	@COMPAT=1 $(BIN)/python -m pytest tests/compat $(ARGS)
 
 record: $(READY) debs  ## Record the protocol of this version for tests of later versions: make record AS=0.2.0
@@ -133,7 +133,7 @@ flaky: $(READY) debs  ## Run the tests that measure time repeatedly, with one pr
 hostile: $(READY) debs  ## Run the full tests of floods by unknown clients and users, and of response times (5 minutes)
 	@HOSTILE=1 $(BIN)/python -m pytest tests/hostile tests/e2e/test_response_times.py $(ARGS)
 
-storms: $(READY) debs  ## Check the promises for 10,000 clients that lose their connection at once, and for a flood of signals (3 minutes)
+storms: $(READY) debs  ## Check the promises for 10,000 clients that reconnect at once, and for more signals than a node can send (3 minutes)
 	@$(BIN)/python bench/storms.py $(ARGS)
 
 outage: $(READY) debs  ## Stop Redis and PostgreSQL for a minute under load, and check logs and recovery (3 minutes)

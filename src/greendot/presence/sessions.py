@@ -48,7 +48,7 @@ class Opened(NamedTuple):
     """Session on its connection, as returned by `open`."""
 
     session: Session
-    resumed: bool  # whether the session was there before
+    resumed: bool  # whether the session existed before this connection
     status_known: bool  # whether the engine knows the user's status; True if the engine is away
     is_first: bool  # whether the user had no session on this node before; False if the engine is away
 
@@ -56,7 +56,8 @@ class Opened(NamedTuple):
 class SessionService:
     """Service that opens and ends sessions, and writes them to the engine.
 
-    Besides this service, only an audit (`connect.recovery`) ends sessions in the engine: those that the node lacks.
+    The engine itself ends expired sessions. An audit (`connect.recovery`) ends sessions that the engine attributes to
+    this node and that the node does not have.
     """
 
     def __init__(
@@ -104,8 +105,8 @@ class SessionService:
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
-            # A reconnect is no activity: an idle session stays idle. Pass `idle`, not None, which would keep the value
-            # in the engine. If another session of the device came back first, the engine has dropped this session.
+            # A reconnect is no activity: an idle session stays idle. Pass `idle`: None would keep the engine's value.
+            # If another session of the device came back first, the engine has dropped this session and has no value.
             ref = session.ref
             touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:

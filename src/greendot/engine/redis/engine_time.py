@@ -18,11 +18,11 @@ _NONE = "0"
 
 
 class EngineTime:
-    """Engine's time. Unknown until the first server has answered."""
+    """Engine's time. Unknown until the first Redis server has answered."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.learning = False  # during its start, a node adopts every time it reads
+        self.learning = False  # True during the start of the node, which then adopts every time that it reads
         self._young_until = float("-inf")
         self._doubts_since = float("inf")
         self._offset_ms: float | None = None

@@ -1,19 +1,24 @@
 """Engine's time, as this node keeps it.
 
-The engine's time is Redis' clock plus a correction, which each partition stores. It advances evenly, even if a server's
-clock is set or another server takes over. Graces therefore keep their length, and versions never go back. The node
-advances its own copy of the time by its monotonic clock. Each verb (Lua script) gets the node's time. If it differs too
-much from the partition's time, the verb is refused, and the node repairs the correction and retries.
+The engine's time is Redis' clock plus a correction, which each partition stores. If a server's clock is set, or another
+server takes over, the clock can jump. The nodes change the correction after a jump of more than JUMP_MS, and adopt a
+smaller jump. So graces keep their length, except for jumps of up to JUMP_MS.
+
+The node advances its own copy of the time by its monotonic clock. Each verb (Lua script) gets the node's time. If the
+node's time differs too much from the partition's time, the verb is refused. The node then repairs the correction and
+retries.
 """
 
 from __future__ import annotations
 
 from greendot.clock import Clock
 
-JUMP_MS = 2_500  # half of the difference that verbs accept (lua/record.lua), so that a repair precedes a refusal
-_OURS_S = 60.0  # seconds; if another node replaces this node's correction sooner, this node's time was wrong
+# Greatest difference that is not repaired. It is half of the difference that verbs accept (OFF_MS in lua/record.lua),
+# so that a repair usually precedes a refusal.
+JUMP_MS = 2_500
+_OURS_S = 60.0  # seconds; if another node replaces this node's correction within this time, this node's time was wrong
 _YOUNG_S = 5.0  # seconds in which a new node leaves corrections to older nodes, which know the time better
-_DOUBT_S = 1.5  # seconds; if older nodes accept a different time for longer, the new node started with a wrong one
+_DOUBT_S = 1.5  # seconds; if a partition's time still differs after this time, a new node adopts the partition's time
 _NONE = "0"
 
 
@@ -43,18 +48,19 @@ class EngineTime:
         return "" if self._offset_ms is None else str(int(self._clock.monotonic() * 1000 + self._offset_ms))
 
     def observe(self, told_ms: int, partition: int = 0, correction: str = _NONE) -> int:
-        """Compare a partition's time with this node's. Return the milliseconds to add to its correction.
+        """Compare a partition's time with this node's. Return the milliseconds to add to the partition's correction.
 
-        Return 0 if the node has adopted the partition's time instead, or is young and leaves corrections to other nodes
-        for now.
+        Return 0 if the node has adopted the partition's time instead, or if the node is new and leaves corrections to
+        other nodes for now.
         """
         off = told_ms - self.now()
         now = self._clock.monotonic()
         fits = self._offset_ms is None or abs(off) <= JUMP_MS
         if fits:
             if self._right.get(partition, correction) != correction:
-                # Another node has repaired a later jump, and the time matches this node's. From now on, a replacement
-                # of an older correction of this node is no conflict, in any partition.
+                # The correction is new, and the partition's time matches this node's time. So another node has repaired
+                # a jump that came after this node's own repairs. Forget the corrections that this node wrote: if other
+                # nodes replace them now, that does not mean that this node's time was wrong.
                 self._wrote.clear()
             self._right[partition] = correction
         if not fits and now < self._young_until:
@@ -91,6 +97,6 @@ class EngineTime:
         self._right = {partition: correction}
 
     def shift(self, ms: int) -> None:
-        """Move the node's time by `ms`, together with a correction that was made on purpose."""
+        """Move the node's time by `ms`. Only for tests."""
         if self._offset_ms is not None:
             self._offset_ms += ms

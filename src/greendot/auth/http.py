@@ -18,7 +18,7 @@ from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import Id
 from greendot.protocol.fields import about
 
-AHEAD_MS = 60_000  # most that the app's clock may be ahead of the server's
+AHEAD_MS = 60_000  # longest time that the app's clock may be ahead of the server's clock
 LEEWAY_MS = 600_000  # longest time that a token may stay valid after its `exp` (auth.leeway_s)
 TokenId = Annotated[str, Meta(min_length=1, max_length=200, pattern=TEXT_PATTERN)]
 

@@ -31,7 +31,7 @@ from greendot.store.wire import created_frame, fit, inbox_entry
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent, span
 
-MOST_IDS = 1_000  # maximum number of ids in an event to the other devices
+MOST_IDS = 1_000  # maximum number of ids in an event to the user's other devices
 TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications, and bytes, for one user in one bus message
 IN_A_ROW = 50  # messages published before other tasks run
 SENDER = "system"  # sender of a notification that is not kept; devices get it as a signal

@@ -14,7 +14,8 @@ from math import inf
 from typing import NamedTuple
 
 RISE_S = 0.3  # of overload until the next level
-STEP_S = 0.2  # longest time that one measurement adds, unless the node worked longer: a stopped process is no overload
+# Longest time that one measurement counts for, unless the node worked longer: a stopped process is no overload.
+STEP_S = 0.2
 CALM = 0.5  # load below this part of the bound is calm
 LONGEST = 3.0  # largest factor of the hold, for a level that is entered repeatedly
 RELAPSE_S = 10.0  # a level entered within so long after it was left counts as repeated

@@ -24,10 +24,9 @@ from greendot.telemetry.log import log
 GAP_S = 0.05  # wait for a missing entry before the entry is read from the store
 AGAIN_S = 1.0  # longest wait after a failed read of the store
 AT_ONCE = 1_000  # heads compared in one read
-RECOVER = (
-    300  # maximum number of missed entries sent to a returning client; if more are missing, the client fetches all
-)
-RECOVER_BYTES = 4 * 1024 * 1024  # maximum size of these entries; they wait in memory until the client reads
+# Maximum number of missed entries sent to a returning client. If more are missing, the client fetches them.
+RECOVER = 300
+RECOVER_BYTES = 4 * 1024 * 1024  # maximum bytes of these entries, which wait in memory until the client reads
 
 T = TypeVar("T")
 

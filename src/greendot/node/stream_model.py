@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-MOST_HELD = 300  # most held records; then the gap is read at once, and further early records are dropped
+MOST_HELD = 300  # maximum number of held records; then the gap is read at once, and further early records are dropped
 
 
 class Sequencer(Generic[T]):

@@ -54,7 +54,7 @@ class PushPolicy(Struct, frozen=True):
     enabled: bool = True
     active_hold_s: float = 60.0
     idle_hold_s: float = 30.0
-    per_hour: int = 0  # maximum number of pushes to a user; 0: no limit
+    per_hour: int = 0  # maximum number of pushes to a user in an hour; 0: no limit
     least: Importance = "normal"  # less important notifications are in the inbox only
 
 

@@ -37,7 +37,7 @@ RecipientReader = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Ke
 class WorkerPace(Struct, frozen=True):
     """Pace of a worker, from the settings."""
 
-    at_once: int = 500  # most pushes held by this worker
+    at_once: int = 500  # maximum number of pushes that this worker holds
     poll_s: float = 1.0
     give_up_ms: int = 24 * HOUR_MS
 

@@ -35,8 +35,8 @@ LONG_LIFE_S = 10.0  # a worker that lived longer did not fail at its start
 # Main function of a worker. Arguments: the worker's number, and a callback for readiness. Returns after SIGTERM.
 Work = Callable[[int, Callable[[], None]], None]
 
-_READY = b"\0"  # first byte of a worker that is ready; all other bytes are the reason why it ends
-_MOST_OUTPUT = 4096  # bytes that a pipe takes in one write
+_READY = b"\0"  # first byte that a ready worker writes; all other bytes are the reason why the worker ends
+_MOST_OUTPUT = 4096  # maximum number of bytes that a pipe takes in one write
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS = (*_STOPS, signal.SIGCHLD)
 
@@ -69,8 +69,9 @@ class RestartBackoff:
 class _Place:
     """Place of one of the N workers, and the process that fills the place now."""
 
+    # `due` is None while a worker runs, while places 2 to N wait until worker 1 is ready, and during a stop.
     number: int
-    due: float | None = None  # when to start the next worker here; None while a worker runs, and during a stop
+    due: float | None = None  # when to start the next worker here; None: see below
     pid: int = 0  # 0 while no worker runs
     status: int = -1  # our end of the worker's status pipe; -1 when closed
     said: bytes = b""  # bytes read from the status pipe
@@ -156,8 +157,9 @@ class Supervisor:
         """Run the workers until a signal stops them. Return when all have ended; no worker is left in any case.
 
         Raise ConfigError with the reason of a worker that could not start. Raise SystemExit if a worker crashed before
-        all workers were ready, or if a worker had to be killed. A second signal kills the workers. The signal's default
-        action then ends this process.
+        it was ready, while not all workers had been ready yet. A worker that crashes later is restarted. Raise
+        SystemExit also if a worker had to be killed. A second signal kills the workers. The signal's default action
+        then ends this process.
         """
         with ExitStack() as stack:
             self._wake = stack.enter_context(_pipe())
@@ -231,7 +233,8 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> None:
         for place in self._running():
-            # `waitpid` was not called for a dead worker yet, so no other process has its pid.
+            # A worker in this list may already be dead. No other process can have its pid before `_reap` has called
+            # `waitpid` for it.
             os.kill(place.pid, number)
 
     # --- waiting ---

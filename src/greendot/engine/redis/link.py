@@ -74,7 +74,7 @@ class Link(asyncio.Protocol):
         self._timed = 0  # number of the answer that is timed; 0: none
         self._timed_at = 0.0
         self.latency_s = 0.0  # seconds from the last timed write to its answer
-        self.received = 0  # pieces of input so far; shows the watchdog that input still arrives
+        self.received = 0  # how often the socket delivered input; shows the watchdog that input still arrives
         self._loop = asyncio.get_running_loop()
 
     @classmethod

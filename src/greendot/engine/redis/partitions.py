@@ -60,7 +60,7 @@ class Primaries:
     # --- life ---
 
     async def start(self) -> None:
-        """Connect to all servers. Raise EngineUnavailable if one cannot be reached."""
+        """Connect to all primaries. Raise EngineUnavailable if one of them cannot be reached."""
         self._apply(await topology.find(self.place, set()))
         servers = [*self.all.values()]
         await asyncio.gather(*(server.first for server in servers))

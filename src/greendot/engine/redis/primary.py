@@ -54,7 +54,7 @@ class Primary:
         self.unheard: deque[tuple[int, float]] = deque()
         self.beat_channel, self.beat_partition = "", -1
         self.beat_took = 0.0  # seconds that the newest returned beat took
-        self.received = 0  # pieces of input on the link for pushes, at the last beat
+        self.received = 0  # `Link.received` of the link for pushes, at the last round of beats
         self.commands: Link | None = None
         self.pushes: Link | None = None
         self.first = asyncio.get_running_loop().create_future()  # done after the first attempt

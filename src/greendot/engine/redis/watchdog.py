@@ -2,9 +2,10 @@
 
 A node has two links to each Redis server: one for commands, and one on which the server pushes published messages. Once
 a second, the node sends a command that publishes a beat, a numbered test message. The beat must arrive on the link for
-pushes. After a failover, an old primary still answers every PING. Only a missing beat then shows that the link for
-pushes delivers nothing. The reply to the command has the Redis server's epoch and time. The epoch changes when the
-server's data is lost.
+pushes. A PING is no sufficient test: after a failover, an old primary still answers, although its link for pushes
+delivers nothing. A missing beat shows this. The reply to the command has the epoch and the time of a partition on that
+server. A partition is a fixed share of the users and rooms, with all its data on one primary. Its epoch, a random id,
+changes when its data is lost.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.errors import EngineUnavailable
 
-# Seconds after which a missing beat is lost. Less than two rounds of a second, because a round may start early.
+# Seconds after which a missing beat is lost. Rounds are one second apart. The limit is a little below two seconds, so
+# that the second round after a beat detects its loss even if that round starts early.
 DEAF_S = 1.9
-# Seconds after which a missing beat is lost on a busy link. A link is busy if more than BUSY_PIECES pieces of input
-# arrived since the last beat: the beat may wait behind them.
+# Seconds after which a missing beat is lost on a busy link. A link is busy if its socket delivered input more than
+# BUSY_PIECES times since the last round. The beat may wait behind that input.
 BUSY_S, BUSY_PIECES = 10.0, 50
-# Delay of a round, in seconds, that shows that this process was stopped. Beats may then have arrived and not been read
-# yet, so the round does not count them as missing.
+# If a round starts more than this many seconds late, the process was paused (for example by SIGSTOP, or because the
+# machine was suspended). Beats may then have arrived and not been read yet: the round does not count them as missing.
 LATE_S = 1.5
 
 
 class Watchdog:
-    """Beats on all Redis servers, and the known epoch and run id of each partition."""
+    """Sender of beats to all Redis servers. Keeps the epoch of each partition, and the run id of its Redis process."""
 
     def __init__(self, verbs: Verbs, bus: RedisBus, nodes: NodeLeases, clock: Clock) -> None:
         self._verbs = verbs
@@ -104,16 +106,17 @@ class Watchdog:
     def lag_s(self) -> float:
         """Return the seconds from publishing to receiving of the latest beat, on the slowest server.
 
-        Missing beats are not included. A server with a missing beat is away, or the next rounds detect that it is.
+        Missing beats are not included. A server with a missing beat is away, or the next rounds detect the outage.
         """
         return max((server.beat_took for server in self._verbs.servers.all.values() if server.up), default=0.0)
 
     # --- epochs ---
 
     async def compare(self, server: Primary, answers: dict[int, tuple[str, int, str]]) -> bool:
-        """Record the answers to this node's registration in the partitions.
+        """Remember the epochs in `answers`, the replies of the partitions to this node's registration, and the run id.
 
-        Return whether each partition has the same epoch and the same Redis server as before.
+        Adjust the clock corrections too. Return whether each partition has the same epoch and the same Redis server as
+        before.
         """
         intact = True
         for partition, (epoch, _, _) in answers.items():
@@ -137,15 +140,16 @@ class Watchdog:
     # --- time ---
 
     async def mend(self, partition: int) -> None:
-        """Repair the clock correction of a partition, after the partition refused an operation because of the time.
+        """Repair the clock correction of a partition.
 
-        The correction is a number of milliseconds in each partition. The engine's time is the Redis server's time plus
-        the correction.
+        Call this after the partition refused an operation because its time and the node's time differ too much. The
+        correction is a number of milliseconds in each partition. The engine's time is the Redis server's time plus the
+        correction.
         """
         await self._set_right(await self._nodes.register([partition]))
 
     async def _set_right(self, answers: dict[int, tuple[str, int, str]]) -> None:
-        """Adjust the clock corrections of partitions after the clock jumped, or after another server took over."""
+        """Adjust the clock corrections of partitions whose Redis server's clock jumped, or that have another server."""
         changes: dict[str, int] = {}  # by correction: partitions with the same correction need the same change
         for partition, (_, told, correction) in answers.items():
             if correction not in changes:

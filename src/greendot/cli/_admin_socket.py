@@ -52,8 +52,8 @@ def where(url: str | None, config: Path | None) -> Where:
     if not key:
         raise ConfigError(
             "no key for the server's dashboard found. Set GREENDOT_ADMIN_KEY to the server's admin key, or "
-            "GREENDOT_API_KEY to a key with scope admin. For a dev server, run this command in its folder: there "
-            f"is no key in {settings.server.data_dir}."
+            "GREENDOT_API_KEY to a key with scope admin. For a dev server, run this command in its working directory: "
+            f"there is no key in {settings.server.data_dir}."
         )
     if url is None:
         port = settings.admin.port or settings.server.port
@@ -67,7 +67,9 @@ def dashboard_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --url and --config. The command gets `find_server`, to call after it has checked its other arguments."""
 
     @click.option(
-        "--url", metavar="URL", help="Server, or the port of its dashboard. [default: the server on this machine]"
+        "--url",
+        metavar="URL",
+        help="Address of the server, with admin.port if that is set. [default: the server on this machine]",
     )
     @config_option
     @wraps(command)

@@ -38,7 +38,8 @@ def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -
     if not settings.api.key:
         raise ConfigError(
             "no API key found. Set GREENDOT_API_KEY to the server's key, or write directly to the store with --store "
-            f"URL. For a dev server, run this command in its folder: there is no key in {settings.server.data_dir}."
+            f"URL. For a dev server, run this command in its working directory: there is no key in "
+            f"{settings.server.data_dir}."
         )
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url!r} must begin with http:// or https://.")

@@ -63,7 +63,7 @@ def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
 
 
 def dev_secret(settings: Settings) -> str:
-    """Return the secret of the dev server in this folder; empty if there is none."""
+    """Return the secret that a dev server keeps in `server.data_dir`; empty if there is none."""
     return _kept(dev_file(settings, "secret"))
 
 

@@ -44,8 +44,8 @@ class StoreAccess:
             )
         if path and not Path(path).exists():
             raise ConfigError(
-                f"store {path} not found. Run this command in the server's folder, or give the server's store: "
-                "--store URL"
+                f"store {path} not found. Run this command in the working directory of the server, or give the "
+                "server's store: --store URL"
             )
         return settings
 

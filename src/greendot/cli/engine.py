@@ -59,7 +59,7 @@ class EngineAccess:
         if not settings.auth.secret:
             raise ConfigError(
                 "auth.secret is not set, but servers accept only messages signed with it. Set GREENDOT_AUTH_SECRET to "
-                "the secret of the servers. For a dev server, run this command in its folder: there "
+                "the secret of the servers. For a dev server, run this command in its working directory: there "
                 f"is no secret in {settings.server.data_dir}."
             )
         return settings

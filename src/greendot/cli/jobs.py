@@ -88,7 +88,7 @@ def history(name: str | None, limit: int, as_json: bool, access: StoreAccess) ->
 @engine_option
 @store_options
 def run(name: str, access: StoreAccess) -> None:
-    """Run a job now, unless it is already running. Ctrl-C stops it; the next run continues."""
+    """Run a job now, unless it is already running. Ctrl-C stops the job; its next run continues there."""
     _check(name)
     settings = as_running_server(access.settings)
     if settings.engine.url == "memory" and name in _ASK_ENGINE:

@@ -49,8 +49,8 @@ def revoke(
     """Revoke a token, a session, all tokens of a user, or all tokens of a tenant.
 
     Servers close the sockets, and refuse the tokens from then on. The command calls a running server with its API key
-    (GREENDOT_API_KEY; the key of a dev server is found in its folder). All servers apply the revocation at once. With
-    --store the command writes directly to the store.
+    (GREENDOT_API_KEY; the key of a dev server is in its server.data_dir). All servers apply the revocation at once.
+    With --store the command writes directly to the store.
     """
     if all_tenants and (store is None or tenant is not None):
         raise click.UsageError("--all-tenants needs --store and excludes --tenant.")

@@ -44,7 +44,7 @@ def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl:
     if not tokens.can_make:
         raise ConfigError(
             "no secret found to sign the token with. Set GREENDOT_AUTH_SECRET to the server's secret, or start a dev "
-            "server (greendot serve --dev) and run this command in its folder: there is no secret in "
+            "server (greendot serve --dev) and run this command in its working directory: there is no secret in "
             f"{settings.server.data_dir}."
         )
     now = SystemClock().now_ms()

@@ -40,7 +40,10 @@ CHECK_S = 1.0  # between two reads of the live nodes, as often as by nodes
 @store_option
 @config_option
 def worker(engine: str | None, store: str | None, config: Path | None) -> None:
-    """Send pushes and run jobs for servers that share a Redis, until Ctrl-C or SIGTERM."""
+    """Send pushes and run jobs in a process without a port, until Ctrl-C or SIGTERM.
+
+    The worker needs the Redis of the servers, or their private engine.
+    """
     flags = {"engine": {"url": engine}, "store": {"url": store}}
     settings = as_running_server(settings_from(config, flags, CHECKS))
     if settings.engine.url == "memory":

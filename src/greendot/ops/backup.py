@@ -52,7 +52,9 @@ def back_up(settings: Settings, file: Path, *, force: bool, progress: Progress) 
     _refuse_postgres(settings, _dump(settings, file))
     source = settings.store_path
     if not Path(source).is_file():
-        raise ConfigError(f"store {source} not found. Run this command in the server's folder, or give --store URL.")
+        raise ConfigError(
+            f"store {source} not found. Run this command in the working directory of the server, or give --store URL."
+        )
     refuse_to_overwrite(file, force=force)
     if file.exists() and file.samefile(source):
         raise ConfigError(f"{file} is the store itself. Choose another file.")

@@ -25,7 +25,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     certificate: CertificateFacts | None = None
     files: tuple[FileFacts, ...] = ()  # files that contain secrets
     host_flag: str | None = None  # --host of the command line
-    dev_secret: str = ""  # secret that a dev server made in this folder
+    dev_secret: str = ""  # secret that a dev server keeps in `server.data_dir`
 
 
 def diagnosis(settings: Settings, facts: Facts) -> list[Finding]:

@@ -71,7 +71,7 @@ class _Place:
 
     # `due` is None while a worker runs, while places 2 to N wait until worker 1 is ready, and during a stop.
     number: int
-    due: float | None = None  # when to start the next worker here; None: see below
+    due: float | None = None  # when to start the next worker here; None: see above
     pid: int = 0  # 0 while no worker runs
     status: int = -1  # our end of the worker's status pipe; -1 when closed
     said: bytes = b""  # bytes read from the status pipe

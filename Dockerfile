@@ -33,7 +33,7 @@ USER 10001:10001
 WORKDIR /var/lib/greendot
 VOLUME /var/lib/greendot
 EXPOSE 8000
-# SIGTERM is what it drains on: give it server.drain_s and some seconds more before it is killed.
+# SIGTERM starts a drain. Allow server.drain_notice_s + server.drain_s + 10 s before the container is killed.
 STOPSIGNAL SIGTERM
 # Alive, not ready: while Redis is away it is not ready, and killing it would only lose the sockets it holds.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=20s --retries=3 CMD ["greendot", "health"]

@@ -178,8 +178,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter(
             "realtime_dropped_total",
             "Signals dropped, by type and reason: slow (the client does not keep up), crowded (the room produces "
-            "signals faster than this node can write them), shed (this node is overloaded). slow and crowded together are "
-            "realtime_dropped_ephemeral_total. realtime_shed_total counts the drops of shed, and dropped "
+            "signals faster than this node can write them), shed (this node is overloaded). slow and crowded together "
+            "are realtime_dropped_ephemeral_total. realtime_shed_total counts the drops of shed, and dropped "
             "commands. This metric is the total of dropped signals: do not add the other two to it.",
             "type",
             "reason",

@@ -13,7 +13,7 @@ SITE   := $(VENV)/.site
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms outage debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale outage debs node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,9 @@ hostile: $(READY) debs  ## Run the full tests of floods by unknown clients and u
 
 storms: $(READY) debs  ## Check the promises for 10,000 clients that reconnect at once, and for more signals than a node can send (3 minutes)
 	@$(BIN)/python bench/storms.py $(ARGS)
+
+scale: $(READY) debs  ## Connect 100,000 clients to 8 nodes, kill, flush and restart, and check that no client sees a change (25 minutes)
+	@$(BIN)/python bench/scale.py $(ARGS)
 
 outage: $(READY) debs  ## Stop Redis and PostgreSQL for a minute under load, and check logs and recovery (3 minutes)
 	@OUTAGE_S=$(or $(OUTAGE_S),60) OUTAGE_CLIENTS=$(or $(OUTAGE_CLIENTS),100) \

@@ -33,6 +33,7 @@ OF_NOBODY = {
 PEOPLE = {
     "contacts",
     "inboxes",
+    "last_seen",
     "markers",
     "members",
     "messages",

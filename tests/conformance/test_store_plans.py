@@ -23,6 +23,7 @@ from greendot.store.postgres import (
     inbox_marks,
     inbox_upkeep,
     jobs,
+    last_seen,
     messages,
     pages,
     push,
@@ -34,6 +35,7 @@ from greendot.store.postgres import (
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import jobs as lite_jobs
+from greendot.store.sqlite import last_seen as lite_last_seen
 from greendot.store.sqlite import messages as lite_messages
 from greendot.store.sqlite import rooms as lite_rooms
 from greendot.store.sqlite import webhooks as lite_hooks
@@ -71,6 +73,9 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "lock of inboxes": (inbox.LOCK, (["t", "t"], ["u1", "u2"])),
         "keys of notifications": (inbox.KNOWN, (["t"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
         "statuses": (status.STATUSES, (["t", "t"], ["u1", "u2"])),
+        "last seen": (last_seen.LAST_SEEN, (["t", "t"], ["u1", "u2"])),
+        "old last seen": (last_seen.PRUNE, (500, 20)),
+        "writing last seen": (last_seen.PUT, (["t", "t"], ["u1", "u2"], [5, MANY])),
         "pending": (inbox.PENDING, (["t", "t"], ["u1", "u2"], 10)),
         "delivered": (inbox_marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
         "expired": (inbox_upkeep.EXPIRED, (5, 10)),
@@ -117,6 +122,8 @@ FILL = f"""
     INSERT INTO greendot_api_keys SELECT 't' || n % 500, 'k' || n, 'admin', 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_api_secrets
         SELECT 's' || n, 't' || n % 500, 'k' || n, '1', 1, NULL, NULL FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_last_seen SELECT 't', 'u' || n, n FROM generate_series(1, 20000) n;
+    INSERT INTO greendot_revocations SELECT 't', 'user', 'u' || n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_status SELECT 't', 'u' || n, 'busy', NULL, NULL, 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_messages
         SELECT 't', 'r1', n, n, 'u' || n % 7, NULL, '1', 'k' || n, n FROM generate_series(1, {MANY}) n;
@@ -262,6 +269,9 @@ SQLITE: dict[str, tuple[str, int]] = (
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
         "messages of an author": (LITE_BY_AUTHOR, 4),
         "unread": (lite_inbox.INBOX, 2),
+        "last seen": (lite_last_seen.LAST_SEEN, 2),
+        "old last seen": (lite_last_seen.PRUNE, 2),
+        "writing last seen": (lite_last_seen.PUT, 3),
         "pending": (lite_inbox.PENDING, 3),
         "expired": (lite_inbox.EXPIRED, 2),
         "old": (lite_inbox.OLD, 2),
@@ -293,7 +303,7 @@ async def test_sqlite_reads_by_index(tmp_path: Path, name: str) -> None:
     # Some statements gather a few rows first and scan those: the rooms of one user, the first unread notifications,
     # and counts with a limit.
     gathered = dict.fromkeys(("who has something unread", "count of hook events"), "SCAN (subquery-")
-    few = ({"rooms of a user": "SCAN"} | gathered).get(name, "-")
+    few = ({"rooms of a user": "SCAN", "writing last seen": "SCAN CONSTANT ROW"} | gathered).get(name, "-")
     assert not [line for line in plan if line.startswith("SCAN") and not line.startswith(few)], plan
     assert not [line for line in plan if "TEMP B-TREE" in line and name != "rooms of a user"], plan
     if name.startswith("inbox"):

@@ -8,7 +8,7 @@ Every adapter passes `greendot.testing.store_suite` unchanged. These rules hold 
 - A **stream** (a room, a user's inbox) is numbered 1, 2, 3 … without gaps, in commit order. Its counters change in the
   transaction that changes the rows they count.
 - Concurrent writers share a commit. A write that cannot be made fails alone.
-- Going online or offline writes nothing to the store.
+- No single transition of a user writes to the store. Last-seen times are written in batches, off the path of a change.
 
 Times are milliseconds UTC and come from the caller.
 """
@@ -20,6 +20,7 @@ from typing import Protocol
 from greendot.store.api_keys import KeyStore, TenantStore
 from greendot.store.inbox import InboxStore
 from greendot.store.jobs import JobStore
+from greendot.store.last_seen import LastSeenStore
 from greendot.store.pages import SnapshotStore
 from greendot.store.push import PushStore
 from greendot.store.revocations import RevocationStore
@@ -36,6 +37,7 @@ class Store(
     InboxStore,
     SnapshotStore,
     StatusStore,
+    LastSeenStore,
     PrivacyStore,
     KeyStore,
     TenantStore,

@@ -32,6 +32,7 @@ async def fill(store: Store, tenant: str, rooms: int = 3) -> None:
     await store.notify([Notice(tenant, f"u{n}", "k", b"1", f"k{n}", NOW) for n in range(rooms)])
     await store.mark(tenant, "u0", "archive", through=1, at=NOW)
     await store.put_status(tenant, "ann", ManualStatus("busy"))
+    await store.put_last_seen({(tenant, "ann"): NOW})
     await store.put_privacy(tenant, "ann", last_seen="hidden")
     await store.put_contact(tenant, "ann", "bob", NOW, most=10)
     await store.create_key(key("backend", tenant), secret(f"{tenant}-1"))

@@ -8,6 +8,7 @@ from greendot.errors import Unstorable
 from greendot.presence.model import ManualStatus
 from greendot.testing.api_key_suite import KeySuite
 from greendot.testing.inbox_suite import InboxSuite
+from greendot.testing.last_seen_suite import LastSeenSuite
 from greendot.testing.message_suite import MessageSuite
 from greendot.testing.page_suite import SnapshotSuite
 from greendot.testing.revocation_suite import RevocationSuite
@@ -18,7 +19,15 @@ from greendot.testing.visibility_suite import PrivacySuite
 
 
 class StoreSuite(
-    RoomSuite, MessageSuite, InboxSuite, SnapshotSuite, PrivacySuite, KeySuite, PeopleSuite, RevocationSuite
+    RoomSuite,
+    MessageSuite,
+    InboxSuite,
+    SnapshotSuite,
+    LastSeenSuite,
+    PrivacySuite,
+    KeySuite,
+    PeopleSuite,
+    RevocationSuite,
 ):
     """Contract of `greendot.store.port`, as tests. Subclasses define `opened` and, if possible, `opened_twice`."""
 

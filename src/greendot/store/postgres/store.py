@@ -14,6 +14,7 @@ from greendot.store.postgres.inbox import InsertRow, PostgresInbox, Queues
 from greendot.store.postgres.inbox_marks import PostgresMarks
 from greendot.store.postgres.inbox_upkeep import PostgresUpkeep
 from greendot.store.postgres.jobs import PostgresJobs
+from greendot.store.postgres.last_seen import PostgresLastSeen
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.pages import PostgresSnapshots
 from greendot.store.postgres.pool import Pool, PoolLimits
@@ -36,6 +37,7 @@ class PostgresStore(
     PostgresUpkeep,
     PostgresSnapshots,
     PostgresStatus,
+    PostgresLastSeen,
     PostgresPrivacy,
     PostgresKeys,
     PostgresTenants,

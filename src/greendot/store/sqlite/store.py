@@ -9,6 +9,7 @@ from greendot.store.port import Store
 from greendot.store.sqlite.api_keys import SqliteKeys
 from greendot.store.sqlite.inbox import SqliteInbox
 from greendot.store.sqlite.jobs import SqliteJobs
+from greendot.store.sqlite.last_seen import SqliteLastSeen
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.pages import SqliteSnapshots
 from greendot.store.sqlite.revocations import SqliteRevocations
@@ -27,6 +28,7 @@ class SqliteStore(
     SqliteInbox,
     SqliteSnapshots,
     SqliteStatus,
+    SqliteLastSeen,
     SqlitePrivacy,
     SqliteKeys,
     SqliteTenants,

@@ -119,6 +119,8 @@ async def test_who_is_away_is_shown_with_when_that_is_forgotten_and_pushes_that_
         text = await said(served, "inspect", "user", "ann")
         assert text.startswith("ann, Ann (tenant default) is offline")
         assert "last seen  5 s ago; removed in 29 d" in text
+        await served.node.store.put_last_seen({("default", "eve"): served.clock.now_ms() - 480_000})
+        assert "last seen  8 min ago; removed in 29 d" in await said(served, "inspect", "user", "eve")
         assert "inbox      1 unread, 1 unseen, newest number 1; kept for 90 d" in text
         assert "No sessions." in text
         (push,) = table(text, "NOTIFICATION")

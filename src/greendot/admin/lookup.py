@@ -12,6 +12,7 @@ from greendot.admin.access import DashboardServices, Viewer
 from greendot.engine.messages import Topic
 from greendot.engine.results import EngineSession, NodeInfo
 from greendot.errors import EngineUnavailable, Refused
+from greendot.presence.last_seen_model import with_stored
 from greendot.presence.model import project
 from greendot.protocol.cluster import (
     NodeQuery,
@@ -54,7 +55,10 @@ class Lookup:
             services.store.statuses([(tenant, user)]),
             services.store.devices(tenant, user),
         )
+        seen = await services.store.last_seen([(tenant, user)])
         (snapshot,) = await services.engine.read(tenant, [user])
+        seen_kept_ms = round(services.lasting.last_seen_days * DAY_MS)
+        snapshot = with_stored(snapshot, seen.get((tenant, user)), services.engine.now_ms(), seen_kept_ms)
         read = {node: read_user(text) for node, text in answers.items()}
         there = {found.session: (node, found) for node, it in read.items() for found in it.sessions}
         sessions = [_session(node, found) for node, found in there.values()]
@@ -83,10 +87,10 @@ class Lookup:
             "watchers": _watchers(read),
             "devices": [self._device(device) for device in devices],
             "pushes": await self._pushes(tenant, user) if inbox.unread else [],
-            "last_seen_kept_ms": round(services.lasting.last_seen_days * DAY_MS),
+            "last_seen_kept_ms": seen_kept_ms,
             "nodes": self._leases(nodes, {session["node"] for session in sessions}),
             "revoked_before": None if revocation is None else revocation.before,
-            "known": bool(sessions or rooms or inbox.head or manual or snapshot.visible.version or devices),
+            "known": bool(sessions or rooms or inbox.head or manual or snapshot.visible.version or devices or seen),
         }
 
     async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from greendot.config import Settings
 from greendot.config.jobs import JobTimes
 from greendot.engine.messages import InboxChanged, Topic
 from greendot.engine.port import Bus, Engine
-from greendot.jobs.cleanup import DAY_MS, CleanupTokens, Retention, Sweep
+from greendot.jobs.cleanup import DAY_MS, CleanupTokens, Retention, RetentionPeriods, Sweep
 from greendot.jobs.job import Job, Planned
 from greendot.jobs.model import JobPlan
 from greendot.jobs.timetable import in_words, timetable
@@ -43,8 +43,11 @@ def all_jobs(settings: Settings, store: Store, engine: Engine, around: JobServic
         Retention(
             store,
             engine,
-            round(settings.inbox.keep_days * DAY_MS),
-            round(settings.push.keep_s * 1000),
+            RetentionPeriods(
+                round(settings.inbox.keep_days * DAY_MS),
+                round(settings.push.keep_s * 1000),
+                round(settings.presence.last_seen_days * DAY_MS),
+            ),
             around.pruned,
         ),
         Sweep(engine),

@@ -28,7 +28,7 @@ from greendot.connect.drain import Drainer, DrainPace
 from greendot.connect.hello import HelloService
 from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
 from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
-from greendot.engine.port import Engine
+from greendot.engine.port import Engine, Transition
 from greendot.ids import hash_key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.service import InboxService
@@ -53,6 +53,7 @@ from greendot.presence.celebrities import Celebrities
 from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.presence.commands import PresenceCommands
 from greendot.presence.grace_model import Graces
+from greendot.presence.last_seen import LastSeenReader, LastSeenWriter
 from greendot.presence.model import Change
 from greendot.presence.sessions import SessionPeriods, SessionService
 from greendot.presence.status import StatusService
@@ -74,6 +75,7 @@ from greendot.visibility.updates import VisibilityUpdates
 from greendot.visibility.webhook import VisibilityClient, VisibilityWebhook
 
 CLOSE_S = 0.5  # for tasks under way when all clients are gone
+DAY_MS = 86_400_000
 RESTORE_S = 2.0  # in addition to a renewal, for all nodes to restore their sessions
 
 
@@ -119,7 +121,7 @@ class Node:
         self._make_connect()
         self._make_reports()
         self.receive = self._make_bus().receive  # called by the engine, on the fast path
-        engine.turned = self.recorder.turned
+        engine.turned = self.turned
 
     # --- construction ---
 
@@ -161,7 +163,11 @@ class Node:
         polled = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
         celebrities = Celebrities(context, self.metrics, engine.now_ms, thresholds, polled)
         watch_limits = WatchLimits(self.rate_limits.most_watches, self._pace.hold_s)
-        self.watching = WatchService(engine, context, celebrities, self._visibility, self.statuses, watch_limits)
+        last_seen = LastSeenReader(engine, store, context, round(presence.last_seen_days * DAY_MS))
+        self.last_seen = LastSeenWriter(engine, store, context)
+        self.watching = WatchService(
+            engine, context, celebrities, self._visibility, self.statuses, last_seen, watch_limits
+        )
 
     def _make_rooms_and_inbox(self, push_queued: Callable[[], None]) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
@@ -329,6 +335,7 @@ class Node:
             await self.store.close()
             raise
         self.visibility_updates.start()
+        self.last_seen.start()
         self.tenant_registry.start()
         if self._driven:
             self.overload_monitor.start()
@@ -356,6 +363,7 @@ class Node:
                 await self.inbox_delivery.receipts.flush()
         except TimeoutError:
             await self.tasks.cancel()
+        await self.last_seen.close()
         await self.engine.close()
         await self.store.close()
 
@@ -368,6 +376,10 @@ class Node:
         self.revocation_service.refresh()
         self.recovery.found(part, intact=intact)
         self.visibility_updates.lost()
+
+    def turned(self, turn: Transition) -> None:
+        self.recorder.turned(turn)
+        self.last_seen.turned(turn)
 
     def reborn(self, incarnation: str) -> None:
         self.recovery.reborn(incarnation)

@@ -76,7 +76,7 @@ class Greendot:
         self._webhooks: Webhooks | None = None
         if settings.hooks:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
-            self.node.engine.turned = both(self.node.recorder.turned, self._webhooks.turned)
+            self.node.engine.turned = both(self.node.turned, self._webhooks.turned)
             self.node.counters.append(self._webhooks.items)
         if self.pushing is not None:
             self.node.counters.append(self.pushing.items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from greendot.engine.messages import InboxChanged, Topic
 from greendot.engine.port import Bus
@@ -19,8 +19,16 @@ DAY_MS = 86_400_000
 KEEP_HOOKS_MS = 30 * DAY_MS  # retention of dead webhook events
 
 
+class RetentionPeriods(NamedTuple):
+    """Retention in milliseconds, from the settings."""
+
+    notifications: int
+    pushes: int
+    last_seen: int
+
+
 class Retention:
-    """Job that removes old notifications, ended revocations, dead webhook events and records of past pushes.
+    """Job that removes old notifications, revocations, last-seen times, dead webhook events and records of past pushes.
 
     Notifications are removed when they have expired or were kept long enough. `pruned` is called with the number of
     inboxes that lost notifications.
@@ -29,21 +37,23 @@ class Retention:
     name = "retention"
 
     def __init__(
-        self, store: Store, bus: Bus, keep_ms: int, keep_pushes_ms: int, pruned: Callable[[int], None] | None = None
+        self, store: Store, bus: Bus, periods: RetentionPeriods, pruned: Callable[[int], None] | None = None
     ) -> None:
         self._store = store
         self._bus = bus
-        self._keep_ms = keep_ms
-        self._keep_pushes_ms = keep_pushes_ms
+        self._periods = periods
         self._pruned = pruned
 
     async def work(self, run: RunningJob) -> str:
         inboxes = await self._prune_inboxes(run)
-        store, now = self._store, run.now_ms()
+        store, periods, now = self._store, self._periods, run.now_ms()
         removed = {
             "revocations": await little_by_little(run, lambda: store.remove_revocations(now, limit=AT_ONCE)),
             "dead letters": await little_by_little(run, lambda: store.prune_hooks(now - KEEP_HOOKS_MS, AT_ONCE)),
-            "pushes": await little_by_little(run, lambda: store.prune_pushes(now - self._keep_pushes_ms, AT_ONCE)),
+            "pushes": await little_by_little(run, lambda: store.prune_pushes(now - periods.pushes, AT_ONCE)),
+            "last-seen times": await little_by_little(
+                run, lambda: store.prune_last_seen(now - periods.last_seen, AT_ONCE)
+            ),
         }
         counted = ", ".join(f"{count} {what}" for what, count in removed.items())
         return f"removed from {inboxes} inboxes, {counted}"
@@ -51,7 +61,7 @@ class Retention:
     async def _prune_inboxes(self, run: RunningJob) -> int:
         """Remove notifications in small commits and publish the change to the users' devices; return the inboxes."""
         inboxes = 0
-        while changed := await self._store.prune(run.now_ms(), keep_ms=self._keep_ms, limit=AT_ONCE):
+        while changed := await self._store.prune(run.now_ms(), keep_ms=self._periods.notifications, limit=AT_ONCE):
             for tenant, user in changed:
                 self._bus.publish(Topic("user", tenant, user), InboxChanged())
             if self._pruned is not None:

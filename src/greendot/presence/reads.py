@@ -6,7 +6,7 @@ meanwhile are made again: the reply shows no user who was hidden before it is se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from msgspec import Raw
 
@@ -18,6 +18,8 @@ from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP, TimeSlices
 from greendot.presence.celebrities import Celebrities
 from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
+from greendot.presence.last_seen import LastSeenReader
+from greendot.presence.last_seen_model import is_unknown
 from greendot.presence.model import Snapshot, ordered, project, restored_order, without_last_seen
 from greendot.presence.status import StatusService
 from greendot.presence.watched_user import WatchedUser
@@ -29,20 +31,49 @@ from greendot.visibility.cache import VisibilityCache
 class PresenceSnapshots:
     """Reader of user snapshots. `watched` returns the node's copy of a user with local watchers."""
 
-    def __init__(self, engine: Engine, statuses: StatusService, watched: Callable[[Topic], WatchedUser | None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        statuses: StatusService,
+        last_seen: LastSeenReader,
+        watched: Callable[[Topic], WatchedUser | None],
+    ) -> None:
         self._engine = engine
         self._statuses = statuses
+        self._last_seen = last_seen
         self._watched = watched
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
         """Return a snapshot per user, in order. A stale one has this node's last state, or its local sessions."""
-        found = await self._engine.read(tenant, users)
+        found = await self.read_shared(tenant, users)
         if not any(snapshot.stale for snapshot in found):
             return found
         return [
             self._known_here(tenant, user, snapshot) if snapshot.stale else snapshot
             for user, snapshot in zip(users, found, strict=True)
         ]
+
+    async def read_shared(self, tenant: str, users: Sequence[str], but: Container[str] = ()) -> list[Snapshot]:
+        """Return the engine's snapshots. Users whom the engine does not know get the last-seen time of the store.
+
+        Users in `but` do not. The engine is read again after the store: an entry with version 0 would replace a newer
+        entry of a user who came online meanwhile.
+        """
+        found = await self._engine.read(tenant, users)
+        of = zip(users, found, strict=True)
+        unknown = [
+            (tenant, user) for user, its in of if not its.visible.version and is_unknown(its) and user not in but
+        ]
+        if not unknown:
+            return found
+        times = self._last_seen.cached(unknown)
+        missing = [key for key in unknown if key not in times]
+        if missing and (read := await self._last_seen.read(missing)) is not None:
+            times.update(read)
+            again = dict(zip(missing, await self._engine.read(tenant, [user for _, user in missing]), strict=True))
+            found = [again.get((tenant, user), its) for user, its in zip(users, found, strict=True)]
+        complete = self._last_seen.complete
+        return [complete(its, times.get((tenant, user))) for user, its in zip(users, found, strict=True)]
 
     def order(self, tenant: str, users: Sequence[str]) -> Sequence[int]:
         """Return positions of users in the order in which to read them in slices; see `PresenceEngine.order`."""

@@ -25,6 +25,7 @@ from greendot.node.time_slices import STEP
 from greendot.node.timer_model import has_come
 from greendot.presence.celebrities import Celebrities
 from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
+from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.model import Change, Snapshot, VisibleState, ordered, restored_order
 from greendot.presence.reads import PresenceReads, PresenceSnapshots, watchable
 from greendot.presence.status import StatusService
@@ -54,6 +55,7 @@ class WatchService:
         celebrities: Celebrities,
         visibility: VisibilityCache,
         statuses: StatusService,
+        last_seen: LastSeenReader,
         limits: WatchLimits,
     ) -> None:
         self._engine = engine
@@ -66,7 +68,7 @@ class WatchService:
         self._watched = Subscriptions(engine, context, self._make, self._read, celebrities.close)
         self._hidden_watchers = HiddenWatchers(context, self._watched, celebrities, engine.now_ms)
         followed = self._watched, self._hidden_watchers, celebrities
-        self.snapshots = PresenceSnapshots(engine, statuses, self.watched)
+        self.snapshots = PresenceSnapshots(engine, statuses, last_seen, self.watched)
         self.read = PresenceReads(self.snapshots, followed, visibility, context.slices, self._snapshot).read
         self._restoring: list[WatchedUser] = []
 
@@ -356,7 +358,8 @@ class WatchService:
                 before = [watched.visible for watched in chunk]
                 for watched in chunk:
                     watched.held = False  # changes received from here on are newer than the read
-                snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
+                seen = {watched.user for watched in chunk if watched.visible.last_seen is not None}
+                snapshots = await self.snapshots.read_shared(tenant, [watched.user for watched in chunk], seen)
                 for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):
                     if has_come(watched.held_until, now):  # no further loss meanwhile
                         self._retry(watched, snapshot, settled=intact or watched.visible is not visible)

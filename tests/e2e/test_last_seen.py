@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from greendot.cli.user import _erase
 from greendot.presence.last_seen import EVERY_S
 from greendot.presence.last_seen_model import TURNS
 from greendot.testing import Served, WireClient, hold, serving
+from greendot.testing.clock import START_MS
 from greendot.testing.server import API_KEY
 from postgres_server import fresh_schema
 
@@ -124,6 +127,32 @@ async def test_a_user_who_was_online_at_a_kill_was_seen_at_most_ten_minutes_befo
             at = await last_seen(served)
             assert at is not None
             assert killed - TURNS * EVERY_S * 1000 - 1_000 <= at <= killed
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from greendot.testing import serving
+
+async def main():
+    async with serving(store={"url": sys.argv[1]}) as served:
+        ann, eve = await served.client("ann"), await served.client("eve")
+        ann.send(type="bye")
+        await ann.closed()
+        await served.advance(float(sys.argv[2]), alive=[eve])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_last_seen_is_in_the_file_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'greendot.db'}"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, url, str(EVERY_S + 1))
+    assert await process.wait() == -signal.SIGKILL
+    async with serving(store={"url": url}) as served:
+        await served.advance(8 * 60)
+        assert await last_seen(served) == START_MS
+        assert await last_seen(served, "eve") == START_MS + EVERY_S * 1000
 
 
 @stores

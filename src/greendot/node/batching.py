@@ -24,15 +24,24 @@ PAUSE_S = 0.004  # the delay ends if no new key arrives in this time
 
 
 class BatchedReads(Generic[K, V]):
-    """Batches of reads. `read` returns values of many keys; a key that is missing in its result gets `absent`."""
+    """Batches of reads. `read` returns values of many keys; a key that is missing in its result gets `absent`.
+
+    Without `gathers`, no read is delayed, for callers that ask for many keys at a time and wait for each batch.
+    """
 
     def __init__(
-        self, context: NodeContext, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V
+        self,
+        context: NodeContext,
+        read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]],
+        absent: V,
+        *,
+        gathers: bool = True,
     ) -> None:
         self._tasks = context.tasks
         self._surge = context.surge
         self._read = read
         self._absent = absent
+        self._gathers = gathers
         self._asked: dict[K, asyncio.Future[V]] = {}  # keys of the next read
         self._running = False
         self._began = float("-inf")  # start of the last read, in loop time
@@ -53,7 +62,7 @@ class BatchedReads(Generic[K, V]):
 
     async def _gather(self) -> None:
         """Delay the next read in a surge, so that further keys can join the read."""
-        if self._surge.are_many:
+        if self._gathers and self._surge.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
             end, before = self._began + self._apart_s, 0
             while before < len(self._asked) < MOST and asyncio.get_running_loop().time() < end:

@@ -30,10 +30,10 @@ EVERY_S = 30.0  # between two writes
 AT_ONCE = 500  # users in one write
 MOST = 100_000  # users who wait for a write while engine or store are away; further ones are dropped
 STOP_S = 5.0  # for the last write of a node that stops
-WAIT_S = 1.0  # for the store's answer to a read; longer than the delay of a batched read in a surge
+WAIT_S = 1.0  # for the store's answer to a read
 AWAY_S = 5.0  # pause of reads after the store did not answer in time
 CACHED_S = 10.0
-MOST_CACHED = 10_000  # users; above it the oldest entry is dropped
+MOST_CACHED = 50_000  # users; above it the oldest entry is dropped
 
 
 class LastSeenWriter:
@@ -113,9 +113,12 @@ class LastSeenReader:
         self._store = store
         self._timers = context.timers
         self._keep_ms = keep_ms
-        self._reads: BatchedReads[Key, int | None] = BatchedReads(context, self._load, None)
+        self._reads: BatchedReads[Key, int | None] = BatchedReads(context, self._load, None, gathers=False)
         self._cache: dict[Key, tuple[float, int | None]] = {}  # expiry in monotonic seconds, and the time
         self._away_until = float("-inf")  # monotonic seconds
+
+    def __len__(self) -> int:
+        return len(self._cache)
 
     def cached(self, keys: Iterable[Key]) -> dict[Key, int | None]:
         """Return the times that need no read."""
@@ -155,6 +158,14 @@ class LastSeenReader:
         for key in keys:
             self._cache.pop(key, None)  # the order of the cache is that of the reads
             self._cache[key] = expiry, found.get(key)
-        while len(self._cache) > MOST_CACHED:
-            del self._cache[next(iter(self._cache))]
+        self._forget()
         return {**found}
+
+    def _forget(self) -> None:
+        """Drop entries that have expired or are too many. The oldest are first."""
+        now = self._timers.now()
+        while self._cache:
+            oldest = next(iter(self._cache))
+            if len(self._cache) <= MOST_CACHED and now < self._cache[oldest][0]:
+                return
+            del self._cache[oldest]

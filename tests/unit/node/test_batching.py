@@ -32,7 +32,7 @@ def in_passing_time(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 class Asked:
     """A store, and clients that read from it in batches."""
 
-    def __init__(self, read_s: float = READ_S) -> None:
+    def __init__(self, read_s: float = READ_S, *, gathers: bool = True) -> None:
         self._read_s = read_s
         clock = LoopClock(asyncio.get_running_loop())
         hub, registry = Hub(Metrics()), Registry()
@@ -40,7 +40,7 @@ class Asked:
         shared = NodeContext(
             clock, Timers(clock, driven=False), Tasks(), hub, registry, self.surge, EventRecorder(EventTail(), clock)
         )
-        self.batched: BatchedReads[int, int] = BatchedReads(shared, self._read, -1)
+        self.batched: BatchedReads[int, int] = BatchedReads(shared, self._read, -1, gathers=gathers)
         self.reads: list[int] = []  # number of keys in each read
         self.waited: list[float] = []
         self.is_away = False
@@ -85,6 +85,15 @@ def test_a_crowd_that_is_let_in_evenly_reads_together_though_few_are_on_their_wa
         asked = Asked(read_s=0.002)
         await asked.trickle(1_000, 1.0)  # about four clients wait for a read or are in one at a time
         assert len(asked.reads) <= 100, asked.reads
+
+    in_passing_time(story)
+
+
+def test_reads_that_do_not_gather_are_not_delayed_in_a_crowd() -> None:
+    async def story() -> None:
+        asked = Asked(gathers=False)
+        await asked.trickle(1_000, 2.5)
+        assert max(asked.waited) <= 2 * READ_S + 1e-6
 
     in_passing_time(story)
 

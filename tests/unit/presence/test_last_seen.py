@@ -10,7 +10,7 @@ from greendot.app.node import Node
 from greendot.engine.messages import Part
 from greendot.engine.port import Transition
 from greendot.presence import last_seen
-from greendot.presence.last_seen import AWAY_S, CACHED_S, EVERY_S, WAIT_S
+from greendot.presence.last_seen import AWAY_S, CACHED_S, EVERY_S, WAIT_S, LastSeenReader
 from greendot.presence.last_seen_model import TURNS
 from greendot.presence.model import ManualStatus
 from unit.node_parts import TENANT, Client, Frame, NodeParts, entries_of, held, in_virtual_time, pass_time, under_way
@@ -246,6 +246,18 @@ async def test_the_cache_of_unknown_users_is_bounded(parts: NodeParts, monkeypat
     for user in ("u1", "u2", "u3", "u3", "u2", "u1"):
         await entry(node, ann, user)
     assert [keys[0][1] for (keys,) in parts.store.made("last_seen")] == ["u1", "u2", "u3", "u1"]
+
+
+@in_virtual_time
+async def test_expired_entries_of_the_cache_are_dropped(parts: NodeParts) -> None:
+    node = await started(parts)
+    reader = LastSeenReader(parts.engine, parts.store, node._context, 1_000)
+    await reader.read([BOB, EVE])
+    assert reader.cached([BOB, EVE]) == {BOB: None, EVE: None}
+    await pass_time(CACHED_S)
+    assert reader.cached([BOB, EVE]) == {}
+    await reader.read([EVE])
+    assert len(reader) == 1
 
 
 @in_virtual_time

@@ -32,6 +32,7 @@ from greendot.engine.port import Engine, Transition
 from greendot.ids import hash_key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.service import InboxService
+from greendot.limits.cluster_limits import ClusterLimits
 from greendot.limits.connection_limits import ConnectionLimits
 from greendot.limits.overload import OverloadMonitor
 from greendot.limits.overload_model import Load, OverloadBounds, OverloadLevels
@@ -129,8 +130,14 @@ class Node:
         settings = self.settings
         quotas = {name: node_settings.quota(tenant.limits) for name, tenant in settings.tenants.items()}
         self.rate_limits = RateLimits(
-            node_settings.quota(settings.limits), quotas, self.clock, self.metrics, self.registry.usage
+            node_settings.quota(settings.limits),
+            quotas,
+            self.clock,
+            self.metrics,
+            self.registry.usage,
+            clustered=settings.engine.url != "memory",
         )
+        self.cluster_limits = ClusterLimits(self.engine, self.rate_limits, self.timers, lambda: self.incarnation)
         self.connection_limits = ConnectionLimits(self.registry, self.rate_limits)
         bounds = settings.overload
         levels = OverloadLevels(
@@ -289,6 +296,7 @@ class Node:
             self.recovery.bus,
             self.connections.bus,
             self.cluster.bus,
+            self.cluster_limits.bus,
         )
         assert bus.handled == {*get_args(Message)}, "every message of the bus has one handler"
         return bus
@@ -341,6 +349,8 @@ class Node:
             self.overload_monitor.start()
         await self.jwks_refresh.start()
         await self.revocation_service.start()
+        if self.settings.engine.url != "memory":
+            await self.cluster_limits.start()
         set_node(self.incarnation)
         log(log_events.NODE_STARTED, node=self.incarnation, version=__version__)
 

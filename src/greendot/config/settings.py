@@ -177,26 +177,28 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(gt=0, le=3_600), about("burst of the rates below: what they allow in this time may arrive at once")
     ] = 4.0
     user_commands_per_s: Annotated[Rate, about("commands of one user, on a node")] = 200
-    tenant_commands_per_s: Annotated[Rate, about("commands of one tenant, on a node")] = 20_000
+    tenant_commands_per_s: Annotated[Rate, about("commands of one tenant, on all nodes together")] = 20_000
     connection_typing_per_s: Annotated[Rate, about("typing starts and stops of one connection")] = 0
     user_typing_per_s: Annotated[Rate, about("typing starts and stops of one user, on a node")] = 20
     room_typing_per_s: Annotated[Rate, about("typing starts and stops in one room, on a node")] = 200
-    tenant_typing_per_s: Annotated[Rate, about("typing starts and stops of one tenant, on a node")] = 0
+    tenant_typing_per_s: Annotated[Rate, about("typing starts and stops of one tenant, on all nodes together")] = 0
     connection_signals_per_s: Annotated[Rate, about("signals of one connection")] = 0
     user_signals_per_s: Annotated[Rate, about("signals of one user, on a node")] = 100
     room_signals_per_s: Annotated[Rate, about("signals in one room, on a node")] = 1_000
-    tenant_signals_per_s: Annotated[Rate, about("signals of one tenant, on a node")] = 0
+    tenant_signals_per_s: Annotated[Rate, about("signals of one tenant, on all nodes together")] = 0
     connection_sends_per_s: Annotated[Rate, about("messages of one connection")] = 0
     user_sends_per_s: Annotated[Rate, about("messages of one user, on a node")] = 50
     room_sends_per_s: Annotated[Rate, about("messages in one room, on a node")] = 100
-    tenant_sends_per_s: Annotated[Rate, about("messages of one tenant, on a node")] = 10_000
+    tenant_sends_per_s: Annotated[Rate, about("messages of one tenant, on all nodes together")] = 10_000
     connection_watches_per_s: Annotated[Rate, about("users watched or queried by one connection")] = 5_000
     user_watches_per_s: Annotated[Rate, about("users watched or queried by one user, on a node")] = 10_000
-    tenant_watches_per_s: Annotated[Rate, about("users watched or queried by one tenant, on a node")] = 100_000
+    tenant_watches_per_s: Annotated[Rate, about("users watched or queried by one tenant, on all nodes together")] = (
+        100_000
+    )
     key_requests_per_s: Annotated[
         Rate, about("HTTP requests with one API key: reads, and changes without a limit of their own")
     ] = 500
-    tenant_requests_per_s: Annotated[Rate, about("HTTP requests of one tenant, on a node")] = 1_000
+    tenant_requests_per_s: Annotated[Rate, about("HTTP requests of one tenant, on all nodes together")] = 1_000
 
     def rate(self, scope: str, activity: str) -> int:
         """Return how much of an activity is allowed per second in a scope; 0 if there is no such limit."""

@@ -5,7 +5,7 @@ This engine is a thin layer over the pure models of presence, typing and occupan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 from zlib import crc32
 
@@ -134,6 +134,9 @@ class MemoryEngine:
 
     def refusing(self) -> frozenset[str]:
         return frozenset([self._incarnation]) if self.level is Level.REFUSING else frozenset()
+
+    def live_nodes(self) -> Collection[str]:
+        return [node for node, life in self._nodes.items() if life.ends is None]
 
     async def sweep(self) -> Swept:
         before = sum(len(record.sessions) for record in self._users.values()), len(self._users)

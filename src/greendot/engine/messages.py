@@ -62,6 +62,9 @@ class Topic(NamedTuple):
     name: str
 
 
+ALL_NODES = Topic("node", "", "all")  # for nodes that subscribed; no incarnation has this name
+
+
 class Deliver(NodeMessage, frozen=True, tag="d"):
     """Encoded client frame for the subscribers of a topic."""
 
@@ -160,6 +163,13 @@ class VisibilityChanged(NodeMessage, frozen=True, tag="g"):
     number: int
 
 
+class LimitReport(NodeMessage, frozen=True, tag="l"):
+    """Demand on a node for limits of tenants, for the nodes that share these limits."""
+
+    node: str
+    rates: list[tuple[str, str, float]]  # activity, tenant, tokens per second
+
+
 class Typing(Struct, frozen=True):
     """Start, continuation or stop of typing in the topic's room. Published by the engine itself."""
 
@@ -197,6 +207,7 @@ AnySent = (
     | HoldSession
     | StatusChanged
     | VisibilityChanged
+    | LimitReport
     | ClusterQuestion
     | ClusterAnswer
 )

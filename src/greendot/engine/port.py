@@ -15,7 +15,7 @@ To linger is to count as online for the grace, after the connection has ended. A
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from greendot.engine.messages import Message, Part, Topic
@@ -313,6 +313,10 @@ class Engine(
 
     def refusing(self) -> frozenset[str]:
         """Return the nodes that refuse new work, as last read. The call costs no I/O."""
+        ...
+
+    def live_nodes(self) -> Collection[str]:
+        """Return the live incarnations, as last read, about a second ago. The call costs no I/O."""
         ...
 
     async def nodes(self) -> list[NodeInfo]:

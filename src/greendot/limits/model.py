@@ -14,6 +14,7 @@ from msgspec import Struct
 
 ROOMY = 1_000  # up to so many buckets, full ones are not searched
 LOOKED_AT = 2  # old buckets checked for each new one: deletions keep up with additions
+FOLLOWS_S = 2.0  # time in which the share of a node follows the demand
 TINY_S = 1e-6  # rounding of float sums must not cost a token
 
 
@@ -39,9 +40,71 @@ class Buckets(dict[Hashable, float]):
                     self._in_turn.append(oldest)
 
 
-# One limit: the index of its key among the keys of a request, its buckets, seconds until a token returns, and seconds
-# until an empty bucket is full. A plain tuple, because it is unpacked for every command.
-BucketRule = tuple[int, Buckets, float, float]
+Pace = tuple[float, float]  # seconds until a token returns, and seconds until an empty bucket is full
+
+
+class SharedRate:
+    """Rate limit of tenants that the nodes of a cluster share: this node's part of it, and the demand on this node.
+
+    The part is an equal one, unless the tenant has a share of its own.
+    """
+
+    __slots__ = ("_buckets", "_burst_s", "_demand", "_even", "_own", "rate")
+
+    def __init__(self, buckets: Buckets, rate: float, burst_s: float) -> None:
+        self.rate = rate  # tokens per second in the whole cluster
+        self._burst_s = burst_s
+        self._buckets = buckets
+        self._even = _pace(rate, burst_s)
+        self._own: dict[Hashable, Pace] = {}
+        self._demand: dict[Hashable, int] = {}
+
+    def pace(self, tenant: Hashable) -> Pace:
+        """Return the pace of the tenant's bucket on this node."""
+        return self._own.get(tenant, self._even)
+
+    def count(self, tenant: Hashable, amount: int) -> Pace:
+        """Count tokens that are requested, granted or not. Return the pace of the tenant's bucket."""
+        self._demand[tenant] = self._demand.get(tenant, 0) + amount
+        return self._own.get(tenant, self._even)
+
+    def take_demand(self) -> dict[Hashable, int]:
+        """Return the tokens requested by each tenant since the last call."""
+        demand, self._demand = self._demand, {}
+        return demand
+
+    def divide(self, nodes: int) -> None:
+        """Give tenants without a share of their own an equal part on each node."""
+        self._even = _pace(self.rate / nodes, self._burst_s)
+
+    def set_share(self, tenant: Hashable, share: float | None, now: float) -> None:
+        """Change the part of a tenant; None is the equal part.
+
+        The bucket keeps its tokens, up to its new size. A larger share adds no tokens at once: otherwise demand that
+        moves from node to node would get a burst on each of them.
+        """
+        gap_s, span_s = self.pace(tenant)
+        if share is None:
+            self._own.pop(tenant, None)
+        else:
+            self._own[tenant] = _pace(self.rate * share, self._burst_s)
+        new_gap_s, new_span_s = self.pace(tenant)
+        full_at = self._buckets.get(tenant)
+        tokens = (span_s - max(0.0, (full_at or now) - now)) / gap_s
+        missing_s = new_span_s - new_gap_s * tokens
+        if full_at is not None:
+            self._buckets[tenant] = now + missing_s
+        elif missing_s > 0:
+            self._buckets.begin(tenant, now + missing_s, now)
+
+
+def _pace(rate: float, burst_s: float) -> Pace:
+    return 1 / rate, max(burst_s, 1 / rate) + TINY_S
+
+
+# One limit: the index of its key among the keys of a request, its buckets, and their pace. If nodes share the limit,
+# the last field has the pace of each tenant. A plain tuple, because it is unpacked for every command.
+BucketRule = tuple[int, Buckets, float, float, SharedRate | None]
 
 
 class Excess(NamedTuple):
@@ -54,7 +117,7 @@ class Excess(NamedTuple):
 
 def make_rule(at: int, buckets: Buckets, rate: float, burst_s: float) -> BucketRule:
     """Return a rule of `rate` tokens per second, with a burst of `burst_s` seconds' worth, but at least one token."""
-    return at, buckets, 1 / rate, max(burst_s, 1 / rate) + TINY_S
+    return at, buckets, *_pace(rate, burst_s), None
 
 
 def ask(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now: float) -> Excess | None:
@@ -63,8 +126,10 @@ def ask(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now:
     More tokens than a bucket can hold are granted when it is full. The bucket then owes the rest, and the next request
     waits.
     """
-    for at, buckets, gap_s, span_s in rules:
+    for at, buckets, gap_s, span_s, shared in rules:
         key = keys[at]
+        if shared is not None:
+            gap_s, span_s = shared.count(key, amount)
         full_at = buckets.get(key)
         if full_at is None:
             buckets.begin(key, now + gap_s * amount, now)
@@ -83,8 +148,10 @@ def owe(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now:
 
     The work cost more than was asked for. The next request waits until the debt is paid.
     """
-    for at, buckets, gap_s, _ in rules:
+    for at, buckets, gap_s, _, shared in rules:
         key = keys[at]
+        if shared is not None:
+            gap_s, _ = shared.count(key, amount)
         full_at = buckets.get(key)
         if full_at is None:
             buckets.begin(key, now + gap_s * amount, now)
@@ -94,17 +161,25 @@ def owe(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now:
 
 def _give_back(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, until: Buckets) -> None:
     """Return the tokens taken before the bucket `until` refused: a refused request costs nothing."""
-    for at, buckets, gap_s, _ in rules:
+    for at, buckets, gap_s, _, shared in rules:
         if buckets is until:
             return
+        if shared is not None:
+            gap_s, _ = shared.pace(keys[at])
         buckets[keys[at]] -= gap_s * amount
 
 
 def _longest(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now: float) -> Excess:
     found = []
-    for at, buckets, gap_s, span_s in rules:
+    for at, buckets, gap_s, span_s, shared in rules:
+        rate = 1 / gap_s
+        if shared is not None:
+            gap_s, span_s = shared.pace(keys[at])
         missing_s = buckets.get(keys[at], now) - now
-        found.append(Excess(at, round(1 / gap_s), missing_s - max(0.0, span_s - gap_s * amount)))
+        wait_s = missing_s - max(0.0, span_s - gap_s * amount)
+        if wait_s > FOLLOWS_S and shared is not None:
+            wait_s = max(FOLLOWS_S, wait_s / gap_s / rate)  # a small share grows with the demand
+        found.append(Excess(at, round(rate), wait_s))
     return max(found, key=lambda excess: excess.wait_s)
 
 
@@ -138,7 +213,7 @@ class Quota(Struct, frozen=True):
 
 
 class TenantRules:
-    """Rules of a tenant, by activity."""
+    """Rules of a tenant, by activity. With `clustered`, other nodes share the limits of tenants."""
 
     __slots__ = (
         "app_messages",
@@ -149,19 +224,24 @@ class TenantRules:
         "app_signals_to_users",
         "commands",
         "sends",
+        "shared",
         "signals",
         "signals_to_users",
         "typing",
         "watches",
     )
 
-    def __init__(self, quota: Quota, buckets: AllBuckets) -> None:
+    def __init__(self, quota: Quota, buckets: AllBuckets, *, clustered: bool = False) -> None:
         def rules(activity: LimitedActivity, *places: int) -> tuple[BucketRule, ...]:
             rates = [(at, SCOPES[at], quota.rate(SCOPES[at], activity)) for at in places]
-            return tuple(
-                make_rule(at, buckets[scope, activity], rate, quota.burst_s) for at, scope, rate in rates if rate
-            )
+            made = [make_rule(at, buckets[scope, activity], rate, quota.burst_s) for at, scope, rate in rates if rate]
+            return tuple((*rule[:4], self.shared.get(activity)) if rule[0] == TENANT else rule for rule in made)
 
+        limited = ((activity, quota.rate("tenant", activity)) for activity in ACTIVITIES if clustered)
+        self.shared: dict[str, SharedRate] = {
+            a: SharedRate(buckets["tenant", a], rate, quota.burst_s) for a, rate in limited if rate
+        }
+        # The tenant comes last: work that another limit refuses is no demand of the tenant.
         self.commands = rules("commands", USER, TENANT)  # each connection has its own limit besides
         self.typing = rules("typing", CONNECTION, USER, ROOM, TENANT)
         self.signals = rules("signals", CONNECTION, USER, ROOM, TENANT)
@@ -174,7 +254,7 @@ class TenantRules:
         self.app_signals = rules("signals", ROOM, TENANT)
         self.app_signals_to_users = rules("signals", TENANT)
         self.app_queries = rules("watches", TENANT)
-        self.app_requests = rules("requests", TENANT, KEY)
+        self.app_requests = rules("requests", KEY, TENANT)
 
 
 def all_buckets() -> AllBuckets:

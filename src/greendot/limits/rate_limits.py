@@ -1,5 +1,7 @@
 """Rate limits of connections, users, rooms and tenants on this node.
 
+Limits of tenants hold for all nodes together: `limits.cluster_limits` gives each node its part.
+
 All limits of an activity are charged together, or none. A room is charged only by users who may send to it. Otherwise a
 stranger could use up the room's limit.
 """
@@ -25,6 +27,7 @@ from greendot.limits.model import (
     ask,
     owe,
 )
+from greendot.limits.share_model import LimitKey
 from greendot.node.session import Connection, Session
 from greendot.node.usage import UsageByTenant
 from greendot.protocol.codec import MAX_FRAME
@@ -40,7 +43,14 @@ class RateLimits:
     """Rate limits of one node. Methods raise Refused with `rate_limited` and the time to wait."""
 
     def __init__(
-        self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, usage: UsageByTenant
+        self,
+        quota: Quota,
+        tenants: Mapping[str, Quota],
+        clock: Clock,
+        metrics: Metrics,
+        usage: UsageByTenant,
+        *,
+        clustered: bool = False,
     ) -> None:
         self._common = quota
         self._quotas = tenants  # tenants with a quota of their own
@@ -48,8 +58,8 @@ class RateLimits:
         self._metrics = metrics
         self._usage = usage
         buckets = all_buckets()
-        self._common_rules = TenantRules(quota, buckets)
-        self._rules = {tenant: TenantRules(own, buckets) for tenant, own in tenants.items()}
+        self._common_rules = TenantRules(quota, buckets, clustered=clustered)
+        self._rules = {tenant: TenantRules(own, buckets, clustered=clustered) for tenant, own in tenants.items()}
 
     # --- connections ---
 
@@ -101,6 +111,36 @@ class RateLimits:
 
     def _of(self, tenant: str) -> TenantRules:
         return self._rules.get(tenant, self._common_rules)
+
+    # --- the cluster ---
+
+    def take_demand(self) -> dict[LimitKey, int]:
+        """Return the tokens that tenants requested since the last call, granted or not, by limit."""
+        return {
+            (activity, str(tenant)): amount
+            for rules in (self._common_rules, *self._rules.values())
+            for activity, shared in rules.shared.items()
+            for tenant, amount in shared.take_demand().items()
+        }
+
+    def tenant_limit(self, key: LimitKey) -> float:
+        """Return the tokens per second of a limit in the whole cluster; 0 without such a limit."""
+        activity, tenant = key
+        shared = self._of(tenant).shared.get(activity)
+        return 0.0 if shared is None else shared.rate
+
+    def divide(self, nodes: int) -> None:
+        """Give this node an equal part of the limits of tenants without a share of their own."""
+        for rules in (self._common_rules, *self._rules.values()):
+            for shared in rules.shared.values():
+                shared.divide(nodes)
+
+    def set_share(self, key: LimitKey, share: float | None) -> None:
+        """Set this node's share of a tenant's limit; None is the equal part."""
+        activity, tenant = key
+        shared = self._of(tenant).shared.get(activity)
+        if shared is not None:
+            shared.set_share(tenant, share, self._clock.monotonic())
 
     # --- commands of clients ---
 
@@ -168,7 +208,7 @@ class RateLimits:
     def app_request(self, tenant: str | None, key: str) -> None:
         """Charge a request that has no limit of its own to its API key. `tenant` is None for an operator's key."""
         rules = self._common_rules if tenant is None else self._of(tenant)
-        self._charge(tenant, rules.app_requests, (None, None, None, tenant, (tenant, key)), 1, REQUESTS)
+        self._charge(tenant, rules.app_requests, (None, None, None, tenant or "", (tenant, key)), 1, REQUESTS)
 
     def _app(self, tenant: str, rules: tuple[BucketRule, ...], amount: int, what: str, room: str | None = None) -> None:
         self._charge(tenant, rules, (None, None, (tenant, room), tenant), amount, what, room or "")

@@ -136,4 +136,5 @@ class LifeSuite(EngineTests):
             (node,) = await h.engine.nodes()
             assert (node.node, node.state, node.ends_at) == (h.incarnation, "live", None)
             assert node.renewed_at is not None
+            assert {*h.engine.live_nodes()} == {h.incarnation}
             assert h.engine.trouble is None

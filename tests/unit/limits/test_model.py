@@ -219,7 +219,7 @@ def test_two_buckets_are_not_looked_at_where_there_is_room_for_two(monkeypatch: 
 
 
 def test_a_bucket_holds_one_token_at_least() -> None:
-    assert make_rule(3, Buckets(), 2.0, 0.1) == (3, {}, 0.5, 0.5 + TINY_S)
+    assert make_rule(3, Buckets(), 2.0, 0.1) == (3, {}, 0.5, 0.5 + TINY_S, None)
     assert make_rule(3, Buckets(), 2.0, 4.0)[3] == 4.0 + TINY_S
 
 

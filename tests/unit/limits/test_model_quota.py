@@ -40,7 +40,7 @@ def test_each_activity_is_limited_where_it_happens() -> None:
     assert places(rules.app_messages) == places(rules.app_signals) == [ROOM, TENANT]
     assert places(rules.app_notifications) == places(rules.app_signals_to_users) == [TENANT]
     assert places(rules.app_queries) == [TENANT]
-    assert places(rules.app_requests) == [TENANT, KEY]
+    assert places(rules.app_requests) == [KEY, TENANT]
 
 
 def test_a_rate_of_0_costs_nothing_to_ask() -> None:
@@ -66,7 +66,8 @@ def test_tenants_share_the_tables_whatever_their_numbers() -> None:
     "rules", [NO_RULES, TenantRules(quota(False, **dict.fromkeys(("user_sends", "room_sends"), 5)), {})]
 )
 def test_switched_off_there_are_none(rules: TenantRules) -> None:
-    assert all(getattr(rules, name) == () for name in TenantRules.__slots__)
+    assert all(getattr(rules, name) == () for name in TenantRules.__slots__ if name != "shared")
+    assert rules.shared == {}
 
 
 def test_a_client_receives_the_lowest_of_its_own_limits() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -421,6 +421,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     def refusing(self) -> frozenset[str]:
         own = frozenset([self.lives.incarnation])
         return self.lives.refusing | own if self.level is Level.REFUSING else self.lives.refusing - own
+
+    def live_nodes(self) -> Collection[str]:
+        return self._verbs.alive
 
     async def nodes(self) -> list[NodeInfo]:
         return (await self.lives.table()).info()

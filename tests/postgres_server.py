@@ -217,6 +217,7 @@ _EMPTY = """
                       WHERE application_name = name AND pid <> pg_backend_pid()) LOOP
             PERFORM pg_sleep(0.005), pg_stat_clear_snapshot();
         END LOOP;
+        SET CONSTRAINTS ALL IMMEDIATE;  -- triggers write changes now, and the changes can be deleted below
         FOR found IN SELECT tablename FROM pg_tables
                      WHERE schemaname = name AND tablename NOT IN ('greendot_schema', 'greendot_revocations_head') LOOP
             EXECUTE 'DELETE FROM ' || found.tablename;
@@ -224,6 +225,8 @@ _EMPTY = """
         FOR found IN SELECT sequencename FROM pg_sequences WHERE schemaname = name LOOP
             PERFORM setval(found.sequencename::regclass, 1, false);
         END LOOP;
+        DELETE FROM greendot_visibility_changes;
+        DELETE FROM greendot_visibility_heads;
         UPDATE greendot_revocations_head SET number = 0, confirmed = 0, served_at = NULL;
     END $$
 """

@@ -25,6 +25,7 @@ OF_NOBODY = {
     "hook_events": "events that wait for apps; those of a user's inbox are erased with it",
     "revocations": "kept until they expire, or revoked tokens of the user would be valid again",
     "revocations_head": "a number",
+    "visibility_heads": "numbers of changes",
     "jobs": "due times; the cursor of a running job names a user until the run ends",
     "job_runs": "outcomes of runs",
     "schema": "the version of the tables",
@@ -43,6 +44,7 @@ PEOPLE = {
     "pushes",
     "reminders",
     "status",
+    "visibility_changes",
 }
 
 

@@ -30,6 +30,7 @@ from greendot.store.postgres import (
     rooms,
     status,
     tenants,
+    visibility,
     webhooks,
 )
 from greendot.store.sqlite import SqliteStore
@@ -92,6 +93,8 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "claim of pushes": (push.CLAIM, (MANY, "w1", 2 * MANY, ["t", "t7"], [10, 5])),
         "push of a notification": (push.OF, ("t", "n1")),
         "who has something unread": (jobs.UNREAD, ("t", "u5", 20)),
+        "who hides something": (visibility.RESTRICTED, ("t", "u5", 20)),
+        "changes of visibility": (visibility.CHANGES, (["t", "t"], ["members", "privacy"], [4_970, 0])),
         "count of hook events": (webhooks.DEPTHS, (["t", "t1", "none"], 50)),
     }
     | {
@@ -124,6 +127,9 @@ FILL = f"""
         SELECT 's' || n, 't' || n % 500, 'k' || n, '1', 1, NULL, NULL FROM generate_series(1, 2000) n;
     INSERT INTO greendot_last_seen SELECT 't', 'u' || n, n FROM generate_series(1, 20000) n;
     INSERT INTO greendot_revocations SELECT 't', 'user', 'u' || n, n, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO greendot_privacy
+        SELECT 't', 'u' || n, CASE WHEN n % 100 = 0 THEN 'hidden' ELSE 'shown' END, '', 1
+        FROM generate_series(1, 2000) n;
     INSERT INTO greendot_status SELECT 't', 'u' || n, 'busy', NULL, NULL, 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_messages
         SELECT 't', 'r1', n, n, 'u' || n % 7, NULL, '1', 'k' || n, n FROM generate_series(1, {MANY}) n;

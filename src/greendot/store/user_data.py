@@ -12,7 +12,11 @@ ERASED = "erased"  # `op` of a message whose author was erased: the number stays
 NOTHING = b"null"  # body of an erased message
 USERS = ("user", "user_id")  # columns with the owner of a row
 OTHERS = "other"  # column that names the user in another user's row
-_UNINDEXED = ("markers", "pushes")  # tables without an index by user: read from end to end, one window at a time
+_UNINDEXED = (
+    "markers",
+    "pushes",
+    "visibility_changes",
+)  # tables without an index by user: read from end to end, one window at a time
 _BY_USER = {"messages": ("room", "key")}  # further columns of the index by user, where that is not the primary key
 _LAST = ("notifications", "inboxes")  # processed last; counters after the rows they count
 

@@ -72,7 +72,7 @@ class PeopleSuite(StoreHarness):
                 rows = await all_of(store, "ann", limit=limit)
                 counts = {table: sum(name == table for name, _ in rows) for table, _ in rows}
                 expected = {"contacts": 3, "inboxes": 1, "markers": 3, "members": 3, "messages": 9, "notifications": 7}
-                assert counts == expected | {"last_seen": 1, "privacy": 1, "status": 1}
+                assert counts == expected | {"last_seen": 1, "privacy": 1, "status": 1, "visibility_changes": 7}
                 assert all(row["tenant"] == T and "ann" in (row.get("user"), row.get("user_id")) for _, row in rows)
             bodies = [bytes(row["body"]) for table, row in rows if table == "messages"]
             assert bodies == [b'{"by":"ann"}'] * 9
@@ -83,15 +83,16 @@ class PeopleSuite(StoreHarness):
             await live(store)
             await live(store, "t2")
             others = {user: await all_of(store, user) for user in ("an", "anna")}
+            changed = ("contacts", "privacy", "visibility_changes")
             elsewhere = await all_of(store, "ann", "t2")
             rooms = await store.rooms("t2", None, 10)
-            assert await erase(store, "ann") == 29
+            assert await erase(store, "ann") == 29 + 14  # rows, and the changes of visibility that they were and are
             assert await store.rooms("t2", None, 10) == rooms
             assert await all_of(store, "ann") == []
             assert await all_of(store, "ann", "t2") == elsewhere
             for user, before in others.items():
-                left = [row for row in await all_of(store, user) if row[0] not in ("contacts", "privacy")]
-                assert left == [row for row in before if row[0] not in ("contacts", "privacy")]
+                left = [row for row in await all_of(store, user) if row[0] not in changed]
+                assert left == [row for row in before if row[0] not in changed]
                 assert [row["other"] for table, row in await all_of(store, user) if table == "contacts"] == [
                     other for other in sorted(PEOPLE) if other not in ("ann", user)
                 ]

@@ -4,8 +4,30 @@ from __future__ import annotations
 
 import asyncio
 
+from greendot.store.port import Store
+from greendot.store.visibility import MOST_CHANGES, Changes, FactKind, Revision
 from greendot.testing.store_harness import NOW, StoreHarness, T
 from greendot.visibility.model import Privacy
+
+KINDS: tuple[FactKind, ...] = ("privacy", "contacts", "members")
+
+
+async def changes(store: Store, since: Revision, kind: FactKind = "privacy", tenant: str = T) -> Changes:
+    """Return the changes of one kind in one tenant."""
+    (found,) = await store.changes([(tenant, kind, since)])
+    return found
+
+
+async def head(store: Store, kind: FactKind = "privacy", tenant: str = T) -> Revision:
+    """Return the revision of one kind in one tenant."""
+    return (await changes(store, Revision(), kind, tenant)).revision
+
+
+async def erase(store: Store, user: str) -> None:
+    """Erase all data of a user."""
+    step = await store.erase_user(T, user, None, limit=1_000)
+    while step.next is not None:
+        step = await store.erase_user(T, user, step.next, limit=1_000)
 
 
 class PrivacySuite(StoreHarness):
@@ -40,6 +62,88 @@ class PrivacySuite(StoreHarness):
             assert await store.hiding([]) == set()
             await store.put_privacy(T, "bob", last_seen="shown")
             assert await store.hiding([T, "t2"]) == {"t2"}
+
+    async def test_users_who_hide_something_are_listed_in_pages(self) -> None:
+        async with self.opened() as store:
+            for user in ("dan", "ann", "cid"):
+                await store.put_privacy(T, user, last_seen="hidden")
+            bob = await store.put_privacy(T, "bob", hide_from=frozenset({"eve", "ann"}))
+            await store.put_privacy(T, "plain")
+            await store.put_privacy("t2", "eve", last_seen="hidden")
+            first = await store.restricted(T, "", 3)
+            assert ([*first], first["bob"]) == (["ann", "bob", "cid"], bob)
+            assert [*await store.restricted(T, "cid", 3)] == ["dan"]
+            await store.put_privacy(T, "ann", last_seen="shown")
+            assert [*await store.restricted(T, "", 9)] == ["bob", "cid", "dan"]
+            assert await store.restricted("t3", "", 3) == {}
+
+    async def test_changed_users_are_known_by_revision_and_by_kind(self) -> None:
+        async with self.opened() as store:
+            assert await changes(store, Revision()) == Changes(Revision(), frozenset())
+            await store.put_room(T, "r1")
+            first = {kind: await head(store, kind) for kind in KINDS}
+            await store.put_privacy(T, "ann", last_seen="hidden")
+            await store.put_privacy("t2", "eve", last_seen="hidden")
+            await store.put_contact(T, "bob", "ann", NOW, most=10)
+            await store.put_member(T, "r1", "cid")
+            found = await store.changes([(T, kind, first[kind]) for kind in KINDS])
+            assert [of.users for of in found] == [frozenset({user}) for user in ("ann", "bob", "cid")]
+            second = [of.revision for of in found]
+            assert [of.users for of in await store.changes([(T, *of) for of in zip(KINDS, second, strict=True)])] == [
+                frozenset()
+            ] * 3
+            await store.put_privacy(T, "dan", last_seen="shown")
+            await store.put_privacy(T, "ann", last_seen="shown")
+            await store.put_contact(T, "bob", "ann", NOW + 1, most=10)
+            await store.remove_contact(T, "bob", "ann")
+            await store.remove_member(T, "r1", "cid")
+            found = await store.changes([(T, *of) for of in zip(KINDS, second, strict=True)])
+            assert [of.users for of in found] == [frozenset({"ann", "dan"}), frozenset({"bob"}), frozenset({"cid"})]
+            assert [of.revision.number for of in found] == [3, 3, 2]
+            assert await store.changes([]) == []
+
+    async def test_changes_of_two_nodes_at_once_have_numbers_of_their_own(self) -> None:
+        async with self.opened_twice() as (one, two):
+            since = await head(one)
+            puts = (store.put_privacy(T, f"u{n}", last_seen="hidden") for n, store in enumerate((one, two) * 10))
+            await asyncio.gather(*puts)
+            found = await changes(two, since)
+            assert (found.users, found.revision.number) == (frozenset(f"u{n}" for n in range(20)), 20)
+
+    async def test_too_many_changes_are_not_listed(self) -> None:
+        async with self.opened() as store:
+            since = await head(store)
+            for number in range(MOST_CHANGES):
+                await store.put_privacy(T, f"u{number % 7}")
+            found = await changes(store, since)
+            assert found.users == frozenset(f"u{number}" for number in range(7))
+            await store.put_privacy(T, "u1")
+            assert (await changes(store, since)).users is None
+            assert (await changes(store, found.revision)).users == frozenset({"u1"})
+
+    async def test_a_revision_of_another_store_is_not_continued(self) -> None:
+        async with self.opened() as store:
+            await store.put_privacy(T, "ann")
+            first = await head(store)
+            for since in (Revision(first.number, first.token + 1), Revision(first.number + 1, first.token)):
+                assert await changes(store, since) == Changes(first, None)
+            await store.put_privacy(T, "bob")
+            assert (await changes(store, Revision(first.number, first.token + 1))).users is None
+            assert (await changes(store, first)).users == frozenset({"bob"})
+
+    async def test_an_erasure_is_a_change_for_every_node(self) -> None:
+        async with self.opened() as store:
+            await store.put_privacy(T, "ann", hide_from=frozenset({"bob"}))
+            await store.put_privacy(T, "bob", hide_from=frozenset({"ann"}))
+            since = await head(store)
+            await erase(store, "bob")
+            found = await changes(store, since)
+            assert found.revision.number > since.number
+            assert found.users is None, "the erased user must not be named"
+            assert [*await store.restricted(T, "", 9)] == []
+            while await store.erase_tenant(T, limit=1_000):
+                pass
+            assert (await changes(store, found.revision)).users is None
 
     async def test_a_contact_is_one_way_and_its_time_never_goes_back(self) -> None:
         async with self.opened() as store:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from greendot.ids import Key
 from greendot.protocol.commands import LastSeen
 from greendot.store.postgres.pool import Link, Pool
-from greendot.store.visibility import PrivacyStore, listed
+from greendot.store.visibility import MOST_CHANGES, Changes, FactKind, PrivacyStore, Revision, changed_since, listed
 from greendot.visibility.model import Privacy
 
 _OF_THESE = "(tenant, user_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
@@ -22,6 +22,18 @@ _HIDING = """
     SELECT t.tenant FROM unnest($1::text[]) AS t (tenant) WHERE EXISTS (
         SELECT 1 FROM greendot_privacy p WHERE p.tenant = t.tenant AND (last_seen = 'hidden' OR hide_from <> '')
     )
+"""
+RESTRICTED = """
+    SELECT user_id, last_seen, hide_from, rev FROM greendot_privacy
+    WHERE tenant = $1 AND (last_seen = 'hidden' OR hide_from <> '') AND user_id > $2 ORDER BY user_id LIMIT $3
+"""
+# Heads and changes are read in one statement: two would see different commits.
+CHANGES = f"""
+    SELECT s.at, h.number, h.token, c.number, c.user_id, c.token
+    FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS s (tenant, kind, number, at)
+    JOIN greendot_visibility_heads h ON h.tenant = s.tenant AND h.kind = s.kind
+    LEFT JOIN greendot_visibility_changes c ON c.tenant = s.tenant AND c.kind = s.kind
+        AND c.number >= CASE WHEN h.number - s.number BETWEEN 1 AND {MOST_CHANGES} THEN s.number END
 """
 # Transactions that add contacts of one user take turns: together they could exceed the maximum.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('greendot contacts ' || $1::text || ' ' || $2::text, 0))"
@@ -54,6 +66,20 @@ class PostgresPrivacy:
 
     async def hiding(self, tenants: Sequence[str]) -> set[str]:
         return {row[0] for row in await self._links.fetch(_HIDING, [*tenants])}
+
+    async def restricted(self, tenant: str, after: str, limit: int) -> dict[str, Privacy]:
+        rows = await self._links.fetch(RESTRICTED, tenant, after, limit)
+        return {row[0]: _privacy(*row[1:]) for row in rows}
+
+    async def changes(self, since: Sequence[tuple[str, FactKind, Revision]]) -> list[Changes]:
+        tenants, kinds, revisions = [of[0] for of in since], [of[1] for of in since], [of[2] for of in since]
+        heads = [Revision()] * len(since)
+        changes: list[list[tuple[int, str, int]]] = [[] for _ in since]
+        for row in await self._links.fetch(CHANGES, tenants, kinds, [revision.number for revision in revisions]):
+            heads[row[0] - 1] = Revision(row[1], row[2])
+            if row[3] is not None:
+                changes[row[0] - 1].append(tuple(row[3:]))
+        return [changed_since(*of) for of in zip(revisions, heads, changes, strict=True)]
 
     async def put_contact(self, tenant: str, user: str, other: str, at: int, *, most: int) -> bool:
         async def work(link: Link) -> bool:

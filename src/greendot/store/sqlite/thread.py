@@ -12,7 +12,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -159,11 +159,21 @@ def _migrate(db: sqlite3.Connection) -> list[str]:
         raise ConfigError("the file was written by a newer Greendot; upgrade Greendot, or use another file")
     missing = [step for step in all_steps if step.number > version]
     for step in missing:
-        for statement in step.sql.split(";"):
+        for statement in _statements(step.sql):
             db.execute(statement)
     db.execute(f"PRAGMA user_version = {wanted}")
     db.execute("COMMIT")
     return [step.name for step in missing]
+
+
+def _statements(sql: str) -> Iterator[str]:
+    """Yield the statements of a migration. Statements of a trigger belong to the trigger."""
+    statement = ""
+    for part in sql.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def _transact(db: sqlite3.Connection, batch: list[_Job]) -> list[tuple[asyncio.Future[Any], Any]]:

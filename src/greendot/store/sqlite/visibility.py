@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from greendot.ids import Key
 from greendot.protocol.commands import LastSeen
 from greendot.store.sqlite.thread import DatabaseThread
-from greendot.store.visibility import PrivacyStore, listed
+from greendot.store.visibility import MOST_CHANGES, Changes, FactKind, PrivacyStore, Revision, changed_since, listed
 from greendot.visibility.model import Privacy
 
 CONTACTS = "SELECT other, last_contact_at FROM contacts WHERE tenant = ? AND user = ?"
 _OTHERS = "SELECT count(*) FROM contacts WHERE tenant = ? AND user = ? AND other <> ?"
+HIDES = "(last_seen = 'hidden' OR hide_from <> '')"
+RESTRICTED = f"""
+    SELECT user, last_seen, hide_from, rev FROM privacy WHERE tenant = ? AND {HIDES} AND user > ? ORDER BY user LIMIT ?
+"""
+HEAD = "SELECT number, token FROM visibility_heads WHERE tenant = ? AND kind = ?"
+CHANGES = "SELECT number, user, token FROM visibility_changes WHERE tenant = ? AND kind = ? AND number >= ?"
 MEMBERSHIPS = "SELECT room FROM members WHERE tenant = ? AND user = ?"
 
 
@@ -45,8 +51,15 @@ class SqlitePrivacy:
         return await self._thread.do(work)
 
     async def hiding(self, tenants: Sequence[str]) -> set[str]:
-        sql = "SELECT EXISTS (SELECT 1 FROM privacy WHERE tenant = ? AND (last_seen = 'hidden' OR hide_from <> ''))"
+        sql = f"SELECT EXISTS (SELECT 1 FROM privacy WHERE tenant = ? AND {HIDES})"
         return await self._thread.do(lambda db: {name for name in tenants if db.execute(sql, (name,)).fetchone()[0]})
+
+    async def restricted(self, tenant: str, after: str, limit: int) -> dict[str, Privacy]:
+        values = (tenant, after, limit)
+        return await self._thread.do(lambda db: {row[0]: _privacy(*row[1:]) for row in db.execute(RESTRICTED, values)})
+
+    async def changes(self, since: Sequence[tuple[str, FactKind, Revision]]) -> list[Changes]:
+        return await self._thread.do(lambda db: [_changes(db, *known) for known in since])
 
     async def put_contact(self, tenant: str, user: str, other: str, at: int, *, most: int) -> bool:
         def work(db: sqlite3.Connection) -> bool:
@@ -78,6 +91,12 @@ class SqlitePrivacy:
             return {key: rooms for key, rooms in found if rooms}
 
         return await self._thread.do(work)
+
+
+def _changes(db: sqlite3.Connection, tenant: str, kind: FactKind, since: Revision) -> Changes:
+    head = Revision(*(db.execute(HEAD, (tenant, kind)).fetchone() or ()))
+    few = 0 < head.number - since.number <= MOST_CHANGES
+    return changed_since(since, head, db.execute(CHANGES, (tenant, kind, since.number)) if few else ())
 
 
 def _privacy(last_seen: LastSeen, hide_from: str, rev: int) -> Privacy:

@@ -336,19 +336,19 @@ async def test_a_privacy_change_without_a_message_is_found_by_the_periodic_check
 async def test_tenants_without_sessions_are_forgotten_and_all_others_are_read_in_one_call() -> None:
     async with serving() as served:
         reads: list[Any] = []
-        store, read = served.node.store, served.node.store.hiding
+        store, read = served.node.store, served.node.store.changes
         clients = []
         for number in range(20):
             clients.append(await served.client("bob", claims={"tenant": f"t{number}"}))
             await entry(clients[-1], "ann")
-        store.hiding = lambda tenants: (reads.append([*tenants]), read(tenants))[1]  # type: ignore[method-assign]
+        store.changes = lambda since: (reads.append([*since]), read(since))[1]  # type: ignore[method-assign]
         await served.advance(30, alive=clients)
-        assert [len(tenants) for tenants in reads] == [20]
+        assert [len(since) for since in reads] == [20]
         for client in clients[5:]:
             client.send(type="bye")
             await client.closed()
         await served.advance(35, alive=clients[:5])
-        assert sorted(reads[-1]) == [f"t{number}" for number in range(5)]
+        assert sorted(tenant for tenant, _, _ in reads[-1]) == [f"t{number}" for number in range(5)]
 
 
 async def test_what_cannot_be_read_is_hidden_until_it_can() -> None:

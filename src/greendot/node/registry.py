@@ -23,6 +23,7 @@ class Registry:
         self.closes: dict[int, int] = {}  # sockets that ended, by close code
         self.sizes: dict[int, int] = {}  # number of users who have a given number of sessions
         self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most users have one session
+        self._tenants: dict[str, int] = {}  # number of users with sessions, by tenant
 
     def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:
         """Count a connection for its tenant after hello. The socket may be closed already."""
@@ -51,6 +52,7 @@ class Registry:
         theirs = self._users.get(session.key, ())
         if not theirs:
             self.usage.of(session.tenant).users += 1
+            self._tenants[session.tenant] = self._tenants.get(session.tenant, 0) + 1
         self._users[session.key] = (*theirs, session)
         self._resize(len(theirs), len(theirs) + 1)
 
@@ -65,6 +67,9 @@ class Registry:
         else:
             del self._users[session.key]
             self.usage.of(session.tenant).users -= 1
+            self._tenants[session.tenant] -= 1
+            if not self._tenants[session.tenant]:
+                del self._tenants[session.tenant]
 
     def _resize(self, before: int, after: int) -> None:
         """Count a user's change from `before` to `after` sessions."""
@@ -84,7 +89,11 @@ class Registry:
     @property
     def tenants(self) -> set[str]:
         """Return the tenants with sessions on this node."""
-        return {tenant for tenant, _ in self._users}
+        return {*self._tenants}
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Return tenant and id of all users with sessions on this node."""
+        return [*self._users]
 
     def users_of(self, tenant: str) -> list[str]:
         """Return the tenant's users with sessions on this node."""

@@ -68,9 +68,9 @@ class Subscriptions(Generic[F]):
         """Return the subscriptions in `part` whose state is known."""
         return [f for t, f in self._all.items() if f.opening is None and part.covers(t.tenant, t.name)]
 
-    def names(self, tenant: str) -> set[str]:
-        """Return the names of the tenant's subscribed topics whose state is known."""
-        return {topic.name for topic, of in self._all.items() if topic.tenant == tenant and of.opening is None}
+    def topics(self) -> list[Topic]:
+        """Return all topics that are subscribed or about to be."""
+        return [*self._all]
 
     async def open(self, topics: Sequence[Topic]) -> None:
         """Subscribe to the topics and read their state, unless known.

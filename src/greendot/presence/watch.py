@@ -245,14 +245,17 @@ class WatchService:
 
     # --- visibility ---
 
-    def in_use(self, tenant: str) -> set[str]:
-        """Return the users of the tenant who are watched."""
-        return self._watched.names(tenant)
+    async def in_use(self, tenant: str) -> set[str]:
+        """Return the users of the tenant who are watched, collected in slices."""
+        users = set[str]()
+        async for topics in self._context.slices.cut(self._watched.topics()):
+            users.update(topic.name for topic in topics if topic.tenant == tenant)
+        return users
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         """Decide again whom these users see and who sees them (None: all users). Send the differences."""
         slices, looked = self._context.slices, 0
-        for user in self.in_use(tenant) if users is None else users:
+        for user in await self.in_use(tenant) if users is None else users:
             if looked > STEP:
                 looked = 0
                 await slices.turn()
@@ -260,13 +263,14 @@ class WatchService:
             watched = self._watched.get(Topic("watch", tenant, user))
             if watched is None:
                 continue
-            await self._visibility.know(tenant, _watchers(watched), [user])
+            viewers = _watchers(watched) if self._visibility.is_viewer_fact(tenant) else ()
+            await self._visibility.know(tenant, viewers, [user])
             concerned = self._concerned(watched)
             looked += len(concerned)
             self._reconsider(watched, ())
             async for some in slices.cut(concerned):
                 self._reconsider(watched, some)
-        for user in users or ():
+        for user in users or () if self._visibility.is_viewer_fact(tenant) else ():
             for connection in [*self._context.registry.connections_of(tenant, user)]:
                 async for seen in slices.cut([*(connection.watches or ())]):
                     await self._visibility.know(tenant, [user], seen)

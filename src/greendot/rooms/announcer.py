@@ -5,20 +5,23 @@ A small room gets an event for each user, sent only to listeners who may see the
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection
+from greendot.node.time_slices import STEP
 from greendot.node.timer_model import Timer
 from greendot.node.timers import Timers
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event
 from greendot.visibility.cache import VisibilityCache
-from greendot.visibility.room_view import RoomView
+from greendot.visibility.room_view import RoomView, VisibilityChange
 
 COUNT_EVERY_S = 1.0  # minimum seconds between two counts for a large room
 
@@ -122,11 +125,30 @@ class RoomAnnouncer(ABC):
         else:
             self._announce(user, self._event(user, seen=False), skip)
 
-    def review(self, users: Collection[str] | None) -> None:
-        """Decide again whom these users see and who sees them (None: all users). Announce each difference."""
-        for viewer, target, sees in self.room_view.review(users):
-            if self._is_large:
-                self._counting.soon()
-                continue
-            frame = encode_event(self._event(target, seen=sees), self._context.clock.now_ms())
-            self._context.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, (self.ROLE, target)))
+    async def review(self, users: Collection[str] | None) -> None:
+        """Decide again whom these users see and who sees them (None: all users), in slices. Announce each difference.
+
+        Earlier frames must not arrive after the differences, so waiting frames are sent before each slice.
+        """
+        targets = self.room_view.everyone() if users is None else [*users]
+        async for some in self._context.slices.cut(targets):
+            pairs = self.room_view.pairs(some, () if users is None else some)
+            while chosen := [*islice(pairs, STEP)]:
+                await self._review_pairs(chosen)
+
+    async def _review_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        await self._context.slices.turn()
+        while self._channel.pending or self._channel.queued:
+            self._context.hub.flush()
+            await asyncio.sleep(0)
+        for viewer, target in pairs:
+            if (change := self.room_view.decide(viewer, target)) is not None:
+                self._announce_change(change)
+
+    def _announce_change(self, change: VisibilityChange) -> None:
+        if self._is_large:
+            self._counting.soon()
+            return
+        frame = encode_event(self._event(change.target, seen=change.sees), self._context.clock.now_ms())
+        key = RoomKey(self._room, (self.ROLE, change.target))
+        self._context.hub.send_each(self._devices(change.viewer), frame, key=key)

@@ -158,7 +158,7 @@ class RoomOccupancy(RoomAnnouncer):
         """Apply the engine's state of a user."""
         if not is_there:
             self._leave(user)
-        elif is_known:
+        elif is_known and self._visibility.knows(self._tenant, user, [user]):
             self._enter(user)
         else:
             self._arrive(user)

@@ -29,6 +29,7 @@ from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Session
 from greendot.node.stream import RECOVER_BYTES
 from greendot.node.subscriptions import Subscriptions
+from greendot.node.time_slices import STEP
 from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
@@ -141,7 +142,7 @@ class RoomService:
         removals = local.removals
         # Check again now that the node receives removals: a user removed in between must not join.
         admitted = await self.membership.admit(session, room, fresh=True)
-        there = {*local.present.users, *local.typing.users} if self._visibility.matters(session.tenant) else ()
+        there = {*local.present.users, *local.typing.users} if self._visibility.needs_reads(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
         missed, truncated = await self._missed(local, after, most)
         if self._local.get(topic) is not local or local.removals != removals or not self._is_current(local, admitted):
@@ -312,30 +313,36 @@ class RoomService:
 
     # --- visibility ---
 
-    def in_use(self, tenant: str) -> set[str]:
-        """Return the occupants and typists of the tenant's local rooms."""
+    async def in_use(self, tenant: str) -> set[str]:
+        """Return the occupants and typists of the tenant's local rooms, collected in slices."""
         users = set[str]()
-        for local in self._local.within(Part()):
-            if local.channel.topic.tenant == tenant:
-                users.update(local.present.users, local.typing.users)
+        for local in self._rooms_of(tenant):
+            async for some in self._context.slices.cut([*local.present.users, *local.typing.users]):
+                users.update(some)
         return users
+
+    def _rooms_of(self, tenant: str) -> list[LocalRoom]:
+        return [local for local in self._local.within(Part()) if local.channel.topic.tenant == tenant]
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         """Decide again whom these users see and who sees them (None: all users). Announce the differences."""
-        for local in self._local.within(Part()):
-            if local.channel.topic.tenant != tenant:
-                continue
+        for number, local in enumerate(self._rooms_of(tenant)):
+            if number % STEP == STEP - 1:
+                await self._context.slices.turn()
+            concerned = None if users is None else [user for user in users if _concerns(local, user)]
+            if concerned != [] and self._local.get(local.channel.topic) is local:
+                await self._review(local, concerned)
+
+    async def _review(self, local: LocalRoom, users: Collection[str] | None) -> None:
+        tenant = local.channel.topic.tenant
+        if self._visibility.needs_reads(tenant):
             viewers, there = local.present.room_view.viewers(), {*local.present.users, *local.typing.users}
-            concerned = viewers | there if users is None else (viewers | there).intersection(users)
-            if not concerned or (users is None and len(viewers) * len(there) > MOST_PAIRS):
-                continue
-            await self._visibility.know(tenant, viewers, there.intersection(concerned))
-            await self._visibility.know(tenant, viewers.intersection(concerned), there)
-            while local.channel.pending or local.channel.queued:  # earlier frames must not arrive after the differences
-                self._context.hub.flush()
-                await asyncio.sleep(0)
-            local.present.review(users)
-            local.typing.review(users)
+            if users is None and len(viewers) * len(there) > MOST_PAIRS:
+                return
+            await self._visibility.know(tenant, viewers, there if users is None else there.intersection(users))
+            await self._visibility.know(tenant, viewers if users is None else viewers.intersection(users), there)
+        await local.present.review(users)
+        await local.typing.review(users)
 
     # --- after missed messages or a loss ---
 
@@ -406,3 +413,8 @@ class RoomService:
         local.typing.close()
         local.present.close()
         self.delivery.drop(local)
+
+
+def _concerns(local: LocalRoom, user: str) -> bool:
+    """Return whether the user is in the room, types there, or listens on this node."""
+    return user in local.present.users or user in local.typing.users or local.present.is_viewer(user)

@@ -20,6 +20,9 @@ class Revision(NamedTuple):
     token: int = 0  # random; differs after a restore of a backup, although the number may be the same
 
 
+LATEST = Revision(2**62)  # for `changes`: only the revision is read
+
+
 class Changes(NamedTuple):
     """Changes of a kind of facts in a tenant since an earlier revision."""
 

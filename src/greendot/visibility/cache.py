@@ -1,20 +1,26 @@
 """Cache of the facts that decide who may see whom.
 
-The cache holds facts about every viewer and target on this node. Facts are read on first use, read again when a node
-publishes a change, and compared periodically in case a message was lost (see `VisibilityUpdates`). A user without facts
-is hidden. In a tenant with the policy `tenant` where no user hides anything, nothing has to be read.
+Where only privacy settings decide, the cache lists the users of a tenant who hide something, if they are few. All other
+users hide nothing, and nothing has to be read for them. In other tenants the cache holds facts about every viewer and
+target on this node, read on first use. A user without facts is hidden.
+
+Facts are read again when a node publishes a change. In case a message was lost, the changes since the last known
+revision are read periodically (see `VisibilityUpdates`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.context import NodeContext
-from greendot.store.visibility import PrivacyStore
+from greendot.store.visibility import LATEST, FactKind, PrivacyStore, Revision
+from greendot.visibility.facts_model import FactTable
 from greendot.visibility.model import (
     PLAIN,
     Person,
@@ -29,7 +35,11 @@ from greendot.visibility.webhook import VisibilityWebhook
 
 MOST = 50_000
 FEW, AT_ONCE = 20, 1_000  # users whose read is batched with other reads; users in one read
+MOST_LISTED = 20_000  # users who hide something, and the users they hide from, in one tenant; more are not listed
+LIST_PAGE = 200  # listed users in one read
+TENANTS_AT_ONCE = 100  # tenants whose changes are read together
 _NOBODY = frozenset[str]()
+_LISTED_POLICIES = ("tenant", "ask")  # policies that need only privacy settings as facts
 
 
 class DecisionMark(NamedTuple):
@@ -39,11 +49,18 @@ class DecisionMark(NamedTuple):
     matters: bool  # whether the tenant had anything to decide
 
 
+class _Start(NamedTuple):
+    """State of a tenant, read at its first use."""
+
+    revisions: dict[FactKind, Revision]  # older than the list
+    listed: dict[str, VisibilityFacts] | None  # all users who hide something; None: not listed
+
+
 class VisibilityConsumer(Protocol):
     """Service that shows users to other users: watches, or rooms."""
 
-    def in_use(self, tenant: str) -> set[str]:
-        """Return the tenant's users who are shown by this service."""
+    async def in_use(self, tenant: str) -> set[str]:
+        """Return the tenant's users who are shown by this service, collected in slices."""
         ...
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
@@ -68,8 +85,10 @@ class VisibilityCache:
         self._visibility_webhook = visibility_webhook
         self._slices = context.slices
         self._now_ms = now_ms
-        self._known: dict[Key, VisibilityFacts] = {}
-        self._hiding: dict[str, bool] = {}  # by tenant: whether any user hides anything
+        self._facts = FactTable()
+        self._revisions: dict[str, dict[FactKind, Revision]] = {}  # by tenant in use: the facts are not older
+        self._loading = Counter[str]()  # by tenant: reads of its state under way
+        self._unlisting: set[str] = set()  # listed tenants that are about to end their listing
         self._changes = 0  # number of changes received
         self._changed: dict[Key, int] = {}  # by user, number of the last change: facts read before it are void
         self._doubted: set[Key] = set()  # users whose facts are uncertain
@@ -78,8 +97,11 @@ class VisibilityCache:
         self._long_ago = 0  # number of changes at the last `prune`
         self._decided_long_ago = 0  # number of decisions at the last `prune`
         self._most = MOST  # users in the cache above which unused ones are dropped
-        self._facts: BatchedReads[Key, VisibilityFacts] = BatchedReads(context, self._read, PLAIN)
-        self._tenants: BatchedReads[str, bool] = BatchedReads(context, self._read_tenants, False)
+        self._unreviewed: dict[str, set[str]] = {}  # by tenant: users with different facts since the last refresh
+        self._turn = asyncio.Lock()  # held during a refresh
+        self._touched: set[Key] | None = None  # users needed since the drop of unused facts under way began
+        self._reads: BatchedReads[Key, VisibilityFacts] = BatchedReads(context, self._read, PLAIN)
+        self._tenants: BatchedReads[str, _Start | None] = BatchedReads(context, self._read_tenants, None)
         self.consumers: list[VisibilityConsumer] = []  # each consumer adds itself
         self._registry = context.registry
 
@@ -96,9 +118,9 @@ class VisibilityCache:
             return "hidden"
         if not self.matters(tenant):
             return "full"
-        known, rule = self._known, self.policy(tenant)
-        seen = known.get((tenant, target))
-        looking = known.get((tenant, viewer)) if rule.is_mutual else PLAIN
+        facts, rule = self._facts, self.policy(tenant)
+        seen = facts.get(tenant, target)
+        looking = facts.get(tenant, viewer) if rule.is_mutual else PLAIN
         if looking is None or seen is None:
             return "hidden"
         allowed = rule.policy == "ask" and self._visibility_webhook.answer(tenant, viewer, target)
@@ -107,25 +129,46 @@ class VisibilityCache:
 
     def is_discreet(self, tenant: str, user: str) -> bool:
         """Return whether others do not see when the user was last seen."""
-        if not self.matters(tenant):
-            return (tenant, user) in self._doubted
-        facts = self._known.get((tenant, user))
+        if (tenant, user) in self._doubted:
+            return True
+        facts = self._facts.get(tenant, user)
         return facts is None or facts.privacy.last_seen == "hidden"
 
     def matters(self, tenant: str) -> bool:
         """Return whether there is anything to decide in this tenant; True while unknown."""
-        return self._hiding.get(tenant, True) or self.policy(tenant).policy != "tenant"
+        facts = self._facts
+        return not facts.is_listed(tenant) or bool(facts.users(tenant)) or self.policy(tenant).policy != "tenant"
+
+    def reads_each(self, tenant: str) -> bool:
+        """Return whether facts are read for each user; True while unknown. If not, `learn` costs nothing."""
+        return not self._facts.is_listed(tenant) or tenant in self._unlisting
+
+    def is_certain(self, tenant: str) -> bool:
+        """Return whether the facts of all users of the tenant are known."""
+        return not self._doubted and not self.reads_each(tenant)
+
+    def needs_reads(self, tenant: str) -> bool:
+        """Return whether `know` may read facts, or call the visibility webhook."""
+        return self.reads_each(tenant) or self.policy(tenant).policy == "ask"
 
     def knows(self, tenant: str, viewer: str, targets: Iterable[str]) -> bool:
         """Return whether the facts for decisions about these users are cached."""
-        if not self.matters(tenant):
+        if not self.reads_each(tenant):
             return True
         users = (viewer, *targets) if self.policy(tenant).is_mutual else targets
-        return all((tenant, user) in self._known for user in users)
+        return all(self._has(tenant, user) for user in users)
 
     def is_ready(self, tenant: str, user: str) -> bool:
         """Return whether the cache can decide at once who sees the user."""
-        return not self.matters(tenant) or ((tenant, user) in self._known and self.policy(tenant).policy != "ask")
+        if self.policy(tenant).policy == "ask":
+            return False
+        return not self.reads_each(tenant) or self._has(tenant, user)
+
+    def _has(self, tenant: str, user: str) -> bool:
+        """Return whether the user's facts were read. From now on they are in use."""
+        if self._touched is not None:
+            self._touched.add((tenant, user))
+        return self._facts.has(tenant, user)
 
     def decided(self, tenant: str) -> DecisionMark:
         """Return the mark of the latest decision, for `decided_since`."""
@@ -155,18 +198,25 @@ class VisibilityCache:
         is_doubted = (tenant, target) in self._doubted
         if not self.matters(tenant) and not is_doubted:
             return ()
-        facts = self._known.get((tenant, target))
+        facts = self._facts.get(tenant, target)
         if facts is None or is_doubted:
             return [*viewers()] if self.policy(tenant).is_open else ()
         if self.policy(tenant).is_open:
             return facts.privacy.hide_from
         return [viewer for viewer in viewers() if self.see(tenant, viewer, target, in_room=True) != "hidden"]
 
+    def is_viewer_fact(self, tenant: str) -> bool:
+        """Return whether a change of a user's facts can also change whom the user sees."""
+        rule = self.policy(tenant)
+        return rule.is_mutual or rule.policy == "ask"
+
     def hides_from(self, tenant: str, user: str) -> frozenset[str]:
         """Return the users from whom the user hides, as far as cached."""
-        if not self.matters(tenant):
-            return _NOBODY
-        return self._known.get((tenant, user), PLAIN).privacy.hide_from
+        return (self._facts.get(tenant, user) or PLAIN).privacy.hide_from
+
+    def hiders_from(self, tenant: str, viewer: str) -> Collection[str]:
+        """Return the users who hide from the viewer, as far as cached."""
+        return self._facts.hiders_from(tenant, viewer)
 
     def only_hidden_from(self, tenant: str, user: str) -> frozenset[str] | None:
         """Return the only users who do not see the user; None if a decision needs more facts."""
@@ -206,30 +256,44 @@ class VisibilityCache:
 
     async def learn(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
         """Read the facts about these users like `know`, but never call the visibility webhook."""
-        if tenant not in self._hiding:
-            began = self._changes
-            hiding = await self._tenants.get(tenant)
-            if tenant not in self._hiding and began == self._changes:
-                self._hiding[tenant] = hiding
-        if not self.matters(tenant):
+        if tenant not in self._revisions:
+            await self._begin(tenant)
+        if not self.reads_each(tenant):
             return
-        self._make_room(tenant)
+        if self._facts.size > self._most:
+            await self._drop_unused(tenant)
         users = {*viewers, *targets} if self.policy(tenant).is_mutual else targets
-        while missing := [user for user in users if (tenant, user) not in self._known]:
-            await self._learn([(tenant, user) for user in missing])
+        while missing := [user for user in users if not self._has(tenant, user)]:
+            await self._learn(tenant, missing)
+            if not self.reads_each(tenant):
+                return
 
-    async def _learn(self, keys: Sequence[Key]) -> None:
+    async def _learn(self, tenant: str, users: Sequence[str]) -> None:
+        """Read the facts of these users. Note the users who were known and have different facts."""
         began = self._changes
-        for at in range(0, len(keys), AT_ONCE):
-            found = await self._fetch(keys[at : at + AT_ONCE])
+        for at in range(0, len(users), AT_ONCE):
+            found = await self._fetch([(tenant, user) for user in users[at : at + AT_ONCE]])
+            await self._slices.turn()
             fresh = {key: of for key, of in found.items() if self._changed.get(key, 0) <= began}
-            self._note_decisions([key for key, of in fresh.items() if self._known.get(key, of) != of])
-            self._known.update(fresh)
+            self._note_different(tenant, {user for (_, user), of in fresh.items() if self._put(tenant, user, of)})
+
+    def _note_different(self, tenant: str, users: set[str]) -> None:
+        if users:
+            self._note_decisions([(tenant, user) for user in users])
+            self._unreviewed.setdefault(tenant, set()).update(users)
+
+    def _put(self, tenant: str, user: str, facts: VisibilityFacts) -> bool:
+        """Set the facts about a user; return whether they were known and are different."""
+        if self.reads_each(tenant) or not facts.privacy.is_plain:
+            return self._facts.put(tenant, user, facts)
+        is_known = self._facts.has(tenant, user)
+        self._facts.remove(tenant, user)  # a listed tenant has only users who hide something
+        return is_known
 
     async def _fetch(self, keys: Sequence[Key]) -> dict[Key, VisibilityFacts]:
         """Read facts: of a few users in a batch with other reads, of many users in a read of their own."""
         if len(keys) <= FEW:
-            return dict(zip(keys, await asyncio.gather(*(self._facts.get(key) for key in keys)), strict=True))
+            return dict(zip(keys, await asyncio.gather(*(self._reads.get(key) for key in keys)), strict=True))
         found = await self._read(keys)
         return {key: found.get(key, PLAIN) for key in keys}
 
@@ -239,26 +303,18 @@ class VisibilityCache:
         Raise StoreUnavailable if the facts cannot be read.
         """
         self._note(tenant, users)
-        if not self._hiding.get(tenant, True):
-            found = await self._store.privacies([(tenant, user) for user in users])
-            if any(not privacy.is_plain for privacy in found.values()):
-                await self._begin(tenant)
-        if self.matters(tenant):
-            await self._reload(tenant, users)
+        await self._reload(tenant, users)
         self._doubted.difference_update((tenant, user) for user in users)
-
-    async def _begin(self, tenant: str) -> None:
-        """Read the facts of all users in use, because a first user of the tenant hides something."""
-        while missing := [user for user in self._in_use(tenant) if (tenant, user) not in self._known]:
-            await self._learn([(tenant, user) for user in missing])
-        self._hiding[tenant] = True
+        self._unreviewed.get(tenant, set()).difference_update(users)  # the caller reviews them
 
     async def _reload(self, tenant: str, users: Collection[str]) -> None:
-        keys = [(tenant, user) for user in users if (tenant, user) in self._known]
-        while keys:
+        """Read the facts of these users again if they are used."""
+        is_whole = self._facts.is_listed(tenant) or tenant in self._loading
+        again = [user for user in users if is_whole or self._facts.has(tenant, user)]
+        while again:
             began = self._changes
-            await self._learn(keys)
-            keys = [key for key in keys if self._changed.get(key, 0) > began]
+            await self._learn(tenant, again)
+            again = [user for user in again if self._changed.get((tenant, user), 0) > began]
 
     def doubt(self, tenant: str, users: Collection[str]) -> None:
         """Hide users from all others until their changed facts can be read."""
@@ -277,31 +333,119 @@ class VisibilityCache:
         for user in users:
             self._visibility_webhook.forget(tenant, user)
 
-    async def tenants_that_matter(self, tenants: Collection[str]) -> list[str]:
-        """Read in which tenants a user hides, in case a message was lost; return the tenants that matter, or did.
+    # --- all facts of a tenant ---
 
-        Facts about tenants that are not in `tenants` are dropped.
+    async def _begin(self, tenant: str) -> None:
+        """Read the state of a tenant at its first use."""
+        began = self._changes
+        with self._load(tenant):
+            start = await self._tenants.get(tenant)
+            if start is not None and tenant not in self._revisions:
+                if start.listed is None:
+                    self._facts.forget(tenant)  # facts that were read for a change before the revisions
+                await self._apply(tenant, start, began)
+
+    @contextmanager
+    def _load(self, tenant: str) -> Iterator[None]:
+        """Keep the facts that are read for changes meanwhile: the state that is being read may be older."""
+        self._loading[tenant] += 1
+        try:
+            yield
+        finally:
+            self._loading[tenant] -= 1
+            if not self._loading[tenant]:
+                del self._loading[tenant]
+                if tenant not in self._revisions:
+                    self._facts.forget(tenant)
+
+    async def _apply(self, tenant: str, start: _Start, began: int) -> None:
+        """Set the state of a tenant, which was read after the change with the number `began`."""
+        self._revisions[tenant] = start.revisions
+        if start.listed is not None:
+            later = [user for (of, user), number in self._changed.items() if of == tenant and number > began]
+            known = {user: facts for user in later if (facts := self._facts.get(tenant, user)) is not None}
+            self._note_different(tenant, self._facts.list_all(tenant, {**start.listed, **known}))
+            await self._reload(tenant, later)  # the list may be newer than what was known
+
+    async def refresh(self, tenants: Collection[str]) -> dict[str, set[str] | None]:
+        """Read what changed since the last known revisions, in case a message was lost.
+
+        Return the users about whom decisions may be different, by tenant (None: all users). Facts about tenants that
+        are not in `tenants` are dropped. After StoreUnavailable, the next call also returns the users found so far.
         """
-        self._hiding = {tenant: hides for tenant, hides in self._hiding.items() if tenant in tenants}
-        self._known = {key: facts for key, facts in self._known.items() if key[0] in self._hiding}
-        mattered = [tenant for tenant in self._hiding if self.matters(tenant)]
-        for at in range(0, len(names := [*self._hiding]), AT_ONCE):
-            changes, some = self._changes, names[at : at + AT_ONCE]
-            hiding = await self._store.hiding(some)
-            if changes == self._changes:
-                self._hiding.update({tenant: False for tenant in some if tenant not in hiding})
-            for tenant in hiding:
-                if not self._hiding.get(tenant, True):
-                    await self._begin(tenant)
-        return [*{*mattered, *(tenant for tenant in self._hiding if self.matters(tenant))}]
+        async with self._turn:
+            for tenant in [tenant for tenant in self._revisions if tenant not in tenants]:
+                del self._revisions[tenant]
+                self._facts.forget(tenant)
+                self._unreviewed.pop(tenant, None)
+            async for some in self._slices.cut([*self._revisions], TENANTS_AT_ONCE):
+                await self._refresh_some(some)
+            found, self._unreviewed = self._unreviewed, {}
+        # Contacts cease to be recent, and answers of the app expire, without a change in the store.
+        timed = [tenant for tenant in self._revisions if self.policy(tenant).policy in ("recent_contacts", "ask")]
+        return {tenant: users for tenant, users in found.items() if users} | dict.fromkeys(timed)
 
-    async def refresh(self, tenant: str) -> None:
-        """Read the facts of a tenant's users in use again, in case a change was missed; drop all other facts."""
-        used = set[str]()
-        if self.matters(tenant):
-            await self._reload(tenant, self._in_use(tenant))
-            used = self._in_use(tenant)
-        self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
+    async def _refresh_some(self, tenants: Sequence[str]) -> None:
+        since = [(tenant, kind, of) for tenant in tenants for kind, of in self._revisions[tenant].items()]
+        revisions: dict[str, dict[FactKind, Revision]] = {tenant: {} for tenant in tenants}
+        changed: dict[str, set[str] | None] = {tenant: set() for tenant in tenants}
+        for (tenant, kind, _), found in zip(since, await self._store.changes(since), strict=True):
+            before = changed[tenant]
+            changed[tenant] = None if before is None or found.users is None else before | found.users
+            revisions[tenant][kind] = found.revision
+        for tenant, users in changed.items():
+            if users is None:
+                await self._read_all(tenant)
+            else:
+                await self._reload(tenant, users)
+                self._revisions[tenant] = revisions[tenant]
+            if self._facts.size > MOST:
+                await self._drop_unused(tenant)
+            if users != set() and not self.reads_each(tenant) and self._weight(tenant) > MOST_LISTED:
+                await self._unlist(tenant)
+
+    async def _read_all(self, tenant: str) -> None:
+        """Read all facts of a tenant again."""
+        began = self._changes
+        with self._load(tenant):
+            start = (await self._read_tenants([tenant]))[tenant]
+            if start.listed is None:
+                if not self.reads_each(tenant):
+                    await self._unlist(tenant)
+                await self._reload(tenant, [*self._facts.users(tenant)])
+            await self._apply(tenant, start, began)
+
+    def _weight(self, tenant: str) -> int:
+        return sum(1 + len(self.hides_from(tenant, user)) for user in self._facts.users(tenant))
+
+    async def _unlist(self, tenant: str) -> None:
+        """End the listing of a tenant, after the facts of all users in use were read.
+
+        Meanwhile `learn` reads the facts of further users.
+        """
+        self._unlisting.add(tenant)
+        try:
+            used = [*await self._in_use(tenant)]
+            for at in range(0, len(used), AT_ONCE):
+                missing = [user for user in used[at : at + AT_ONCE] if not self._facts.has(tenant, user)]
+                await self._learn(tenant, missing)
+            self._facts.unlist(tenant)
+        finally:
+            self._unlisting.discard(tenant)
+
+    async def _drop_unused(self, tenant: str) -> None:
+        """Drop the facts of users who are not in use, where facts are read for each user."""
+        if self._touched is None and self.reads_each(tenant):
+            self._touched = set()
+            try:
+                used = await self._in_use(tenant)
+                async for some in self._slices.cut([*self._facts.users(tenant)]):
+                    for user in some:
+                        if user not in used and (tenant, user) not in self._touched:
+                            self._facts.remove(tenant, user)
+                self._most = max(MOST, 2 * self._facts.size)
+            finally:
+                self._touched = None
 
     def prune(self) -> None:
         """Drop the numbers of changes that no read under way can have missed."""
@@ -309,22 +453,17 @@ class VisibilityCache:
         self._long_ago = self._changes
         self._decided = {key: number for key, number in self._decided.items() if number > self._decided_long_ago}
         self._decided_long_ago = self._decisions
-        self._most = max(MOST, 2 * len(self._known))
         self._visibility_webhook.prune()
 
-    def _in_use(self, tenant: str) -> set[str]:
+    async def _in_use(self, tenant: str) -> set[str]:
         """Return the users of a tenant who see other users, or are seen, on this node."""
-        used = set[str]().union(*(consumer.in_use(tenant) for consumer in self.consumers))
+        used = set[str]()
+        for consumer in self.consumers:
+            used |= await consumer.in_use(tenant)
         if self.policy(tenant).is_mutual:
-            used.update(self._registry.users_of(tenant))
+            async for some in self._slices.cut(self._registry.keys()):
+                used.update(user for its, user in some if its == tenant)
         return used
-
-    def _make_room(self, tenant: str) -> None:
-        """Drop the tenant's unused facts if the cache is full."""
-        if len(self._known) > self._most:
-            used = self._in_use(tenant)
-            self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
-            self._most = max(MOST, 2 * len(self._known))
 
     # --- reading ---
 
@@ -341,6 +480,38 @@ class VisibilityCache:
             for key in {*privacies, *contacts, *rooms}
         }
 
-    async def _read_tenants(self, tenants: Sequence[str]) -> dict[str, bool]:
-        hiding = await self._store.hiding(tenants)
-        return {tenant: tenant in hiding for tenant in tenants}
+    async def _read_tenants(self, tenants: Sequence[str]) -> dict[str, _Start]:
+        """Read revisions first: the lists that follow contain all changes up to them."""
+        kinds = [(tenant, kind) for tenant in tenants for kind in self._kinds(tenant)]
+        revisions: dict[str, dict[FactKind, Revision]] = {tenant: {} for tenant in tenants}
+        found = await self._store.changes([(tenant, kind, LATEST) for tenant, kind in kinds])
+        for (tenant, kind), (revision, _) in zip(kinds, found, strict=True):
+            revisions[tenant][kind] = revision
+        listed: dict[str, dict[str, VisibilityFacts] | None] = {
+            tenant: {} for tenant in tenants if self.policy(tenant).policy in _LISTED_POLICIES
+        }
+        for tenant in await self._store.hiding([*listed]):
+            listed[tenant] = await self._read_list(tenant)
+        return {tenant: _Start(revisions[tenant], listed.get(tenant)) for tenant in tenants}
+
+    def _kinds(self, tenant: str) -> tuple[FactKind, ...]:
+        """Return the kinds of facts that decisions of the tenant need."""
+        match self.policy(tenant).policy:
+            case "contacts" | "recent_contacts":
+                return "privacy", "contacts"
+            case "shared_rooms":
+                return "privacy", "members"
+            case _:
+                return ("privacy",)
+
+    async def _read_list(self, tenant: str) -> dict[str, VisibilityFacts] | None:
+        """Return the facts of all users who hide something, or None if there are too many."""
+        found: dict[str, VisibilityFacts] = {}
+        weight, after = 0, ""
+        while page := await self._store.restricted(tenant, after, LIST_PAGE):
+            found |= {user: VisibilityFacts(privacy) for user, privacy in page.items()}
+            weight += sum(1 + len(privacy.hide_from) for privacy in page.values())
+            if weight > MOST_LISTED:
+                return None
+            after = max(page)
+        return found

@@ -101,11 +101,12 @@ def _related(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, a
 class VisibilityExceptions:
     """Exceptions in one room, by viewer: targets the viewer does not see if `is_open`, else the only ones they see."""
 
-    __slots__ = ("_exceptions", "is_open")
+    __slots__ = ("_exceptions", "_viewers", "is_open")
 
     def __init__(self, *, is_open: bool) -> None:
         self.is_open = is_open
-        self._exceptions: dict[str, set[str]] = {}
+        self._exceptions: dict[str, set[str]] = {}  # targets by viewer
+        self._viewers: dict[str, set[str]] = {}  # viewers by target
 
     def sees(self, viewer: str, target: str) -> bool:
         return viewer == target or (target in self._exceptions.get(viewer, ())) is not self.is_open
@@ -115,45 +116,64 @@ class VisibilityExceptions:
         if viewer == target or self.sees(viewer, target) is sees:
             return False
         if sees is self.is_open:
-            self._exceptions[viewer].discard(target)
-            if not self._exceptions[viewer]:
-                del self._exceptions[viewer]
+            _discard(self._exceptions, viewer, target)
+            _discard(self._viewers, target, viewer)
         else:
             self._exceptions.setdefault(viewer, set()).add(target)
+            self._viewers.setdefault(target, set()).add(viewer)
         return True
 
     def came(self, viewer: str, exceptions: Iterable[str]) -> None:
         """Set the exceptions of a viewer who has joined, newly or again."""
-        self._exceptions.pop(viewer, None)
-        if found := {target for target in exceptions if target != viewer}:
-            self._exceptions[viewer] = found
+        self._drop(viewer)
+        for target in exceptions:
+            self.note(viewer, target, sees=not self.is_open)
 
     def left(self, target: str) -> None:
         """Remove a target who has left."""
-        for viewer in [viewer for viewer, targets in self._exceptions.items() if target in targets]:
-            self.note(viewer, target, sees=self.is_open)
+        for viewer in self._viewers.pop(target, ()):
+            _discard(self._exceptions, viewer, target)
 
     def keep(self, viewers: Collection[str]) -> None:
         """Drop all viewers except these."""
-        self._exceptions = {viewer: of for viewer, of in self._exceptions.items() if viewer in viewers}
+        for viewer in [viewer for viewer in self._exceptions if viewer not in viewers]:
+            self._drop(viewer)
+
+    def _drop(self, viewer: str) -> None:
+        for target in self._exceptions.pop(viewer, ()):
+            _discard(self._viewers, target, viewer)
 
     @property
-    def viewers(self) -> list[str]:
+    def viewers(self) -> Collection[str]:
         """Return the viewers with exceptions. All other viewers see every target if `is_open`, else only themselves."""
-        return [*self._exceptions]
+        return self._exceptions.keys()
 
     @property
-    def targets(self) -> set[str]:
+    def targets(self) -> Collection[str]:
         """Return the targets who are an exception for a viewer."""
-        return {target for targets in self._exceptions.values() for target in targets}
+        return self._viewers.keys()
+
+    def of_viewer(self, viewer: str) -> Collection[str]:
+        """Return the targets who are an exception for the viewer."""
+        return self._exceptions.get(viewer, ())
+
+    def of_target(self, target: str) -> Collection[str]:
+        """Return the viewers for whom the target is an exception."""
+        return self._viewers.get(target, ())
 
     def blind(self, target: str, viewers: Iterable[str]) -> list[str]:
         """Return the viewers who do not see the target. `viewers` is used only if not `is_open`."""
         if self.is_open:
-            return [viewer for viewer, targets in self._exceptions.items() if target in targets]
+            return [*self.of_target(target)]
         return [viewer for viewer in viewers if not self.sees(viewer, target)]
 
     def count(self, viewer: str, targets: Collection[str]) -> int:
         """Return how many of the targets the viewer sees. All exceptions must be among the targets."""
         exceptions = len(self._exceptions.get(viewer, ()))
         return len(targets) - exceptions if self.is_open else exceptions + (viewer in targets)
+
+
+def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:
+    sets[key].discard(value)
+    if not sets[key]:
+        del sets[key]

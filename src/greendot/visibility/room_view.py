@@ -6,7 +6,7 @@ the same frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from greendot.node.channel import Channel
@@ -66,7 +66,7 @@ class RoomView:
         if not self._visibility.matters(self._tenant):
             return
         is_open = self._view_exceptions.is_open
-        targets = self._candidates() if is_open else self._targets()
+        targets = self._candidates(viewer) if is_open else self._targets()
         self._view_exceptions.came(
             viewer, [target for target in targets if self._decide(viewer, target) is not is_open]
         )
@@ -84,32 +84,47 @@ class RoomView:
 
     def blind(self, target: str) -> list[Connection]:
         """Return the connections of viewers who do not see the target."""
-        if self._view_exceptions.is_open and not self._view_exceptions.viewers:
-            return []
         blind = self._view_exceptions.blind(target, () if self._view_exceptions.is_open else self.viewers())
         return [device for viewer in blind for device in self._devices(viewer)]
 
     # --- changed decisions ---
 
-    def review(self, users: Collection[str] | None) -> list[VisibilityChange]:
-        """Decide again whom these users see and who sees them (None: all users); return the differences."""
-        viewers, targets = self.viewers(), self._candidates() if self._view_exceptions.is_open else {*self._targets()}
-        if users is None:
-            self._view_exceptions.keep(viewers)
-            pairs = [(viewer, target) for viewer in viewers for target in targets]
-        else:
-            pairs = [(viewer, target) for target in targets.intersection(users) for viewer in viewers]
-            pairs += [(viewer, target) for viewer in viewers.intersection(users) for target in targets]
-        decided = [VisibilityChange(viewer, target, self._decide(viewer, target)) for viewer, target in pairs]
-        return [
-            turned for turned in decided if self._view_exceptions.note(turned.viewer, turned.target, sees=turned.sees)
-        ]
+    def everyone(self) -> list[str]:
+        """Return all targets. Drop the exceptions of viewers who are gone."""
+        self._view_exceptions.keep(self.viewers())
+        return [*self._targets()]
 
-    def _candidates(self) -> set[str]:
+    def pairs(self, targets: Collection[str], viewers: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield the viewers and targets to decide about again: who sees these targets, and whom these viewers see.
+
+        In an open tenant, these are the few pairs with a restriction. The room may change between two pairs.
+        """
+        there, is_open = self._targets(), self._view_exceptions.is_open
+        everyone = set[str]() if is_open else self.viewers()
+        for target in targets:
+            if target in there:
+                known = self._view_exceptions.of_target(target)
+                hidden = self._visibility.exceptions(self._tenant, target, self.viewers) if is_open else ()
+                yield from [(viewer, target) for viewer in everyone.union(known, hidden)]
+        for viewer in viewers:
+            if self._devices(viewer):
+                yield from [(viewer, target) for target in (self._candidates(viewer) if is_open else there)]
+
+    def decide(self, viewer: str, target: str) -> VisibilityChange | None:
+        """Decide again whether the viewer sees the target; return the difference, if there is one."""
+        if target not in self._targets() or not self._devices(viewer):
+            return None  # no longer in the room
+        sees = self._decide(viewer, target)
+        is_new = self._view_exceptions.note(viewer, target, sees=sees)
+        return VisibilityChange(viewer, target, sees) if is_new else None
+
+    def _candidates(self, viewer: str) -> set[str]:
         """Return the targets whom a viewer may not see, or did not see, in an open tenant."""
-        hide = self._visibility.hides_from
-        shy = {target for target in self._targets() if hide(self._tenant, target)}
-        return shy | self._view_exceptions.targets
+        targets, exceptions = self._targets(), self._view_exceptions
+        hiders = self._visibility.hiders_from(self._tenant, viewer)
+        found = {target for target in hiders if target in targets}.union(exceptions.of_viewer(viewer))
+        # A target without certain facts is an exception of all viewers, so also of this one.
+        return found if self._visibility.is_certain(self._tenant) else found.union(exceptions.targets)
 
     def _decide(self, viewer: str, target: str) -> bool:
         return self._visibility.see(self._tenant, viewer, target, in_room=True) != "hidden"

@@ -163,9 +163,8 @@ class VisibilityUpdates:
 
     async def _refresh_all(self) -> None:
         try:
-            for tenant in await self._cache.tenants_that_matter(self._context.registry.tenants):
-                await self._cache.refresh(tenant)
-                await self._review(tenant, None)
+            for tenant, users in (await self._cache.refresh(self._context.registry.tenants)).items():
+                await self._review(tenant, users)
         except (StoreUnavailable, EngineUnavailable) as error:
             log(log_events.WORK_LATER, work="refresh of visibility", reason=error)
         self._cache.prune()

@@ -71,10 +71,10 @@ async def test_all_who_want_a_topic_wait_for_its_one_read(parts: NodeParts) -> N
         await read.reached()
         await settle()
         assert (first.done(), second.done()) == (False, False)
-        assert (rooms.follows([topic("a")]), rooms.names("default"), rooms.within(Part())) == (False, set(), [])
+        assert (rooms.follows([topic("a")]), rooms.topics(), rooms.within(Part())) == (False, [topic("a")], [])
     await asyncio.gather(first, second)
     assert parts.engine.count("read") == 1
-    assert (rooms.names("default"), rooms.names("other")) == ({"a"}, set())
+    assert rooms.topics() == [topic("a")]
 
 
 @in_virtual_time

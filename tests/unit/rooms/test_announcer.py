@@ -12,6 +12,7 @@ from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection
+from greendot.node.time_slices import TimeSlices
 from greendot.node.timers import Timers
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
@@ -88,8 +89,11 @@ class Visibility:
     def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> list[str]:
         return [viewer for viewer in viewers() if (viewer, target) in self.hidden]
 
-    def hides_from(self, tenant: str, user: str) -> bool:
-        return any(target == user for _, target in self.hidden)
+    def hiders_from(self, tenant: str, viewer: str) -> list[str]:
+        return [target for its, target in self.hidden if its == viewer]
+
+    def is_certain(self, tenant: str) -> bool:
+        return True
 
     def see(self, tenant: str, viewer: str, target: str, *, in_room: bool) -> str:
         return "hidden" if (viewer, target) in self.hidden else "full"
@@ -172,7 +176,10 @@ class Place:
             self.channel.listeners[cast(Connection, Listener(user))] = number
         self.guests = kind(
             self.channel,
-            cast(NodeContext, SimpleNamespace(hub=self.hub, registry=self, clock=self.clock, timers=self.timers)),
+            cast(
+                NodeContext,
+                SimpleNamespace(hub=self.hub, registry=self, clock=self.clock, timers=self.timers, slices=TimeSlices()),
+            ),
             cast(VisibilityCache, self.visibility),
             large,
         )
@@ -241,15 +248,15 @@ def test_a_large_room_is_sent_a_count() -> None:
     assert [(kind, users) for kind, _, users in place.hub.sent] == [("room.count", {"ann", "bob", "carl"})]
 
 
-def test_a_review_announces_whom_listeners_see_from_now_on_or_no_longer() -> None:
+async def test_a_review_announces_whom_listeners_see_from_now_on_or_no_longer() -> None:
     place = Place()
     place.guests.enter("dora")
     place.hub.sent.clear()
     place.visibility.hidden = {("bob", "dora")}
-    place.guests.review(None)
-    place.guests.review(["dora"])
+    await place.guests.review(None)
+    await place.guests.review(["dora"])
     place.visibility.hidden = set()
-    place.guests.review(["bob"])
+    await place.guests.review(["bob"])
     assert place.hub.sent == [
         ("room.left", {"room": "lobby", "user": "dora"}, {"bob"}),
         ("room.entered", {"room": "lobby", "user": "dora"}, {"bob"}),
@@ -257,11 +264,11 @@ def test_a_review_announces_whom_listeners_see_from_now_on_or_no_longer() -> Non
     assert place.hub.keys[-1] == RoomKey("lobby", ("guest", "dora"))
 
 
-def test_a_review_of_a_large_room_is_one_count() -> None:
+async def test_a_review_of_a_large_room_is_one_count() -> None:
     place = Place(large=2)
     place.guests.users = {"dora", "emil"}
     place.visibility.hidden = {("bob", "dora"), ("ann", "emil")}
-    place.guests.review(None)
+    await place.guests.review(None)
     assert {kind for kind, _, _ in place.hub.sent} == {"room.count"}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from greendot.engine.messages import Topic
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import RoomCount
@@ -42,6 +44,11 @@ class Viewed:
         await self.parts.visibility.changed(self.tenant, [user])
         await self.parts.visibility.know(self.tenant, self.view.viewers(), self.targets)
 
+    def review(self, users: Sequence[str] | None) -> list[VisibilityChange]:
+        """Decide again about these users, or about all, and return the differences."""
+        pairs = [*self.view.pairs(self.view.everyone() if users is None else users, users or ())]
+        return [change for pair in pairs if (change := self.view.decide(*pair)) is not None]
+
     async def counted(
         self, *connections: RecordedConnection, others: Sequence[str] = (), also: int = 0
     ) -> list[list[int]]:
@@ -69,7 +76,7 @@ async def test_all_listeners_receive_the_same_count_if_no_user_hides(parts: Part
     assert await room.counted(ann, cid) == [[2], [2]]
     assert await room.counted(ann, cid) == [[2], [2]]
     assert (room.view.blind("ann"), room.view.skipped("ann")) == ([], [ann])
-    assert room.view.review(None) == []
+    assert room.review(None) == []
 
 
 @in_virtual_time
@@ -115,7 +122,7 @@ async def test_users_who_do_not_count_themselves_get_another_count(parts: Parts)
     for _ in range(2):
         assert await room.counted(ann, cid, others=["ann"], also=-1) == [[1], [2]]
     await room.hide("bob", "cid")
-    room.view.review(["bob"])
+    room.review(["bob"])
     assert await room.counted(ann, cid, others=["ann"], also=-1) == [
         [1],
         [1],
@@ -141,12 +148,12 @@ async def test_a_review_returns_what_is_different_for_the_users_named(parts: Par
     await room.listen("bob", "cid")
     await room.hide("ann", "bob")
     await room.hide("dan", "cid")
-    assert room.view.review(["ann"]) == [VisibilityChange("bob", "ann", False)]
-    assert room.view.review(["ann"]) == []
-    assert room.view.review(["cid"]) == [VisibilityChange("cid", "dan", False)]  # found by the viewer
+    assert room.review(["ann"]) == [VisibilityChange("bob", "ann", False)]
+    assert room.review(["ann"]) == []
+    assert room.review(["cid"]) == [VisibilityChange("cid", "dan", False)]  # found by the viewer
     await room.hide("ann")
     await room.hide("dan")
-    assert sorted(room.view.review(None)) == [("bob", "ann", True), ("cid", "dan", True)]
+    assert sorted(room.review(None)) == [("bob", "ann", True), ("cid", "dan", True)]
 
 
 @in_virtual_time
@@ -155,7 +162,7 @@ async def test_a_review_of_all_forgets_viewers_who_are_gone(parts: Parts) -> Non
     await room.hide("ann", "bob", "cid")
     bob, cid = await room.listen("bob", "cid")
     parts.hub.detach(room.channel, bob)
-    assert room.view.review(None) == []
+    assert room.review(None) == []
     assert (room.view.sees("bob", "ann"), room.view.sees("cid", "ann")) == (True, False)
     assert room.view.blind("ann") == [cid]
 
@@ -203,7 +210,8 @@ async def test_listeners_that_received_names_do_not_receive_an_equal_count(parts
 
 
 @in_virtual_time
-async def test_a_user_of_unknown_visibility_is_seen_by_no_member(parts: Parts) -> None:
+async def test_a_user_of_unknown_visibility_is_seen_by_no_member(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.visibility.cache.MOST_LISTED", 0)  # facts are read for each user
     room = Viewed(parts, "dan")
     await room.hide("eve", "x")
     bob, cid = await room.listen("bob", "cid")
@@ -211,3 +219,48 @@ async def test_a_user_of_unknown_visibility_is_seen_by_no_member(parts: Parts) -
     room.view.appears("ann")
     assert {*room.view.blind("ann")} == {bob, cid}
     assert [room.view.count(user) for user in ("bob", "cid")] == [1, 1]
+    eve = await parts.connect("eve")
+    parts.hub.attach(room.channel, eve)
+    room.view.came("eve")
+    assert not room.view.sees("eve", "ann")
+
+
+@in_virtual_time
+async def test_a_join_decides_about_the_users_who_hide_from_the_viewer_and_no_others(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = Viewed(parts, *(f"u{number}" for number in range(200)))
+    await room.hide("u1", "bob")
+    await room.hide("u2", "cid")
+    await room.hide("elsewhere", "bob")
+    decided: list[str] = []
+    see = parts.visibility.see
+
+    def counted(tenant: str, viewer: str, target: str, *, in_room: bool = False) -> str:
+        decided.append(target)
+        return see(tenant, viewer, target, in_room=in_room)
+
+    monkeypatch.setattr(parts.visibility, "see", counted)
+    parts.store.take_calls()
+    await room.listen("bob", "dan")
+    assert (decided, parts.store.take_calls()) == (["u1"], [])
+    assert (room.view.count("bob"), room.view.count("dan")) == (199, 200)
+    decided.clear()
+    assert room.review(["u1", "u2"]) == []
+    assert decided == ["u1"]
+
+
+@in_virtual_time
+async def test_a_pair_that_left_the_room_before_the_decision_is_no_difference(parts: Parts) -> None:
+    room = Viewed(parts, "ann", "dan")
+    await room.hide("eve", "x")
+    (bob,) = await room.listen("bob")
+    await room.hide("ann", "bob")
+    await room.hide("dan", "bob")
+    pairs = [*room.view.pairs(["ann", "dan"], [])]
+    assert sorted(pairs) == [("bob", "ann"), ("bob", "dan")]
+    room.targets.remove("ann")
+    assert room.view.decide("bob", "ann") is None
+    parts.hub.detach(room.channel, bob)
+    assert room.view.decide("bob", "dan") is None
+    assert room.view.sees("bob", "dan")  # nothing is kept about a viewer who is gone

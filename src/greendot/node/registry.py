@@ -82,10 +82,6 @@ class Registry:
     def sessions_of(self, tenant: str, user: str) -> tuple[Session, ...]:
         return self._users.get((tenant, user), ())
 
-    def keys(self) -> list[tuple[str, str]]:
-        """Return tenant and id of all users with sessions on this node."""
-        return [*self._users]
-
     @property
     def tenants(self) -> set[str]:
         """Return the tenants with sessions on this node."""

@@ -27,10 +27,13 @@ Supports = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[list[Version], Meta(max_length=32)]], Meta(max_length=200)
 ]
 RoomId = Annotated[Id, about("Id of the room.")]
-# Fields that a command and its HTTP request share.
+# Fields of commands. HTTP requests with the same effect have the fields of statuses and signals too.
 Status = Annotated[
     Literal["auto", "busy", "invisible"],
-    about("Status of the user. `auto`: the sessions decide; `busy`: shown as busy; `invisible`: shown as offline."),
+    about(
+        "Status of the user. `auto`: shown as online, idle or offline, depending on the user's sessions; "
+        "`busy`: shown as busy while the user has a session; `invisible`: shown as offline."
+    ),
 ]
 StatusEnd = Annotated[
     Seq | None,
@@ -64,7 +67,8 @@ class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=Tru
         CommandId | None,
         about(
             "Id that the client chooses. The reply or error repeats the id; the welcome does not. "
-            "A command without an id gets no reply. Typing above the rate limit gets neither a reply nor an error."
+            "A command without an id gets no reply. "
+            "The server drops `typing.start` and `typing.stop` above the rate limit, without a reply or an error."
         ),
     ] = None
     trace: Annotated[
@@ -91,14 +95,16 @@ class Resume(Struct, frozen=True):
         dict[Id, Seq],
         about(
             "Rooms to join again, each with the number of the last message that the client has. "
-            "The later messages follow the welcome, unless the state of the room in the welcome has `truncated`."
+            "The later messages of a room follow the welcome. "
+            "If `truncated` of this room is true in `rooms` of the welcome, they do not follow."
         ),
     ] = {}
     inbox: Annotated[
         Seq | None,
         about(
-            "Number of the last notification that the client has. The later notifications follow the welcome, or the "
-            "event `resync` if too many are missing. With null, only unacknowledged notifications follow."
+            "Number of the last notification that the client has. The later notifications follow the welcome. "
+            "If too many are missing, the event `resync` follows instead of them. "
+            "With null, only unacknowledged notifications follow."
         ),
     ] = None
 
@@ -131,7 +137,7 @@ class Hello(Command, frozen=True, tag="hello", gc=True):
 
 
 class Heartbeat(Command, frozen=True, tag="heartbeat"):
-    """Show that the client is alive. Every other frame shows this too. The server answers with `heartbeat.ack`."""
+    """Show that the client is alive. Any frame of another type does so too. The server answers with `heartbeat.ack`."""
 
 
 class Activity(Command, frozen=True, tag="activity"):

@@ -35,9 +35,9 @@ def batches(users: Iterable[str]) -> Iterator[list[str]]:
 def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
     """Return the field `resume` of `hello`: the id of the session, and the cursors of the rooms and the inbox.
 
-    The cursors may come from an earlier program (`cursors` of the client). Return None if there was no earlier link and
-    there are no cursors. The resume has at most `BATCH` rooms. `restore` joins the other rooms and gets their missed
-    messages.
+    The cursors may come from an earlier run of the program, which saved them (argument `cursors` of `Client`). Return
+    None if there was no earlier link and there are no cursors. The resume has at most `BATCH` rooms. `restore` joins
+    the other rooms and gets their missed messages.
     """
     rooms, inbox = view.records.rooms, view.records.inbox
     if welcome is None and not rooms and inbox is None:
@@ -47,9 +47,10 @@ def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
 
 
 async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[Event], None]) -> None:
-    """Watch the same users and join the same rooms again. Pass changes during the interruption to `receive`, as events.
+    """Watch the same users and join the same rooms again.
 
-    The server has already joined the rooms of the resume that the user may join. The client joins each room that is
+    Call `receive` with an event for each change that happened while there was no link. The server has already put the
+    session back into the rooms that `resume` lists, except rooms that it refused. The client joins each room that is
     missing in `welcome.rooms`. If the server refuses for good, the error code is the `reason` of the event RoomChanged.
     """
     # Iterate over copies: the program may unwatch users and leave rooms during the awaits.
@@ -94,7 +95,10 @@ async def _read_inbox(link: Link, view: View, receive: Callable[[Event], None]) 
 
 
 async def _rejoin(link: Link, rooms: list[str], view: View, receive: Callable[[Event], None]) -> list[str]:
-    """Join all `rooms` at the same time. Return the rooms to retry, after the wait that the server asked for."""
+    """Join all `rooms` at the same time. Return the rooms to retry.
+
+    If there are any, first wait for the longest time that the server asked for.
+    """
 
     def joined(reply: JoinReply) -> None:
         for message in reply.messages:

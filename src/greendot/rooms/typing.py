@@ -1,8 +1,8 @@
 """Typing users of one room, for the room's subscribers on this node (the listeners).
 
-A typist is a user who is typing. The engine (memory, or Redis) keeps the typists of all nodes. The bus is its part that
-carries each start and stop to the nodes. The node sets a timer for each typist (`typing.ttl_s`). The timer removes the
-typist even if the bus loses the stop, a client disappears or another node dies.
+A typist is a user who is typing. The engine (memory, or Redis) keeps the typists of all nodes. The bus is the part of
+the engine that carries each start and stop to the nodes. The node sets a timer for each typist (`typing.ttl_s`). The
+timer removes the typist even if the bus loses the stop, a client disappears or another node dies.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class RoomTyping(RoomAnnouncer):
     def resync(self, typists: Iterable[Typist]) -> None:
         """Add the typists that the engine lists, because the node may have missed starts from the bus.
 
-        A typist whom the engine does not list stays: while Redis was unreachable, a start on this node was delivered
-        on this node only, and Redis does not have it. If the node missed a stop, the timer removes the typist.
+        Keep typists whom the engine does not list. Such a typist may have started on this node while Redis was
+        unreachable. Redis then does not know of the start. If the node missed a stop, the timer removes the typist.
         """
         for user, name, remaining in typists:
             if user not in self._entries:

@@ -80,8 +80,8 @@ class LocalEngine:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,  # the process writes a log in its folder
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C stops the workers first
-            preexec_fn=_end_with_parent,  # the parent has no threads
+            start_new_session=True,  # Ctrl-C does not reach this process: the parent stops it after the workers
+            preexec_fn=_end_with_parent,  # `preexec_fn` is safe here, because the parent has no threads
         )
         assert self._process.stdin is not None
         places = {"socket": self._socket, "log": self._log, "folder": self._folder}

@@ -36,7 +36,7 @@ LONG_LIFE_S = 10.0  # a worker that lived longer did not fail at its start
 Work = Callable[[int, Callable[[], None]], None]
 
 _READY = b"\0"  # first byte that a ready worker writes; all other bytes are the reason why the worker ends
-_MOST_OUTPUT = 4096  # maximum number of bytes that a pipe takes in one write
+_MOST_OUTPUT = 4096  # PIPE_BUF: a write of at most this many bytes is never split; also the size of a read
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS = (*_STOPS, signal.SIGCHLD)
 
@@ -156,8 +156,8 @@ class Supervisor:
     def run(self) -> None:
         """Run the workers until a signal stops them. Return when all have ended; no worker is left in any case.
 
-        Raise ConfigError with the reason of a worker that could not start. Raise SystemExit if a worker crashed before
-        it was ready, while not all workers had been ready yet. A worker that crashes later is restarted. Raise
+        Until all workers have been ready at the same time, a worker that ends before it is ready stops the server.
+        Raise ConfigError with its reason, or SystemExit if it gave none. Any other worker that ends is restarted. Raise
         SystemExit also if a worker had to be killed. A second signal kills the workers. The signal's default action
         then ends this process.
         """
@@ -380,7 +380,8 @@ class Supervisor:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             # A terminal sends Ctrl-C to every process. The parent handles it and stops the workers.
-            for ignored in (signal.SIGINT, *self._passed_on):  # the worker later handles the forwarded ones itself
+            # Ignore the forwarded signals (SIGHUP) only until the worker installs its own handlers for them.
+            for ignored in (signal.SIGINT, *self._passed_on):
                 signal.signal(ignored, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             siblings = [place.status for place in self._places if place.status >= 0]

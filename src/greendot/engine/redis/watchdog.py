@@ -21,11 +21,12 @@ from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.errors import EngineUnavailable
 
-# Seconds after which a missing beat is lost. Rounds are one second apart. The limit is a little below two seconds, so
-# that the second round after a beat detects its loss even if that round starts early.
+# If a beat has not arrived after this many seconds, it counts as lost, and the node reconnects to the server. The beat
+# of round 0 is checked in rounds 1 and 2, at about 1 s and 2 s. The limit is below 2 s, so that round 2 finds the loss
+# even if it starts a little early.
 DEAF_S = 1.9
-# Seconds after which a missing beat is lost on a busy link. A link is busy if its socket delivered input more than
-# BUSY_PIECES times since the last round. The beat may wait behind that input.
+# The same limit for a busy link. A link is busy if its socket delivered input more than BUSY_PIECES times since the
+# last round. The beat may wait behind that input.
 BUSY_S, BUSY_PIECES = 10.0, 50
 # If a round starts more than this many seconds late, the process was paused (for example by SIGSTOP, or because the
 # machine was suspended). Beats may then have arrived and not been read yet: the round does not count them as missing.
@@ -106,17 +107,18 @@ class Watchdog:
     def lag_s(self) -> float:
         """Return the seconds from publishing to receiving of the latest beat, on the slowest server.
 
-        Missing beats are not included. A server with a missing beat is away, or the next rounds detect the outage.
+        Missing beats are not included. This hides no outage: a server whose beat is missing is already marked as down,
+        or one of the next rounds marks it if the beat does not arrive.
         """
         return max((server.beat_took for server in self._verbs.servers.all.values() if server.up), default=0.0)
 
     # --- epochs ---
 
     async def compare(self, server: Primary, answers: dict[int, tuple[str, int, str]]) -> bool:
-        """Remember the epochs in `answers`, the replies of the partitions to this node's registration, and the run id.
+        """Remember the epochs in `answers` and the run id of the server.
 
-        Adjust the clock corrections too. Return whether each partition has the same epoch and the same Redis server as
-        before.
+        `answers` are the partitions' replies to this node's registration. Adjust the clock corrections too. Return
+        whether each partition has the same epoch and the same Redis server as before.
         """
         intact = True
         for partition, (epoch, _, _) in answers.items():
@@ -127,7 +129,10 @@ class Watchdog:
         return intact
 
     def state(self, partition: int) -> str:
-        """Return the identity of the partition's records: epoch and run id. A loss of data changes the identity."""
+        """Return a text that identifies the partition's data in Redis: epoch and run id.
+
+        It changes when data is lost, and when another Redis process serves the partition.
+        """
         return f"{self._epochs.get(partition, '')}/{self._runs.get(partition, '')}"
 
     def is_lost(self, partition: int, epoch: str) -> bool:
@@ -149,8 +154,12 @@ class Watchdog:
         await self._set_right(await self._nodes.register([partition]))
 
     async def _set_right(self, answers: dict[int, tuple[str, int, str]]) -> None:
-        """Adjust the clock corrections of partitions whose Redis server's clock jumped, or that have another server."""
-        changes: dict[str, int] = {}  # by correction: partitions with the same correction need the same change
+        """Adjust the clock corrections of partitions whose time is wrong.
+
+        Causes: the clock of their Redis server jumped, or they moved to another server. All partitions in `answers` are
+        on one server, so equal corrections need an equal change.
+        """
+        changes: dict[str, int] = {}  # key: the present correction; value: milliseconds to add to it
         for partition, (_, told, correction) in answers.items():
             if correction not in changes:
                 changes[correction] = self._verbs.time.observe(told, partition, correction)

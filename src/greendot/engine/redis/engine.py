@@ -112,7 +112,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
         self.losses = Losses(self.servers, self.watchdog, self._clock, options.periods)
-        self.lives.report = self.losses.report
+        self.lives.restored = self.losses.digest
         verbs.restoring, verbs.answered = self.losses.restoring, self._answered
         self.census = Census(self.servers, options.prefix)
         self._figures = Figures(self.servers, self.bus, self.lives, self.sweeper, self.census)
@@ -295,7 +295,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             if risen := self.lives.risen(table):
                 self._spawn("declaring returned nodes dead", self.lives.bury_risen(risen))
             else:
-                self.losses.review(table.lives, table.reports())
+                self.losses.review(table.lives, table.restored())
             await self._check_nodes()
         if self._clock.monotonic() >= self._restore_at and self._host is not None:
             self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
@@ -437,11 +437,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def restored(self, part: Part, since: RecordsState) -> None:
         await self.losses.over(since)
 
-    async def audit(
-        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
-    ) -> int:
-        numbers = part.numbers if isinstance(part, Partitions) else range(keys.PARTITIONS)
-        return await self.sweeper.audit(holds, pace, numbers)
+    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
+        return await self.sweeper.audit(holds, pace)
 
     def counts(self) -> dict[str, float]:
         return self._figures.counts(self._verbs.alive)

@@ -27,12 +27,13 @@ class EngineTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.learning = False  # True during the start of the node, which then adopts every time that it reads
+        self.learning = False  # True while the node starts: it then adopts the time of every partition that it reads
         self._young_until = float("-inf")
         self._doubts_since = float("inf")
         self._offset_ms: float | None = None
         self._wrote: dict[int, tuple[str, float]] = {}  # by partition: the correction this node wrote, and its time
-        # By partition: the last correction with which its time matched, since the last repair by this node.
+        # By partition: the last correction with which the partition's time matched this node's time. A repair by this
+        # node clears all older entries.
         self._right: dict[int, str] = {}
 
     @property
@@ -58,9 +59,10 @@ class EngineTime:
         fits = self._offset_ms is None or abs(off) <= JUMP_MS
         if fits:
             if self._right.get(partition, correction) != correction:
-                # The correction is new, and the partition's time matches this node's time. So another node has repaired
-                # a jump that came after this node's own repairs. Forget the corrections that this node wrote: if other
-                # nodes replace them now, that does not mean that this node's time was wrong.
+                # The correction is new, and the partition's time matches this node's time. So there was a new
+                # jump after this node's last repair, and another node has repaired it correctly. Forget the corrections
+                # that this node wrote. Other nodes now replace them because of the new jump. `_contradicted` must not
+                # conclude from this that this node's time was wrong.
                 self._wrote.clear()
             self._right[partition] = correction
         if not fits and now < self._young_until:
@@ -80,11 +82,12 @@ class EngineTime:
         self._young_until = float("-inf") if alone else self._clock.monotonic() + _YOUNG_S
 
     def _contradicted(self, partition: int, correction: str) -> bool:
-        """Return whether another node has recently replaced this node's correction by one of a different time.
+        """Return whether another node has replaced this node's correction because this node's time was wrong.
 
-        A missing correction is a loss, not a conflict. A correction close to one that matched since this node's last
-        repair is no conflict either. Two nodes that repair a jump at the same time each write some of the partitions,
-        and their corrections differ by milliseconds.
+        This is so if this node wrote its correction less than `_OURS_S` ago, and the new one differs by more than
+        JUMP_MS from all corrections in `_right`. These are this node's last repair, and the corrections that have
+        matched since. A missing correction is a loss, not a conflict. Two nodes that repair a jump
+        at the same time each write some of the partitions, and their corrections differ by milliseconds.
         """
         wrote, at = self._wrote.get(partition, (correction, 0.0))
         if correction in (wrote, _NONE) or self._clock.monotonic() - at >= _OURS_S:

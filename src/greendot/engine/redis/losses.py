@@ -1,8 +1,8 @@
-"""Partitions that lost records, from the discovery until every live node has restored its own.
+"""Partitions that lost data, from the discovery until every live node has restored its own sessions.
 
-Until then, a record that is missing in such a partition may still be restored, and reads are marked stale. A node's
+Until then, a session that is missing in such a partition may still be restored, and reads are marked stale. A node's
 lease has a digest of the state of the partitions that the node has restored. A node with the same digest as ours has
-detected the same losses and restored its records. The wait for a node ends after the period of a lease. A node that is
+detected the same losses and restored its sessions. The wait for a node ends after the period of a lease. A node that is
 silent for this time is dead, and its sessions are lost.
 """
 
@@ -44,7 +44,7 @@ class Losses:
         return self._open.keys()
 
     def began(self, partitions: Iterable[int], alive: Iterable[str]) -> None:
-        """Record that partitions have lost records, with the nodes that lived then."""
+        """Record that partitions have lost data, with the nodes that lived then."""
         self._awaited.update(alive)
         self._open |= dict.fromkeys(partitions, self._clock.monotonic())
 

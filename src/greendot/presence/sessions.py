@@ -334,7 +334,10 @@ class SessionService:
             self._on_left(session.key)
 
     def may_end_within(self, session: Session, seconds: float) -> bool:
-        """Return whether a session would end within `seconds`, or may lose its connection by then."""
+        """Return whether the session may end within `seconds`.
+
+        Either its remaining grace is shorter, or it is connected, and its connection can be lost at any time.
+        """
         if session.connection is not None:
             return True
         return session.leaving is not None and session.leaving.since(self._timers.now())[0] < seconds * 1000
@@ -342,8 +345,9 @@ class SessionService:
     def prolong(self, session: Session, seconds: float) -> None:
         """Keep a session for `seconds` plus the grace of a lost connection, counted from this call.
 
-        The session's client has sent a new hello and was asked to return after `seconds`. If the old connection still
-        seems to be open, `lost` applies this time.
+        The session's client has sent a new hello and was asked to return after `seconds`. If the session still has
+        its old connection, only `held_until` is set. When this connection ends, `lost` prolongs the grace accordingly,
+        unless the grace is 0.
         """
         now = self._timers.now()
         if session.connection is not None:

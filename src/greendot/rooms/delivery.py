@@ -95,7 +95,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     async def _compare_heads(self, some: Sequence[LocalRoom]) -> None:
         """Read the gap of each room whose cursor is behind the store.
 
-        If the store has a newer revision of the members, schedule a read of the members. This read then fills the gap.
+        If the store has a newer revision of the members, schedule a read of the members. After that,
+        `rooms.removal` also reads the gap.
         """
         rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
         for key, room in (await self._store.heads([*rooms])).items():

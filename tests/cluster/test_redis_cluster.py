@@ -314,4 +314,5 @@ async def test_many_users_are_read_in_few_scripts(without: Cluster, monkeypatch:
         for command in ("presence.get", "watch"):
             reply = await ann.request(type=command, users=users)
             assert [entry["user"] for entry in reply["presence"]] == users
-        assert scripts.count("read") <= 3 * (keys.PARTITIONS + len(users) / STEP + 1)
+        # Users without a last-seen time in Redis are read again after the store, the first time they are asked for.
+        assert scripts.count("read") <= 4 * (keys.PARTITIONS + len(users) / STEP + 1)

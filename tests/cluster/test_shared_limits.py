@@ -100,34 +100,6 @@ async def test_a_tenant_s_rate_holds_for_all_nodes_and_follows_the_demand(redis:
         assert within_ten_percent(await cluster.permitted(4, 0, 20, 600))
 
 
-async def test_a_tenant_s_connections_are_limited_on_all_nodes_together(redis: RedisProcess) -> None:
-    most = 20
-    async with nodes(redis, 2, tenant_connections=most) as cluster:
-        first, second = cluster.served
-        await cluster.permitted(2, 0, 0)
-        for number in range(3 * most):  # all clients come to one node
-            if not await accepted(first, f"guest{number}"):
-                break
-            await cluster.permitted(0.5, 0, 0)
-        for number in range(5):
-            await accepted(second, f"late{number}")
-            await cluster.permitted(0.5, 0, 0)
-        assert first.node.connection_limits.counts["default"] >= 0.8 * most
-        total = sum(served.node.connection_limits.counts["default"] for served in cluster.served)
-        assert 0.9 * most <= total <= most
-
-
-async def accepted(served: Served, user: str) -> bool:
-    """Connect a client. Return False if the limit refuses it."""
-    client = await served.socket()
-    client.send(type="hello", token=served.token(user))
-    if (await client.receive())["type"] == "welcome":
-        return True
-    closed = await client.closed()
-    assert (closed.code, closed.reason) == (4003, "this tenant has reached the connection limit; reconnect later")
-    return False
-
-
 async def test_a_stopped_node_gives_its_share_back_and_the_last_node_has_the_whole_limit(redis: RedisProcess) -> None:
     async with nodes(redis, 2) as cluster:
         await cluster.permitted(4, 600, 600)

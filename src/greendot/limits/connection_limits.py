@@ -1,15 +1,11 @@
-"""Limits of connections of a user on this node, and of a tenant on all nodes.
-
-`limits.cluster_limits` exchanges the claims of nodes to a tenant's connections.
-"""
+"""Limits of connections of a user, and of a tenant, on this node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from greendot.auth.model import Grants
-from greendot.limits.claim_model import ConnectionClaims
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.registry import Registry
 from greendot.node.session import Connection
@@ -26,14 +22,8 @@ class ConnectionLimits:
     def __init__(self, registry: Registry, rate_limits: RateLimits) -> None:
         self._registry = registry
         self._rate_limits = rate_limits
-        self.claims = ConnectionClaims()
         self._tenants: dict[str, int] = {}  # connections by tenant
         self._coming: dict[tuple[str, str], list[Connection]] = {}  # users' connections that are getting a session
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Return the connections of each tenant that is counted now."""
-        return self._tenants
 
     @property
     def tenants(self) -> int:
@@ -80,8 +70,7 @@ class ConnectionLimits:
     def _enter_tenant(self, connection: Connection, key: tuple[str, str], hello: Hello, most: int) -> None:
         tenant, _ = key
         count = self._tenants.get(tenant, 0)
-        if count - self._replaces_counted(key, hello) >= self.claims.allowed(tenant, most):
-            self.claims.refuse(tenant)
+        if count - self._replaces_counted(key, hello) >= most:
             raise TooManyConnections("this tenant has reached the connection limit; reconnect later")
         if connection.id in self._registry.connections:  # the socket may be closed already
             self._tenants[tenant] = count + 1

@@ -247,8 +247,7 @@ def run(plan: Plan, folder: Path, program: Path) -> Results:
         empty = sum(one.info("memory")["used_memory"] for one in primaries)
         say(f"{plan.nodes} nodes are ready; {plan.rooms:,} rooms")
         for room in range(plan.rooms):
-            if nodes[0].server.request("PUT", f"/v1/rooms/scale{room}", {"open": True}) not in (200, 201, 204):
-                raise Trouble("A room could not be created.")
+            _create(nodes[room % len(nodes)], f"scale{room}")
         commands = generators(folder, plan, access, [node.port for node in nodes], program)
         say(f"connecting {plan.clients:,} clients")
         started = time.monotonic()
@@ -259,6 +258,16 @@ def run(plan: Plan, folder: Path, program: Path) -> Results:
         _measure(plan, nodes, primaries, clients, results, fresh, empty)
         _faults(plan, nodes, primaries, clients, results)
     return results
+
+
+def _create(node: Node, room: str) -> None:
+    """Create an open room. Wait if the limit of the API key is reached."""
+    for _ in range(50):
+        status = node.server.request("PUT", f"/v1/rooms/{room}", {"open": True})
+        if status in (200, 201, 204):
+            return
+        time.sleep(0.2)
+    raise Trouble(f"Room {room} could not be created: status {status}.")
 
 
 def _measure(

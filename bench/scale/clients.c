@@ -68,7 +68,7 @@ static void say_hello(struct conn *c) {
     say(c, text);
 }
 
-/* The watched users are spread over all processes: each step is coprime to few numbers only. */
+/* The watched users are 4,999 apart, so that they are spread over all processes and nodes. */
 static void say_watch(struct conn *c) {
     char text[6000];
     int at = sprintf(text, "{\"type\":\"watch\",\"id\":\"w\",\"users\":[");
@@ -97,25 +97,12 @@ void say_status(struct conn *c) {
 
 /* ---- receiving ------------------------------------------------------------------------------------------------ */
 
-static bool is(const struct conn *c, const char *type) {
-    size_t size = strlen(type);
-    return c->link.have > 9 + size && !memcmp(c->link.head, "{\"type\":\"", 9) && !memcmp(c->link.head + 9, type, size) &&
-           c->link.head[9 + size] == '"';
-}
-
-static const char *field(struct conn *c, const char *name) {
-    char wanted[32];
-    snprintf(wanted, sizeof wanted, "\"%s\":", name);
-    char *found = strstr((char *)c->link.head, wanted);
-    return found ? found + strlen(wanted) : NULL;
-}
-
 static void on_welcome(struct conn *c) {
-    const char *value = field(c, "session");
+    const char *value = field_of(&c->link, "session");
     bool had_session = c->session[0];
     if (!value) die("a welcome without a session");
     snprintf(c->session, sizeof c->session, "%.*s", (int)strcspn(value + 1, "\""), value + 1);
-    bool resumed = (value = field(c, "resumed")) && !memcmp(value, "true", 4);
+    bool resumed = (value = field_of(&c->link, "resumed")) && !memcmp(value, "true", 4);
     if (resumed) counts.resumed++;
     else if (had_session) counts.fresh++;
     c->stage = RESTORING;
@@ -126,27 +113,27 @@ static void on_welcome(struct conn *c) {
 
 static void on_text(struct conn *c) {
     const char *value;
-    if (is(c, "heartbeat.ack")) {
+    if (is_type(&c->link, "heartbeat.ack")) {
         counts.acks++;
-    } else if (is(c, "presence.changed")) {
-        if ((value = field(c, "status_text")) && !memcmp(value, "\"t", 2)) sample(&delays, now() - atof(value + 2));
+    } else if (is_type(&c->link, "presence.changed")) {
+        if ((value = field_of(&c->link, "status_text")) && !memcmp(value, "\"t", 2)) sample(&delays, now() - atof(value + 2));
         if (c->offline) counts.offline++;
-        else if (field(c, "stale")) counts.stale++;
+        else if (field_of(&c->link, "stale")) counts.stale++;
         else counts.changed++;
-    } else if (is(c, "room.entered")) {
+    } else if (is_type(&c->link, "room.entered")) {
         counts.entered++;
-    } else if (is(c, "room.left")) {
+    } else if (is_type(&c->link, "room.left")) {
         counts.left++;
-    } else if (is(c, "room.count")) {
+    } else if (is_type(&c->link, "room.count")) {
         counts.count++;
-    } else if (is(c, "welcome")) {
+    } else if (is_type(&c->link, "welcome")) {
         on_welcome(c);
-    } else if (is(c, "overloaded") || is(c, "drain")) {
+    } else if (is_type(&c->link, "overloaded") || is_type(&c->link, "drain")) {
         counts.refused++;
-        if ((value = field(c, "retry_in_ms"))) c->hint = atol(value) / 1e3;
-    } else if (is(c, "error")) {
+        if ((value = field_of(&c->link, "retry_in_ms"))) c->hint = atol(value) / 1e3;
+    } else if (is_type(&c->link, "error")) {
         if (!counts.errors++) fprintf(stderr, "scale: %s\n", c->link.head);
-    } else if (is(c, "reply")) {
+    } else if (is_type(&c->link, "reply")) {
         counts.snapshot += c->offline;
         if (c->stage == RESTORING && !--c->awaited) {
             c->stage = READY;
@@ -180,9 +167,8 @@ void on_frame(struct link *l) {
 void on_http(struct link *l) {
     struct conn *c = (struct conn *)l;
     if (!memcmp(l->head + 8, " 503", 4)) {
-        char *after = strcasestr((char *)l->head, "retry-after:");
         counts.refused++;
-        if (after) c->hint = atof(after + 12);
+        c->hint = retry_after(l);
         away(c);
         return;
     }

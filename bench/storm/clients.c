@@ -78,46 +78,32 @@ static void say_hello(struct conn *c) {
 
 /* ---- receiving ------------------------------------------------------------------------------------------------ */
 
-static bool is(const struct conn *c, const char *type) {
-    size_t size = strlen(type);
-    return c->link.have > 9 + size && !memcmp(c->link.head, "{\"type\":\"", 9) && !memcmp(c->link.head + 9, type, size) &&
-           c->link.head[9 + size] == '"';
-}
-
-/* Returns the text after `"name":` in the head, or NULL. */
-const char *field(struct conn *c, const char *name) {
-    char wanted[32];
-    snprintf(wanted, sizeof wanted, "\"%s\":", name);
-    char *found = strstr((char *)c->link.head, wanted);
-    return found ? found + strlen(wanted) : NULL;
-}
-
 static void on_text(struct conn *c) {
     const char *value;
-    if (is(c, "signal")) {
+    if (is_type(&c->link, "signal")) {
         signals++;
-    } else if (is(c, "heartbeat.ack")) {
+    } else if (is_type(&c->link, "heartbeat.ack")) {
         if (c->role == PROBE) on_probe();
-    } else if (is(c, "room.message")) {
-        uint64_t seq = (value = field(c, "seq")) ? strtoull(value, NULL, 10) : 0;
+    } else if (is_type(&c->link, "room.message")) {
+        uint64_t seq = (value = field_of(&c->link, "seq")) ? strtoull(value, NULL, 10) : 0;
         if (flooding && seq != c->seq + 1) misordered++;
         c->seq = seq;
-    } else if (is(c, "welcome")) {
+    } else if (is_type(&c->link, "welcome")) {
         bool had_session = c->session[0];
-        if (!(value = field(c, "session"))) die("a welcome without a session");
+        if (!(value = field_of(&c->link, "session"))) die("a welcome without a session");
         snprintf(c->session, sizeof c->session, "%.*s", (int)strcspn(value + 1, "\""), value + 1);
-        if (had_session && (value = field(c, "resumed")) && !memcmp(value, "true", 4)) resumed++;
+        if (had_session && (value = field_of(&c->link, "resumed")) && !memcmp(value, "true", 4)) resumed++;
         c->stage = READY;
         c->failures = 0;
         c->back_at = now();
         ready++;
-    } else if (is(c, "overloaded")) {
+    } else if (is_type(&c->link, "overloaded")) {
         refused++;
-        if ((value = field(c, "retry_in_ms"))) c->hint = atol(value) / 1e3;
-    } else if (is(c, "presence.changed")) {
+        if ((value = field_of(&c->link, "retry_in_ms"))) c->hint = atol(value) / 1e3;
+    } else if (is_type(&c->link, "presence.changed")) {
         if (c->role == WATCHER) heard_by_watchers++;
-    } else if (is(c, "reply") || is(c, "error")) {
-        on_answer(c, is(c, "error"));
+    } else if (is_type(&c->link, "reply") || is_type(&c->link, "error")) {
+        on_answer(c, is_type(&c->link, "error"));
     }
 }
 
@@ -140,9 +126,8 @@ void on_frame(struct link *l) {
 void on_http(struct link *l) {
     struct conn *c = (struct conn *)l;
     if (!memcmp(l->head + 8, " 503", 4)) {
-        char *after = strcasestr((char *)l->head, "retry-after:");
         refused_http++;
-        if (after) c->hint = atof(after + 12);
+        c->hint = retry_after(l);
         away(c);
         return;
     }

@@ -14,7 +14,7 @@ static bool accepted[MOST_WRITES];
 static uint64_t written, writes_accepted, writes_refused;
 
 void on_answer(struct conn *c, bool is_error) {
-    const char *id = field(c, "id"), *wait = field(c, "retry_in_ms");
+    const char *id = field_of(&c->link, "id"), *wait = field_of(&c->link, "retry_in_ms");
     long number = id ? atol(id) : -1;
     if (c->role != WRITER || number < 0 || number >= MOST_WRITES) return;
     if (is_error) {

@@ -37,7 +37,6 @@ extern uint64_t ready, resumed, refused, refused_http, failed, lost, heard_by_wa
 /* clients.c */
 double chance(void);
 bool say(struct conn *c, const char *text);
-const char *field(struct conn *c, const char *name); /* value of a field in the received frame, or NULL */
 void open_conn(struct conn *c);
 void on_event(struct conn *c, uint32_t events);
 

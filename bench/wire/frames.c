@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -73,6 +75,24 @@ void feed(struct link *l, const unsigned char *p, const unsigned char *end) {
         on_frame(l);
         l->hdr_have = 0;
     }
+}
+
+bool is_type(const struct link *l, const char *type) {
+    size_t size = strlen(type);
+    return l->have > 9 + size && !memcmp(l->head, "{\"type\":\"", 9) && !memcmp(l->head + 9, type, size) &&
+           l->head[9 + size] == '"';
+}
+
+const char *field_of(struct link *l, const char *name) {
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, "\"%s\":", name);
+    char *found = strstr((char *)l->head, wanted);
+    return found ? found + strlen(wanted) : NULL;
+}
+
+double retry_after(struct link *l) {
+    char *after = strcasestr((char *)l->head, "retry-after:");
+    return after ? atof(after + 12) : -1;
 }
 
 /* Uses several source addresses: one has about 28,000 ports, and a closed connection keeps its port for a minute. Returns

@@ -34,6 +34,9 @@ void on_frame(struct link *l);                                            /* a f
 size_t frame(unsigned char *out, unsigned char opcode, const void *payload, size_t size);
 unsigned header_size(const struct link *l);
 void feed(struct link *l, const unsigned char *p, const unsigned char *end);
+bool is_type(const struct link *l, const char *type);         /* the frame in head is an event or reply of this type */
+const char *field_of(struct link *l, const char *name);       /* value of a field in head, or NULL */
+double retry_after(struct link *l);                           /* seconds in a 503 response; negative: none */
 int new_socket(uint64_t number, int flags);
 int connect_to(int fd, int port);
 

@@ -30,6 +30,13 @@ def test_a_token_grants_what_was_asked_for() -> None:
     assert abs((grants.issued_at or 0) - now) <= 1_000
 
 
+def test_the_time_of_issue_has_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revocation covers the tokens before its millisecond, and not those issued later in the same second."""
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.4567)
+    grants = Tokens(SECRET).read(server().token("alice"), 1_700_000_000_457)
+    assert grants.issued_at == 1_700_000_000_457
+
+
 def test_each_token_can_be_revoked_by_a_name_of_its_own() -> None:
     now, found = round(time.time() * 1000), Tokens(SECRET).read
     first, second = (found(server().token("alice"), now) for _ in range(2))

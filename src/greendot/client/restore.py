@@ -47,11 +47,12 @@ def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
 
 
 async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[Event], None]) -> None:
-    """Watch the same users and join the same rooms again.
+    """Watch the same users, join the same rooms and read the inbox counts again.
 
-    Call `receive` with an event for each change that happened while there was no link. The server has already put the
-    session back into the rooms that `resume` lists, except rooms that it refused. The client joins each room that is
-    missing in `welcome.rooms`. If the server refuses for good, the error code is the `reason` of the event RoomChanged.
+    Call `receive` with the current presence of each watched user, the missed messages and the inbox counts. The server
+    has already put the session back into the rooms that `resume` lists, except rooms that it refused. The client joins
+    each room that is missing in `welcome.rooms`. If the server refuses a join and the client must not retry, `receive`
+    gets `RoomChanged` with `removed`, and the error code as its `reason`.
     """
     # Iterate over copies: the program may unwatch users and leave rooms during the awaits.
     for users in batches(tuple(view.watched)):
@@ -77,8 +78,8 @@ async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[
 async def _read_inbox(link: Link, view: View, receive: Callable[[Event], None]) -> None:
     """Read the counts of unread and unseen notifications, and the number of the newest notification (`head`).
 
-    A client without an inbox cursor gets only notifications after `head`. A client with a cursor also fetches the
-    notifications between its cursor and `head`, unless there are too many.
+    `records.reach` compares `head` with the cursor. Without a cursor, delivery starts after `head`. With a cursor,
+    the notifications between both are fetched later, or skipped if there are too many.
     """
     since = view.records.inbox or 0
 

@@ -1,8 +1,8 @@
 """Typing users of one room, for the room's subscribers on this node (the listeners).
 
-A typist is a user who is typing. The engine (memory, or Redis) keeps the typists of all nodes. The bus is the part of
-the engine that carries each start and stop to the nodes. The node sets a timer for each typist (`typing.ttl_s`). The
-timer removes the typist even if the bus loses the stop, a client disappears or another node dies.
+A typist is a user who is typing (`Typer` on the wire). The engine (memory, or Redis) keeps the typists of all nodes.
+The bus is the part of the engine that carries each start and stop to the nodes. The node sets a timer for each typist
+(`typing.ttl_s`). The timer removes the typist even if the bus loses the stop, a client disappears or another node dies.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class RoomTyping(RoomAnnouncer):
     async def _learn(self, user: str) -> None:
         is_known = await self._look_up([user])
         typing = self._unknown.pop(user, None)
-        if is_known and typing is not None:  # else the next repeated start announces the typist
+        # None: the typist stopped, or the room closed. After a failed lookup, the next repeated start tries again.
+        if is_known and typing is not None:
             self._start(typing)
 
     def _start(self, typing: Typing) -> None:

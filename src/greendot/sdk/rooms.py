@@ -21,7 +21,7 @@ class Rooming:
     _http: Http
 
     def put_room(self, room: str, *, open: bool | None = None, bus: Bus | None = None) -> Room:
-        """Create a room, or change it; None keeps a setting. A new room is for members only."""
+        """Create a room, or change it; None keeps a setting. A new room is for members only, unless `open` is True."""
         return self._http.call(Call("PUT", _path(room), given(open=open, bus=bus)), Room)
 
     def room(self, room: str) -> Room:
@@ -60,9 +60,9 @@ class Rooming:
         return self._http.call(Call("PUT", _path(room, "members", user), {"role": role}), Member)
 
     def remove_member(self, room: str, user: str) -> None:
-        """Remove a member, who receives nothing more of the room after the return.
+        """Remove a member. After this call has returned, the user receives nothing more of the room.
 
-        Unavailable means that some nodes may not know of the removal: call again.
+        Raise `Unavailable` if some nodes may not know of the removal yet. Then call this method again.
         """
         self._http.call(Call("DELETE", _path(room, "members", user)), type(None))
 
@@ -77,9 +77,9 @@ class Rooming:
     def send(self, room: str, body: Any, *, user: str, name: str | None = None, key: str | None = None) -> Sent:
         """Write a message as `user`; return its id and number.
 
-        `key` names the message: sent again with the same key, from any process, it is the same message. A call without
-        a key generates one, which covers the retries of that call. To be safe across a crash of your own process, pass
-        a key that you keep.
+        `key` identifies the message: the server stores only one message with the same key, whichever process sends it.
+        A call without a key generates one, which covers the retries of that call. To be safe across a crash of your own
+        process, pass a key that you keep.
         """
         said = given(user=user, name=name, key=key or new_key()) | {"body": body}
         return self._http.call(Call("POST", _path(room, "messages"), said), Sent)
@@ -87,7 +87,10 @@ class Rooming:
     def messages(
         self, room: str, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> list[Message]:
-        """Return up to `limit` (at most 300) messages after a number, before it, or the newest, in ascending order."""
+        """Return up to `limit` messages (at most 300), in ascending order.
+
+        These are the messages after number `after`, those before number `before`, or the newest if neither is given.
+        """
         asked = query(after=after, before=before, limit=limit)
         return self._http.call(Call("GET", _path(room, "messages"), query=asked), Messages).messages
 
@@ -100,13 +103,16 @@ class Rooming:
     def signal_room(
         self, room: str, kind: str, body: Any = UNSET, *, sender: str | None = None, key: str | None = None
     ) -> None:
-        """Send a signal to the occupants of the room, at most once. With `key`, only the latest signal counts."""
+        """Send a signal to the occupants of the room, at most once.
+
+        With `key`, a newer signal with the same key replaces an older one that still waits for a slow client.
+        """
         self._signal(body, room=checked("room", room), kind=kind, key=key, **{"from": sender})
 
     def signal_user(
         self, user: str, kind: str, body: Any = UNSET, *, sender: str | None = None, key: str | None = None
     ) -> None:
-        """Send a signal to all devices of a user, at most once. With `key`, only the latest signal counts."""
+        """Send a signal to all devices of a user, at most once. `key` has the same effect as in `signal_room`."""
         self._signal(body, user=checked("user", user), kind=kind, key=key, **{"from": sender})
 
     def _signal(self, body: Any, **fields: Any) -> None:

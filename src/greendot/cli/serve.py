@@ -47,7 +47,8 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--engine",
         metavar="URL",
-        help="Engine for signals: memory, local or redis://HOST:PORT. [default: memory; local with several workers]",
+        help="Engine for presence and typing: memory, local (a Valkey or Redis that this command starts) or "
+        "redis://HOST:PORT. [default: memory; local with several workers]",
     )
     @click.option("--store", metavar="URL", help="Store for records: sqlite:///FILE or postgresql://HOST/DATABASE.")
     @click.option("--workers", type=int, metavar="N", help="Worker processes on the port. [default: 1]")
@@ -121,7 +122,7 @@ def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngi
         resolved = msgspec.structs.replace(settings, server=server)
 
         def work(number: int, ready: Callable[[], None]) -> None:
-            held.close()  # only the parent holds the port; an orphaned worker must not
+            held.close()  # only the parent reserves the port: an orphaned worker must not keep it reserved
             _on_a_loop(resolved, _serve_as_worker(resolved, number, ready))
 
         Supervisor(
@@ -172,7 +173,7 @@ async def _until_signal(greendot: Greendot, numbers: tuple[signal.Signals, ...],
     stopping = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    if greendot.settings.tls.cert:  # without TLS, a closed terminal ends the process by SIGHUP
+    if greendot.settings.tls.cert:  # otherwise SIGHUP ends the process, for example when its terminal is closed
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
     await greendot.start()
     ready()

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from greendot.config import Settings
 from greendot.errors import ConfigError
@@ -43,7 +43,7 @@ class Restored(NamedTuple):
     contents: Contents
     checked: bool  # whether there was a checksum file to compare with
     kept: Path | None  # new name of the store that was there; None: there was none
-    left: list[Path]  # new names of logs that were beside the store, or were left behind by a moved one
+    left: list[Path]  # new names of SQLite's files beside the store; they can belong to a store that was moved away
     old: bool  # whether a server will migrate the tables at its start
 
 
@@ -101,7 +101,7 @@ def put_back(settings: Settings, file: Path, *, force: bool, progress: Progress)
 
 
 def _restore(file: Path, target: Path, model: Path, progress: Progress) -> Restored:
-    """Copy the backup beside the store, verify the copy, and move it in place. Verify it again as a server opens it."""
+    """Copy the backup beside the store, verify the copy, and move it in place. Verify it there once more."""
     with _staged(target) as staged:
         digest = _copy(file, staged, model, progress)
         make_single_file(str(staged), str(file))
@@ -147,7 +147,7 @@ def _beside(target: Path) -> list[Path]:
 
 @contextmanager
 def _staged(target: Path) -> Iterator[Path]:
-    """Yield the name of a file beside the store for the copy. Remove files that a killed restore left under it."""
+    """Yield the name of a file beside the store for the copy. Before and after, remove files of this name."""
     staged = target.with_name(f".{target.name}.restoring")
     names = [staged, *_beside(staged)]  # an old log would be replayed into the copy
 
@@ -193,8 +193,8 @@ def _set_aside(target: Path, held: ExitStack) -> tuple[Path | None, list[Path]]:
     """Give the old store a second name, and rename the files that SQLite left beside it.
 
     SQLite would otherwise use these files for the new store. The first name stays until the new store takes it, so that
-    there is a store at any moment. Return the second name, None without an old store, and the renamed files. Without
-    an old store these files belong to one that was moved.
+    there is a store at any moment. Return the second name (None if there was no old store), and the new names of
+    the files. If there was no old store, the files belong to a store that was moved away.
     """
     aside = _free_name(target)
     kept = None
@@ -248,30 +248,35 @@ def _verify(target: Path, wanted: Contents, kept: Path | None) -> None:
 
 def _refuse_postgres(settings: Settings, command: str) -> None:
     if settings.on_postgres:
-        raise ConfigError(f"the store is in PostgreSQL. Use the tools of PostgreSQL: {command}")
+        raise ConfigError(f"the store is in PostgreSQL. Use the tools of PostgreSQL; {command}")
 
 
 def _dump(settings: Settings, file: Path) -> str:
     place, schema = _place(settings)
-    return f"pg_dump --format=custom{schema} --file={quote(str(file))} {quote(place)} (servers may run)"
+    return f"servers can keep running. Run: pg_dump --format=custom{schema} --file={quote(str(file))} {quote(place)}"
 
 
 def _reload(settings: Settings, file: Path) -> str:
     place, schema = _place(settings)
     how = f"--clean --if-exists --no-owner --single-transaction{schema}"
-    then = (
-        "stop the servers first; afterwards run greendot revoke --all-tenants, because tokens that were revoked after "
-        "the backup are valid again"
+    return (
+        "stop the servers. Tokens that were revoked after the backup are valid again, so run greendot revoke "
+        f"--all-tenants afterwards. Run: pg_restore {how} --dbname={quote(place)} {quote(str(file))}"
     )
-    return f"pg_restore {how} --dbname={quote(place)} {quote(str(file))} ({then})"
 
 
 def _place(settings: Settings) -> tuple[str, str]:
-    """Return the database URL for PostgreSQL's tools, without the password, and an option for the schema in the URL."""
+    """Return the database URL for PostgreSQL's tools, and an option for the schema in the URL.
+
+    The URL has no password and no `search_path`, which the tools refuse. Other parameters, such as `sslmode`, stay.
+    """
     if not settings.on_postgres:
         return "", ""
     split = urlsplit(settings.store.url)
     login, at, host = split.netloc.rpartition("@")
-    schema = parse_qs(split.query).get("search_path", [""])[0].split(",")[0]
+    query = dict(parse_qsl(split.query))
+    schema = query.pop("search_path", "").split(",")[0]
     place = f"postgresql://{login.partition(':')[0]}{at}{host}{split.path}"
+    if query:
+        place += "?" + urlencode(query, safe="/")
     return place, f" --schema={schema}" if schema else ""

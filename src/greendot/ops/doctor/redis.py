@@ -43,10 +43,10 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
 
 def _local() -> Findings:
     try:
-        yield ok("engine", f"private {find_program()}: one machine, and presence is not kept over a restart")
+        yield ok("engine", f"{find_program()}, started by Greendot: for one machine; presence is lost at a restart")
     except ConfigError as missing:
         why = "The workers cannot start without it."
-        yield error("engine", "no program for a private engine", why, str(missing))
+        yield error("engine", "no Valkey or Redis program found to start", why, str(missing))
 
 
 def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
@@ -57,7 +57,7 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
     if server.role != "master":
         yield error(about, "the server is a replica", "A replica refuses writes.", "Set engine.url to the primary.")
     if server.policy != "noeviction":
-        why = "With full memory, Redis would delete presence data. A server refuses to start."
+        why = "When memory is full, Redis would delete presence data. Greendot refuses to start with this policy."
         do = "Run: redis-cli CONFIG SET maxmemory-policy noeviction. Set the same in redis.conf."
         yield error(about, f"maxmemory-policy is {server.policy}", why, do)
     yield from _memory(about, server)
@@ -81,11 +81,13 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
 
 def _memory(about: str, server: RedisFacts) -> Findings:
     if server.listpack_value is None:
-        why = "Records have 40 to 120 bytes. Those above the limit (64 by default) take two to three times the memory."
+        why = (
+            "Records have 40 to 120 bytes. One above the limit (default 64) makes its hash two to three times as large."
+        )
         do = f"As an administrator, check that it is {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
-        yield note(about, "the login may not read hash-max-listpack-value", why, do)
+        yield note(about, "the login has no right to read hash-max-listpack-value", why, do)
     elif server.listpack_value < LISTPACK:
-        why = "Records have 40 to 120 bytes. Those above this limit take two to three times the memory."
+        why = "Records have 40 to 120 bytes. One above this limit makes its hash two to three times as large."
         do = f"Run: redis-cli CONFIG SET hash-max-listpack-value {LISTPACK}. Set the same in redis.conf."
         yield warning(about, f"hash-max-listpack-value is {server.listpack_value}", why, do)
     if not server.memory_most:
@@ -109,11 +111,12 @@ def _duties(about: str, server: RedisFacts) -> Findings:
     if server.snapshot_failed:
         why = "Redis refuses all writes until a snapshot succeeds (MISCONF), so no user can come online."
         do = (
-            'Turn off snapshots, which Greendot does not need: redis-cli CONFIG SET save "". Or check its log and disk.'
+            'Greendot needs no snapshots, so turn them off: redis-cli CONFIG SET save "". Or find the cause in the log '
+            "and on the disk of Redis."
         )
         yield error(about, "the last snapshot failed", why, do)
     elif server.persists:
-        why = "Greendot does not need this: nodes restore the data of an empty Redis. Forks take memory and time."
+        why = "Greendot does not need this: after a loss of data, nodes write it again. Forks take memory and time."
         yield note(about, "it writes snapshots or a log to disk", why, 'Set save "" and appendonly no in redis.conf.')
     if server.clients_most and server.clients > NEARLY_FULL * server.clients_most:
         found = f"{server.clients} of {server.clients_most} connections (maxclients) are in use"
@@ -125,7 +128,7 @@ def _duties(about: str, server: RedisFacts) -> Findings:
         yield note(about, f"notify-keyspace-events is {server.notifies}", why, do)
     if server.pubsub_buffer is not None and 0 < server.pubsub_buffer < LEAST_BUFFER:
         found = f"client-output-buffer-limit disconnects subscribers at {server.pubsub_buffer / 1e6:.1f} MB"
-        why = "A node that is slow for a moment is disconnected, and must read all its topics again."
+        why = "A node that is slow for a moment is disconnected, and must then read again what its clients follow."
         do = 'Run: redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"'
         yield warning(about, found, why, do)
 
@@ -140,7 +143,7 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     open_ones = [server.address for server in servers if server.lets_anyone_in]
     if open_ones:
         why = "Any program that reaches the port can forge presence, read messages and delete all data."
-        do = "Run: ACL SETUSER default off. Create a user for Greendot as in docs/redis-keys.md."
+        do = "Create a user as in docs/redis-keys.md, write it into engine.url, then run: ACL SETUSER default off"
         weight: Weight = "warning" if not local else "note"
         yield Finding(weight, "engine.url", f"{', '.join(open_ones)} needs no password", why, do)
     login = _LOGIN.search(url)

@@ -159,7 +159,7 @@ def file(mode: int) -> dict[str, Any]:
         ("error", "replica", redis(role="slave")),
         ("error", "part of a cluster", redis(clustered=True)),
         ("warning", "listpack-value is 64", redis(listpack_value=64)),
-        ("note", "may not read", redis(listpack_value=None)),
+        ("note", "no right to read", redis(listpack_value=None)),
         ("note", "maxmemory is not set", redis(memory_most=0)),
         ("warning", "90% of maxmemory", redis(memory_used=900)),
         ("error", "98% of maxmemory", redis(memory_used=980)),

@@ -1,8 +1,8 @@
 """Relay of outbox rows to the store: at least once, which the keys of the rows make once, and in order per stream.
 
 Each node has one relay. The relay holds a share of the shards and runs a lane for each shard with rows: read, send,
-remove. If a relay is killed in between, another relay sends its rows again under the same keys. Rows that can never be
-sent are set aside, and later rows go on. A row that cannot be sent now holds up its room, or the inboxes of its batch;
+remove. If a relay is killed in between, another relay sends its rows again under the same keys. Refused rows are set
+aside, and later rows go on. A row that cannot be sent now holds up its room, or the inboxes of its batch;
 the shard is retried after `poll_s`.
 """
 

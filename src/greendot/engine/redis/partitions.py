@@ -1,4 +1,7 @@
-"""Primaries, and the primary of each partition: one for a standalone server, several in a cluster."""
+"""Redis primaries, and the primary that holds each partition.
+
+A cluster has several primaries. A standalone server, or a set of servers with Sentinel, has one.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics_model import SHORT_S, Histogram
 
-# Seconds between two lookups of moves and failovers without a cause. A replaced primary still answers clients that do
-# not know of the failover, so Sentinel is asked often.
+# Seconds between two routine lookups, which find moves and failovers that no error has shown. A replaced primary still
+# answers clients that do not know of the failover, so Sentinel is asked often.
 ASK_EVERY_S = {"sentinel": 2.0, "cluster": 5.0}
-SOON_S = 0.25  # seconds between two lookups while something is known to be wrong
+SOON_S = 0.25  # seconds between two lookups while a server is down, or after `ask`
 REDIRECTS = 8
 _MOVING = {"MOVED", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING"}
 
 
 class PrimariesOwner(Protocol):
-    """Observer of the servers: their state, their partitions and their pushes."""
+    """Owner of `Primaries`: receives the state, the partitions and the pushes of the servers."""
 
     async def came_up(self, server: Primary) -> None: ...
     def is_up(self, server: Primary) -> None: ...
@@ -132,7 +135,7 @@ class Primaries:
     # --- moves and failovers ---
 
     def ask(self) -> None:
-        """Request an early lookup of the servers, because an answer contradicts the known layout."""
+        """Request an early lookup of the servers, because an answer contradicts the known layout or a server is down."""
         self._ask.set()
 
     async def _follow(self) -> None:
@@ -189,7 +192,7 @@ class Primaries:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    # --- owner of the servers ---
+    # --- called by each primary (PrimaryOwner) ---
 
     async def came_up(self, server: Primary) -> None:
         await self._watcher.came_up(server)

@@ -135,7 +135,7 @@ class Primaries:
     # --- moves and failovers ---
 
     def ask(self) -> None:
-        """Request an early lookup of the servers, because an answer contradicts the known layout or a server is down."""
+        """Request an early lookup of the servers, after an answer that contradicts the known layout."""
         self._ask.set()
 
     async def _follow(self) -> None:

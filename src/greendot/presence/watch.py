@@ -1,8 +1,8 @@
 """Watches: the state of a user at once, then every change, delivered to watchers only.
 
-For each watched user the node keeps the last state. Changes that arrive while the state is being read are kept by
-version. The node takes the snapshot and attaches the watcher in one turn of the loop, so there is neither a gap nor a
-duplicate between snapshot and changes.
+For each watched user the node keeps the last state. If a change arrives while the state is being read, the node keeps
+the newer of both, by version. The node takes the snapshot and attaches the watcher in one turn of the loop, so there is
+neither a gap nor a duplicate between snapshot and changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WatchLimits(Struct, frozen=True):
     """Limits and times of watches, from the settings."""
 
     users: Callable[[str], int]  # maximum number of users that one connection may watch, by tenant
-    hold_s: float  # seconds in which all nodes restore the sessions of a user
+    hold_s: float  # seconds to hold a user's state after a loss in the engine, while nodes restore the sessions
 
 
 class WatchService:
@@ -78,8 +78,9 @@ class WatchService:
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> Raw:
         """Return the users' states, in the order of `users`; changes follow until `unwatch` or the connection's end.
 
-        Users are attached in groups, each in the turn of the loop in which its snapshot is taken. An entry that changed
-        before the reply is complete is made again. The reply is therefore never older than an event sent before it.
+        The connection is attached to the users in groups, and to each group in the turn in which the node takes the
+        snapshots of the group. An entry that changed before the reply is complete is made again. The reply is therefore
+        never older than an event sent before it.
         """
         watches = connection.watches or set()
         new = {*users}.difference(watches)
@@ -110,12 +111,12 @@ class WatchService:
         return joined("presence", restored_order([entry.data for entry in entries], order))
 
     async def _open(self, session: Session, topics: Mapping[str, Topic], *, many: bool) -> None:
-        """Follow the users, and read the facts that decide who sees them: both hold until the next await."""
+        """Follow the users, and read the facts that decide who sees them. On return, no user or fact is missing."""
         while True:
             await self._visibility.learn(session.tenant, [session.user], topics)
             await self._watched.open([*topics.values()])
             if many:
-                await self._context.slices.turn()  # other reads may have ended in this turn too
+                await self._context.slices.turn()  # reads of other commands may have ended in this turn too: share it
             # Either may have been dropped while the other was read.
             if self._visibility.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
                 return
@@ -279,7 +280,7 @@ class WatchService:
                             self._reconsider(found, [connection])
 
     def _concerned(self, watched: WatchedUser) -> list[Connection]:
-        """Return the watchers who are hidden, or may have to be."""
+        """Return the watchers from whom the user is hidden, or may have to be hidden."""
         hide_from = self._visibility.only_hidden_from(*watched.key)
         if hide_from is None:
             return [*watched.channel.listeners, *watched.barred]
@@ -302,27 +303,27 @@ class WatchService:
                 frame = encode_event(shown, self._context.clock.now_ms())
                 connection.send(frame, record=False, key=("presence", watched.user))
 
-    # --- after missed messages or a loss ---
+    # --- after missed messages, or a loss of data in the engine ---
 
     def hold(self, part: Part, seconds: float) -> None:
         """Keep the states of a part's users for `seconds`: their sessions are being restored.
 
-        A later call replaces the time. Until the time has passed, `resync` skips these users, for example after another
-        outage of the engine or for an earlier loss.
+        A later call replaces the time. Until the time has passed, `resync` skips these users, even if another
+        recovery calls it, after a later outage or for an earlier loss.
         """
         until = self._context.timers.now() + seconds
         for watched in self._watched.within(part):
             watched.held, watched.held_until = True, until
 
     def _await_restored(self, watched: WatchedUser) -> None:
-        """Keep the state of a user until all sessions had time to be restored, then read the user."""
+        """Keep the state of a user while sessions are being restored, at most `hold_s`, then read the user."""
         watched.held = True
         if not self._restoring:
             self._context.timers.set(self._hold_s, self._restored)
         self._restoring.append(watched)
 
     def _restored(self, _: None) -> None:
-        """Read the users that were restored before this node noticed a loss: all their sessions must be back by now."""
+        """Read the users of `_await_restored`: by now all nodes should have restored the sessions of these users."""
         found, self._restoring = self._restoring, []
         known = [watched for watched in found if self._watched.get(watched.channel.topic) is watched]
         self._context.tasks.spawn(self._quietly(known))
@@ -332,7 +333,7 @@ class WatchService:
             some = known[at : at + AT_ONCE]
             try:
                 await self._resync(some, False)
-            except EngineUnavailable:  # perhaps too briefly for a recovery, which reads all users again
+            except EngineUnavailable:  # a short outage causes no recovery, which would read all users: read them later
                 for watched in some:
                     if self._watched.get(watched.channel.topic) is watched:
                         self._await_restored(watched)
@@ -349,7 +350,11 @@ class WatchService:
                 self._hidden_watchers.redeliver(watched)
 
     async def resync(self, part: Part, *, intact: bool) -> None:
-        """Read a part's users again and deliver the differences. Unless `intact`, an older version may be correct."""
+        """Read a part's users again and deliver the differences.
+
+        With `intact` False the engine lost data. Then a state that is read replaces a newer one, unless a change
+        arrived during the read.
+        """
         await self._resync(self._watched.within(part), intact)
 
     async def _resync(self, all_watched: list[WatchedUser], intact: bool) -> None:
@@ -361,7 +366,7 @@ class WatchService:
                 chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
                 before = [watched.visible for watched in chunk]
                 for watched in chunk:
-                    watched.held = False  # changes received from here on are newer than the read
+                    watched.held = False  # `changed` applies changes again, so that none is missed during the read
                 seen = {watched.user for watched in chunk if watched.visible.last_seen is not None}
                 snapshots = await self.snapshots.read_shared(tenant, [watched.user for watched in chunk], seen)
                 for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):

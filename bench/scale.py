@@ -4,9 +4,10 @@
     python bench/scale.py --cluster    30,000 clients of 6 nodes, Redis Cluster with three primaries, PostgreSQL.
 
 Each client has its own user, watches 20 users, is in a room of 50, and sends heartbeats. The test measures memory,
-processor time and the delay of presence changes. Then it kills a node, flushes Redis and restarts all nodes in turn.
-After each fault it waits until every client is back and every grace has passed. No user went offline meanwhile. Every
-change of presence or occupancy that a client received is therefore wrong. `scale/` generates the load.
+processor time and the delay of presence changes. Then it kills a node, flushes Redis, and restarts all nodes in turn:
+the next one when all clients of the last one are back. After each fault it waits until every client is back and every
+grace has passed. No user went offline meanwhile. Every change of presence or occupancy that a client received is
+therefore wrong. `scale/` generates the load.
 """
 
 from __future__ import annotations
@@ -316,7 +317,8 @@ def _faults(
     def rolling() -> None:
         for number, node in enumerate(nodes):
             node.restart()
-            say(f"restarted node {number + 1} of {len(nodes)}")
+            took = clients.await_back(BACK_WITHIN_S)  # as an operator does before the next node
+            say(f"restarted node {number + 1} of {len(nodes)}; all clients were back {took:.0f} s after it was ready")
 
     faults: dict[str, Callable[[], None]] = {"kill -9 of a node": nodes[-1].kill, "FLUSHALL": flush}
     faults["rolling restart"] = rolling

@@ -1,4 +1,4 @@
-"""Typing users of one room, for the room's subscribers on this node (the listeners).
+"""Typists of one room, as announced to the room's subscribers on this node (the listeners).
 
 A typist is a user who is typing (`Typer` on the wire). The engine (memory, or Redis) keeps the typists of all nodes.
 The bus is the part of the engine that carries each start and stop to the nodes. The node sets a timer for each typist

@@ -133,7 +133,7 @@ class PresenceReads:
         async for some in self._slices.cut(users):
             found += await self._read_some(session, some, allowed)
             if many:
-                await self._slices.turn()  # reads of other commands may have ended in this turn too: share it
+                await self._slices.turn()  # reads of other commands may end in the same turn: share its loop time
             await visibility.learn(tenant, [viewer], some)
             for user in some:
                 entries.append(encode_part(self._shown(session, user, found[len(entries)], allowed)))

@@ -78,9 +78,9 @@ class WatchService:
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> Raw:
         """Return the users' states, in the order of `users`; changes follow until `unwatch` or the connection's end.
 
-        The connection is attached to the users in groups, and to each group in the turn in which the node takes the
-        snapshots of the group. An entry that changed before the reply is complete is made again. The reply is therefore
-        never older than an event sent before it.
+        The users are processed in groups. For each group, the node attaches the connection and takes the snapshots in
+        the same turn of the loop. If a user's state changes before the reply is complete, the user's entry is made
+        again. The reply is therefore never older than an event sent before it.
         """
         watches = connection.watches or set()
         new = {*users}.difference(watches)
@@ -116,7 +116,9 @@ class WatchService:
             await self._visibility.learn(session.tenant, [session.user], topics)
             await self._watched.open([*topics.values()])
             if many:
-                await self._context.slices.turn()  # reads of other commands may have ended in this turn too: share it
+                await (
+                    self._context.slices.turn()
+                )  # reads of other commands may end in the same turn: share its loop time
             # Either may have been dropped while the other was read.
             if self._visibility.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
                 return
@@ -308,8 +310,8 @@ class WatchService:
     def hold(self, part: Part, seconds: float) -> None:
         """Keep the states of a part's users for `seconds`: their sessions are being restored.
 
-        A later call replaces the time. Until the time has passed, `resync` skips these users, even if another
-        recovery calls it, after a later outage or for an earlier loss.
+        A later call replaces the time. Until the time has passed, `resync` skips these users. This holds for every
+        caller: also for a recovery from a later outage, and for one that still handles an earlier loss.
         """
         until = self._context.timers.now() + seconds
         for watched in self._watched.within(part):
@@ -333,7 +335,8 @@ class WatchService:
             some = known[at : at + AT_ONCE]
             try:
                 await self._resync(some, False)
-            except EngineUnavailable:  # a short outage causes no recovery, which would read all users: read them later
+            except EngineUnavailable:
+                # A recovery would read these users too, but a short outage starts none. So read them again later.
                 for watched in some:
                     if self._watched.get(watched.channel.topic) is watched:
                         self._await_restored(watched)
@@ -352,8 +355,8 @@ class WatchService:
     async def resync(self, part: Part, *, intact: bool) -> None:
         """Read a part's users again and deliver the differences.
 
-        With `intact` False the engine lost data. Then a state that is read replaces a newer one, unless a change
-        arrived during the read.
+        With `intact` False the engine lost data. Then the state that is read replaces the node's state, even if that
+        has a newer version. If a change arrived during the read, the newer version is kept.
         """
         await self._resync(self._watched.within(part), intact)
 
@@ -366,7 +369,7 @@ class WatchService:
                 chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
                 before = [watched.visible for watched in chunk]
                 for watched in chunk:
-                    watched.held = False  # `changed` applies changes again, so that none is missed during the read
+                    watched.held = False  # from now on `changed` no longer ignores changes, so none is missed
                 seen = {watched.user for watched in chunk if watched.visible.last_seen is not None}
                 snapshots = await self.snapshots.read_shared(tenant, [watched.user for watched in chunk], seen)
                 for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):

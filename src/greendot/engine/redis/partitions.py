@@ -37,7 +37,7 @@ class PrimariesOwner(Protocol):
     def is_up(self, server: Primary) -> None: ...
     def went_down(self, server: Primary) -> None: ...
     async def moved(self, server: Primary, partitions: set[int]) -> None:
-        """Handle partitions that moved to this server, which is up, from another."""
+        """Handle partitions that have moved from another server to `server`, which is up."""
         ...
 
     def pushed(self, push: list[Any]) -> None: ...
@@ -146,7 +146,9 @@ class Primaries:
                 # Not asyncio.wait_for: in Python 3.11 it swallows a cancellation that comes with the event.
                 async with asyncio.timeout(wait):
                     await self._ask.wait()
-                await asyncio.sleep(SOON_S * random.uniform(0.2, 1.0))  # one problem causes many requests at once
+                await asyncio.sleep(
+                    SOON_S * random.uniform(0.2, 1.0)
+                )  # one fault causes many calls of `ask`: one lookup serves them all
             except TimeoutError:
                 pass
             self._ask.clear()

@@ -146,7 +146,7 @@ async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], 
     greendot = Greendot(settings)
     greendot.share_ports(number)
     await _until_signal(greendot, (signal.SIGTERM,), ready)
-    # The handler of SIGTERM stays: a service manager signals every process, and the parent signals again.
+    # Keep the handler of SIGTERM: a worker can get the signal twice, and the second must not end the drain.
     await greendot.stop()
 
 

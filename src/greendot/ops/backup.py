@@ -43,7 +43,7 @@ class Restored(NamedTuple):
     contents: Contents
     checked: bool  # whether there was a checksum file to compare with
     kept: Path | None  # new name of the store that was there; None: there was none
-    left: list[Path]  # new names of SQLite's files beside the store; they can belong to a store that was moved away
+    left: list[Path]  # new names of -wal, -shm and -journal files; without a store, of one that was moved away earlier
     old: bool  # whether a server will migrate the tables at its start
 
 
@@ -166,7 +166,7 @@ def _staged(target: Path) -> Iterator[Path]:
 def _copy(file: Path, staged: Path, model: Path, progress: Progress) -> str:
     """Copy the backup with the owner and mode of the model; return the checksum.
 
-    If the model is a folder, its mode is not used, and its owner only if root runs the restore.
+    If the model is a folder, the copy does not get its mode, and gets its owner only if root runs the restore.
     """
     handle = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "r+b") as copied:
@@ -260,13 +260,14 @@ def _reload(settings: Settings, file: Path) -> str:
     place, schema = _place(settings)
     how = f"--clean --if-exists --no-owner --single-transaction{schema}"
     return (
-        "stop the servers. Tokens that were revoked after the backup are valid again, so run greendot revoke "
-        f"--all-tenants afterwards. Run: pg_restore {how} --dbname={quote(place)} {quote(str(file))}"
+        f"stop the servers. Run: pg_restore {how} --dbname={quote(place)} {quote(str(file))}\n"
+        "Tokens that were revoked after the backup are then valid again. Before you start the servers, run: greendot "
+        "revoke --all-tenants --store URL"
     )
 
 
 def _place(settings: Settings) -> tuple[str, str]:
-    """Return the database URL for PostgreSQL's tools, and an option for the schema in the URL.
+    """Return the database URL for PostgreSQL's tools, and `--schema` for the first schema of its `search_path`.
 
     The URL has no password and no `search_path`, which the tools refuse. Other parameters, such as `sslmode`, stay.
     """

@@ -81,11 +81,13 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
 
 def _memory(about: str, server: RedisFacts) -> Findings:
     if server.listpack_value is None:
-        why = "Records have 40 to 120 bytes. A record above the limit (default 64) makes its whole hash twice as large or more."
+        why = (
+            "A record has 40 to 120 bytes. Above the limit (default 64), its whole hash takes twice the memory or more."
+        )
         do = f"As an administrator, check that it is {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
         yield note(about, "the login has no right to read hash-max-listpack-value", why, do)
     elif server.listpack_value < LISTPACK:
-        why = "Records have 40 to 120 bytes. A record above this limit makes its whole hash twice as large or more."
+        why = "A record has 40 to 120 bytes. Above this limit, its whole hash takes twice the memory or more."
         do = f"Run: redis-cli CONFIG SET hash-max-listpack-value {LISTPACK}. Set the same in redis.conf."
         yield warning(about, f"hash-max-listpack-value is {server.listpack_value}", why, do)
     if not server.memory_most:

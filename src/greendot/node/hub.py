@@ -12,7 +12,6 @@ latest is written.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from time import monotonic, perf_counter
@@ -22,13 +21,12 @@ from greendot.node.channel import Channel, ChannelWrite, Pending
 from greendot.node.hub_model import HotTopics, WriteThrottle
 from greendot.node.session import Connection
 from greendot.telemetry.metrics import Metrics
+from greendot.transport.fan_out import FAILED, send_each
 
 SLICE_S = 0.005  # longest time of a flush, about
 LARGE = 1_000  # listeners of a channel; above this number a write is cut into slices
 STEP = 200  # writes between two checks of the clock
 MOST_WAITING = 1_000  # frames that wait for a queued channel; then signals are merged, and new ones dropped if need be
-
-_write = os.write
 
 
 class Hub:
@@ -207,24 +205,19 @@ class Hub:
             self._busy.append(channel)
 
     def _write_all(self, connections: list[Connection], run: ChannelWrite) -> None:
-        data, special = run.data, run.special
-        size = len(data)
+        special = run.special
         self._count(len(connections))
-        for connection in connections:
-            fd = connection.direct
-            if fd < 0 or connection in special:
-                run.offer_each(connection)
-                continue
-            try:
-                sent = _write(fd, data)
-            except BlockingIOError:
-                connection.stall(run.pending, 0)
-                continue
-            except OSError:
-                connection.failed()
-                continue
-            if sent != size:
-                connection.stall(run.pending, sent)
+        direct = [connection for connection in connections if connection.direct >= 0 and connection not in special]
+        others: list[Connection] = []
+        if len(direct) < len(connections):
+            others = [connection for connection in connections if connection.direct < 0 or connection in special]
+        for index, sent in send_each([connection.direct for connection in direct], run.data) or ():
+            if sent == FAILED:
+                direct[index].failed()
+            else:
+                direct[index].stall(run.pending, sent)
+        for connection in others:
+            run.offer_each(connection)
 
     def _collect(self, channel: Channel) -> None:
         if self._hot_topics is not None:

@@ -185,6 +185,10 @@ class SocketConnection(Framing):
         if self._out is None or self.closing:
             return
         collected, self._out = self._out, None
+        if self._outbox is not None:  # a write of the hub stalled after these frames were collected
+            for item in collected:
+                self._outbox.keep(item.frame, item.key)
+            return
         data = collected[0].frame if len(collected) == 1 else b"".join([item.frame for item in collected])
         if self.fd < 0:
             self.socket.write(data)

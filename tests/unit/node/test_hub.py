@@ -58,21 +58,22 @@ class Listener:
         raise AssertionError("nothing fails here")
 
 
-def _write(fd: int, data: bytes) -> int:
-    listener = Listener.everybody[fd]
-    listener.writes += 1
-    if listener.room_for is None:
-        listener.took(data)
-        return len(data)
-    if listener.room_for == 0:
-        raise BlockingIOError
-    return min(listener.room_for, len(data))
+def _send_each(descriptors: list[int], data: bytes) -> list[tuple[int, int]]:
+    incomplete = []
+    for index, descriptor in enumerate(descriptors):
+        listener = Listener.everybody[descriptor]
+        listener.writes += 1
+        if listener.room_for is None:
+            listener.took(data)
+        else:
+            incomplete.append((index, min(listener.room_for, len(data))))
+    return incomplete
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make two listeners a large room, and let each turn write to one listener."""
-    monkeypatch.setattr(module, "_write", _write)
+    monkeypatch.setattr(module, "send_each", _send_each)
     monkeypatch.setattr(module, "LARGE", 2)
     monkeypatch.setattr(module, "STEP", 1)
     monkeypatch.setattr(module, "SLICE_S", 0.0)

@@ -8,6 +8,7 @@ PLOTS  := $(VENV)/.plots
 AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
+SPEED  := $(VENV)/.speedups
 
 # With this variable, every server that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,7 +39,7 @@ serve: $(SERVES)  ## Start a development server on http://127.0.0.1:8000 (make s
 example: $(EXTRAS)  ## Start an example with its own server: make example NAME=react (cursors, flask, fastapi, django, outbox)
 	@exec $(BIN)/python examples/start.py $(NAME) $(ARGS)
 
-test: $(READY) $(EXTRAS) $(SITE) debs node  ## Run all tests (installs missing programs if permitted)
+test: $(READY) $(EXTRAS) $(SITE) $(SPEED) debs node  ## Run all tests (installs missing programs if permitted)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
 test-fast: $(READY) debs  ## Run most unit tests, the architecture rules and one end-to-end pass (40 s)
@@ -111,10 +112,10 @@ format: $(READY)  ## Format the code and apply lint fixes
 	@$(BIN)/ruff format src tests bench examples
 	@$(BIN)/ruff check --fix src tests bench examples
 
-bench: $(PLOTS) bench-debs  ## Measure Greendot and its peers, and write bench/RESULTS.md (15 minutes)
+bench: $(PLOTS) $(SPEED) bench-debs  ## Measure Greendot and its peers, and write bench/RESULTS.md (15 minutes)
 	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-quick: $(PLOTS) bench-debs  ## Run a shorter, less exact benchmark and only print the results (2 minutes)
+bench-quick: $(PLOTS) $(SPEED) bench-debs  ## Run a shorter, less exact benchmark and only print the results (2 minutes)
 	@$(BIN)/python bench/run.py --quick $(ARGS)
 
 $(PLOTS): $(READY)
@@ -125,6 +126,15 @@ $(PLOTS): $(READY)
 $(EXTRAS): $(READY)
 	@echo "→ installing the frameworks of the examples (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
+	@touch $@
+
+# Optional: without a compiler or the headers of Python, Greendot uses its function in Python.
+$(SPEED): $(READY) speedups/greendot_speedups.c speedups/pyproject.toml
+	@echo "→ compiling greendot-speedups (once)"
+	@headers=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])'); \
+	  sh scripts/ensure-debs gcc "python3-dev=$$headers/Python.h"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check ./speedups || \
+	  { [ -z "$$CI" ] && echo "greendot-speedups could not be compiled; its tests are skipped"; }
 	@touch $@
 
 flaky: $(READY) debs  ## Run the tests that measure time repeatedly, with one processor kept busy (TIMES=20)

@@ -35,12 +35,8 @@ def send_each_in_python(descriptors: list[int], data: bytes) -> Incomplete:
     return incomplete
 
 
-def _fastest() -> Callable[[list[int], bytes], Incomplete]:
-    try:
-        from greendot_speedups import send_each
-    except ImportError:
-        return send_each_in_python
-    return send_each
-
-
-send_each = _fastest()
+send_each: Callable[[list[int], bytes], Incomplete]
+try:
+    from greendot_speedups import send_each
+except ImportError:
+    send_each = send_each_in_python

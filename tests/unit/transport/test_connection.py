@@ -298,6 +298,26 @@ class Plain:
 
 
 @in_virtual_time
+async def test_frames_collected_between_a_write_of_the_hub_and_its_stall_follow_in_order(parts: NodeParts) -> None:
+    """The hub writes to all sockets before it handles stalls. Handling one can make the node send to another."""
+    plain = Plain(parts)
+    waiting = frame("waiting", 6 * KIB)
+    sent = os.write(plain.ours.fileno(), waiting)
+    assert 0 < sent < len(waiting)
+    collected = frame("collected")
+    plain.connection.send(collected)
+    plain.connection.stall([(waiting, True, None)], sent)
+    received = plain.read()  # the kernel would take the collected frame now, before the rest of the first one
+    await settle()
+    while plain.connection.behind:
+        received += plain.read()
+        plain.socket.empty()
+    received += plain.read()
+    assert received == waiting + collected
+    plain.close()
+
+
+@in_virtual_time
 async def test_bytes_that_the_kernel_does_not_take_follow_in_order(parts: NodeParts) -> None:
     plain = Plain(parts)
     frames = [frame(f"r{number}", KIB) for number in range(40)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 FAILED = -1  # bytes written, for a socket whose write failed
 
@@ -35,8 +36,8 @@ def send_each_in_python(descriptors: list[int], data: bytes) -> Incomplete:
     return incomplete
 
 
-send_each: Callable[[list[int], bytes], Incomplete]
-try:
-    from greendot_speedups import send_each
-except ImportError:
-    send_each = send_each_in_python
+send_each: Callable[[list[int], bytes], Incomplete] = send_each_in_python
+with suppress(ImportError):
+    import greendot_speedups
+
+    send_each = greendot_speedups.send_each

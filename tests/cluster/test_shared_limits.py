@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -67,20 +67,19 @@ class Nodes:
         await passing(lambda: all({*served.node.engine.live_nodes()} == names for served in self.served))
 
 
+def one_node(redis: RedisProcess, **limits: Any) -> AbstractAsyncContextManager[Served]:
+    return serving(
+        engine={"url": redis_url(redis.port)},
+        limits=LIMITS | limits,
+        # The engines run in real time and read the test's clock. No lease expires when the test moves it.
+        node={"lease_s": 10_000.0, "renew_s": 0.1},
+    )
+
+
 @asynccontextmanager
 async def nodes(redis: RedisProcess, count: int, **limits: Any) -> AsyncIterator[Nodes]:
     async with AsyncExitStack() as stack:
-        served = [
-            await stack.enter_async_context(
-                serving(
-                    engine={"url": redis_url(redis.port)},
-                    limits=LIMITS | limits,
-                    # The engines run in real time and read the test's clock. No lease expires when the test moves it.
-                    node={"lease_s": 10_000.0, "renew_s": 0.1},
-                )
-            )
-            for _ in range(count)
-        ]
+        served = [await stack.enter_async_context(one_node(redis, **limits)) for _ in range(count)]
         made = Nodes(served, [await each.client(f"user{number}") for number, each in enumerate(served)])
         await made.see_each_other()
         yield made
@@ -98,6 +97,69 @@ async def test_a_tenant_s_rate_holds_for_all_nodes_and_follows_the_demand(redis:
         assert within_ten_percent(await cluster.permitted(4, 600, 0, 0))
         await cluster.permitted(4, 0, 20, 600)
         assert within_ten_percent(await cluster.permitted(4, 0, 20, 600))
+
+
+async def test_a_tenant_s_connections_are_limited_on_all_nodes_together(redis: RedisProcess) -> None:
+    most = 20
+    async with nodes(redis, 2, tenant_connections=most) as cluster:
+        first, second = cluster.served
+        await cluster.permitted(2, 0, 0)
+        assert await fill(cluster, first) >= 0.8 * most
+        await fill(cluster, second)
+        total = connected(first) + connected(second)
+        assert 0.9 * most <= total <= most
+        resumed = await first.client("user0", resume={"session": cluster.clients[0].welcome["session"]})
+        assert resumed.welcome["resumed"] is True
+        assert connected(first) + connected(second) == total
+
+
+async def test_connections_of_a_stopped_node_are_free_for_the_others(redis: RedisProcess) -> None:
+    most = 20
+    async with nodes(redis, 2, tenant_connections=most) as cluster:
+        first, second = cluster.served
+        await cluster.permitted(2, 0, 0)
+        await fill(cluster, second)
+        cluster.served.remove(second)
+        await second.greendot.stop()
+        del cluster.clients[1]
+        await cluster.see_each_other()
+        await cluster.permitted(0.5, 0)
+        assert await fill(cluster, first) == most
+
+
+async def test_a_node_that_joins_a_full_tenant_accepts_a_tenth_of_its_part_at_most(redis: RedisProcess) -> None:
+    most = 40
+    async with one_node(redis, tenant_connections=most) as full:
+        assert [await accepted(full, f"guest{number}") for number in range(most + 1)] == [True] * most + [False]
+        async with one_node(redis, tenant_connections=most) as joining:
+            both = Nodes([full, joining], [])
+            await both.see_each_other()
+            assert await fill(both, joining) == most // 2 // 10
+            assert connected(full) == most
+
+
+def connected(served: Served) -> int:
+    return served.node.connection_limits.counts.get("default", 0)
+
+
+async def fill(cluster: Nodes, served: Served) -> int:
+    """Connect clients until none has been accepted for some time. Return the connections of the node."""
+    refused = 0
+    while refused < 5:
+        refused = 0 if await accepted(served, f"guest{connected(served)}") else refused + 1
+        await cluster.permitted(0.5, *[0] * len(cluster.clients))
+    return connected(served)
+
+
+async def accepted(served: Served, user: str) -> bool:
+    """Connect a client. Return False if the limit refuses it."""
+    client = await served.socket()
+    client.send(type="hello", token=served.token(user))
+    if (await client.receive())["type"] == "welcome":
+        return True
+    closed = await client.closed()
+    assert (closed.code, closed.reason) == (4003, "this tenant has reached the connection limit; reconnect later")
+    return False
 
 
 async def test_a_stopped_node_gives_its_share_back_and_the_last_node_has_the_whole_limit(redis: RedisProcess) -> None:

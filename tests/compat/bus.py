@@ -35,7 +35,7 @@ SENT: list[base.AnySent] = [
     base.HoldSession("k3Fa-s1", "t1", "ann", 1_500),
     base.StatusChanged(),
     base.VisibilityChanged("t1", "ann", "k3Fa", 6),
-    base.LimitReport("k3Fa", [("sends", "t1", 12.5)]),
+    base.LimitReport("k3Fa", [("sends", "t1", 12.5)], [("t1", 3, 5, True)]),
     ClusterQuestion(b"{}", "k3Fa", 7),
     ClusterAnswer(7, "k3Fa", b"{}"),
 ]

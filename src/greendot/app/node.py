@@ -137,8 +137,10 @@ class Node:
             self.registry.usage,
             clustered=settings.engine.url != "memory",
         )
-        self.cluster_limits = ClusterLimits(self.engine, self.rate_limits, self.timers, lambda: self.incarnation)
         self.connection_limits = ConnectionLimits(self.registry, self.rate_limits)
+        self.cluster_limits = ClusterLimits(
+            self.engine, self.rate_limits, self.connection_limits, self.timers, lambda: self.incarnation
+        )
         bounds = settings.overload
         levels = OverloadLevels(
             OverloadBounds(Load(bounds.lag_s, bounds.backlog, bounds.bus_lag_s), bounds.refuse_times), bounds.hold_s

@@ -168,7 +168,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     watches: Annotated[Count, about("users that one connection may watch")] = 10_000
     rooms: Annotated[Count, about("rooms that one connection may join")] = 500
     user_connections: Annotated[Rate, about("connections of one user on a node; 0: no limit")] = 100
-    tenant_connections: Annotated[Rate, about("connections of one tenant on a node; 0: no limit")] = 0
+    tenant_connections: Annotated[Rate, about("connections of one tenant, on all nodes together; 0: no limit")] = 0
     commands_per_s: Annotated[Count, about("commands of one connection")] = 50
     commands_burst: Annotated[Count, about("commands that one connection may send at once")] = 200
     sends_per_s: Annotated[int, Meta(ge=0, le=100_000_000), about("socket writes of one node; 0: no limit")] = 0

@@ -61,6 +61,7 @@ from greendot.telemetry.metrics import Metrics
 
 AT_ONCE = 50  # rooms of a client that are rejoined at the same time
 CROWDED_MS = 30_000  # longest wait before a retry while the user or tenant has too many connections
+CLAIMING_MS = 4_000  # the same, while this node may get more of the tenant's connections from other nodes
 RETRY_MS = 5_000  # time until a retry after the engine or the store was unavailable
 LONGEST_S = 10.0  # longest wait of a hello
 SOON_S = 5.0  # how late after its time to return a client may come and still find its session
@@ -210,7 +211,8 @@ class HelloService:
             return False
         except TooManyConnections as error:
             # Another connection may end before the retry. The wait is random: clients must not return all at once.
-            wait_ms = random.randint(CROWDED_MS // 2, CROWDED_MS)
+            longest_ms = CLAIMING_MS if error.soon else CROWDED_MS
+            wait_ms = random.randint(longest_ms // 2, longest_ms)
             self._hold_session(hello, wait_ms / 1000)
             self._close_for_now(connection, wait_ms, str(error))
             return False

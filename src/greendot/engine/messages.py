@@ -163,6 +163,8 @@ class LimitReport(NodeMessage, frozen=True, tag="l"):
 
     node: str
     rates: list[tuple[str, str, float]]  # activity, tenant, tokens per second
+    # Tenant, its connections on the node, the number that the node may have, whether the node needs more.
+    connections: list[tuple[str, int, int, bool]] = field(default_factory=list)
 
 
 class Typing(Struct, frozen=True):

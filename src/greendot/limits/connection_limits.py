@@ -1,11 +1,15 @@
-"""Limits of connections of a user, and of a tenant, on this node."""
+"""Limits of connections of a user on this node, and of a tenant on all nodes.
+
+`limits.cluster_limits` exchanges the claims of nodes to a tenant's connections.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from greendot.auth.model import Grants
+from greendot.limits.claim_model import ConnectionClaims
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.registry import Registry
 from greendot.node.session import Connection
@@ -15,6 +19,10 @@ from greendot.protocol.commands import Hello
 class TooManyConnections(Exception):
     """Refusal of a connection beyond a limit. The text names whose limit it is."""
 
+    def __init__(self, text: str, *, soon: bool = False) -> None:
+        super().__init__(text)
+        self.soon = soon  # the node may accept the connection in a few seconds
+
 
 class ConnectionLimits:
     """Counts of connections after hello. Tenants without a limit are not counted."""
@@ -22,8 +30,14 @@ class ConnectionLimits:
     def __init__(self, registry: Registry, rate_limits: RateLimits) -> None:
         self._registry = registry
         self._rate_limits = rate_limits
+        self.claims = ConnectionClaims()
         self._tenants: dict[str, int] = {}  # connections by tenant
         self._coming: dict[tuple[str, str], list[Connection]] = {}  # users' connections that are getting a session
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return the connections of each tenant that is counted now."""
+        return self._tenants
 
     @property
     def tenants(self) -> int:
@@ -39,13 +53,14 @@ class ConnectionLimits:
             raise TooManyConnections(
                 "this user has reached the connection limit; close a connection or reconnect later"
             )
-        if per_tenant:
-            self._enter_tenant(connection, key, hello, per_tenant)
+        replaced = self._enter_tenant(connection, key, hello, per_tenant) if per_tenant else None
         coming = self._coming.setdefault(key, [])
         coming.append(connection)
         try:
             yield
         finally:
+            if replaced is not None and replaced.session is not None and replaced.session.connection is replaced:
+                self._count(replaced, grants.tenant)  # it was not replaced
             coming.remove(connection)
             if not coming:
                 del self._coming[key]
@@ -67,18 +82,26 @@ class ConnectionLimits:
         here = [s for s in self._registry.sessions_of(*key) if s.connection is not None and s.id != resumed]
         return len(here) + sum(connection.session is None for connection in self._coming.get(key, ()))
 
-    def _enter_tenant(self, connection: Connection, key: tuple[str, str], hello: Hello, most: int) -> None:
+    def _enter_tenant(self, connection: Connection, key: tuple[str, str], hello: Hello, most: int) -> Connection | None:
+        """Count a connection of the tenant. Return the connection that it replaces, which is counted no longer."""
         tenant, _ = key
-        count = self._tenants.get(tenant, 0)
-        if count - self._replaces_counted(key, hello) >= most:
-            raise TooManyConnections("this tenant has reached the connection limit; reconnect later")
+        replaced = self._replaced(key, hello)
+        if replaced is not None:
+            self.gone(replaced)
+        elif not self.claims.admits(tenant, self._tenants.get(tenant, 0), most):
+            text = "this tenant has reached the connection limit; reconnect later"
+            raise TooManyConnections(text, soon=self.claims.may_grow(tenant))
+        self._count(connection, tenant)
+        return replaced
+
+    def _count(self, connection: Connection, tenant: str) -> None:
         if connection.id in self._registry.connections:  # the socket may be closed already
-            self._tenants[tenant] = count + 1
+            self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
             connection.counted = tenant
 
-    def _replaces_counted(self, key: tuple[str, str], hello: Hello) -> bool:
-        """Return whether the hello resumes a session of the same user whose connection is counted."""
+    def _replaced(self, key: tuple[str, str], hello: Hello) -> Connection | None:
+        """Return the counted connection of this user whose session the hello resumes, if any."""
         session = self._registry.sessions.get(hello.resume.session or "") if hello.resume else None
         if session is None or session.key != key or session.connection is None:
-            return False
-        return session.connection.counted is not None
+            return None
+        return None if session.connection.counted is None else session.connection

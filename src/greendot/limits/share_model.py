@@ -89,6 +89,10 @@ class DemandShares:
         """Record that a report of this node came back through the bus."""
         self._unreturned_since = None
 
+    def is_cut_off(self, now: float) -> bool:
+        """Return whether other nodes may not receive the reports of this node."""
+        return self._unreturned_since is not None and now - self._unreturned_since > CUT_OFF_S
+
     def turn(
         self,
         requested: Mapping[LimitKey, float],
@@ -100,7 +104,7 @@ class DemandShares:
         nodes = len(peers) + 1
         report: list[tuple[LimitKey, float]] = []
         shares: dict[LimitKey, float | None] = {}
-        cut_off = self._unreturned_since is not None and now - self._unreturned_since > CUT_OFF_S
+        cut_off = self.is_cut_off(now)
         for key in [*self._contested, *(key for key in requested if key not in self._contested)]:
             limit = limit_of(key) if peers else 0.0
             even = limit / nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from greendot.auth.model import Revocation
-from greendot.connect.hello import CROWDED_MS, LONGEST_S, REFUSING_S, RETRY_MS
+from greendot.connect.hello import CLAIMING_MS, CROWDED_MS, LONGEST_S, REFUSING_S, RETRY_MS
 from greendot.engine.messages import HoldSession, Topic
 from greendot.limits.overload_model import Level
 from greendot.protocol.codes import Close
@@ -152,6 +152,17 @@ async def test_a_user_with_too_many_connections_is_asked_to_return_at_a_random_t
     assert all(time is not None and CROWDED_MS // 2 <= time <= CROWDED_MS for time in times)
     assert len({*times}) > 1
     assert len(parts.registry.sessions) == 1
+
+
+@in_virtual_time
+async def test_while_other_nodes_may_release_connections_clients_are_asked_to_return_soon(parts: NodeParts) -> None:
+    node = await parts.whole(limits={"tenant_connections": 2})
+    await parts.greeted("ann")
+    node.connection_limits.claims.meet("NODE", ["PEER"], 0.0)
+    for _ in range(5):
+        wait_ms = await away_ms(await parts.greeted("bob"))
+        assert wait_ms is not None
+        assert CLAIMING_MS // 2 <= wait_ms <= CLAIMING_MS
 
 
 @in_virtual_time

@@ -9,10 +9,13 @@ import pytest
 
 from greendot.engine.messages import ALL_NODES, LimitReport, Message
 from greendot.errors import Refused
+from greendot.limits.claim_model import BEGINNING, BEGINNING_S
 from greendot.limits.cluster_limits import ClusterLimits
+from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
 from greendot.limits.model import Quota
 from greendot.limits.rate_limits import RateLimits
 from greendot.limits.share_model import CUT_OFF_S, PERIOD_S
+from greendot.protocol.commands import Hello
 from unit.node_parts import NodeParts, in_virtual_time, pass_time
 
 LIMIT = 100
@@ -20,7 +23,9 @@ OWN = 40  # limit of tenant `small`
 
 
 def quota(rate: int) -> Quota:
-    return Quota(True, (1_000, 1_000), 1.0, {("tenant", "sends"): rate, ("tenant", "requests"): rate}, 10, 10)
+    return Quota(
+        True, (1_000, 1_000), 1.0, {("tenant", "sends"): rate, ("tenant", "requests"): rate}, 10, 10, (0, rate)
+    )
 
 
 class Lab:
@@ -32,7 +37,10 @@ class Lab:
         self.rate_limits = RateLimits(
             quota(LIMIT), {"small": quota(OWN)}, parts.clock, parts.metrics, parts.registry.usage, clustered=True
         )
-        self.limits = ClusterLimits(parts.engine, self.rate_limits, parts.context.timers, lambda: parts.incarnation)
+        self.connection_limits = ConnectionLimits(parts.registry, self.rate_limits)
+        self.limits = ClusterLimits(
+            parts.engine, self.rate_limits, self.connection_limits, parts.context.timers, lambda: parts.incarnation
+        )
 
     def request(self, count: int, tenant: str = "acme") -> int:
         """Make requests and return the number that is permitted."""
@@ -44,6 +52,19 @@ class Lab:
                 continue
             permitted += 1
         return permitted
+
+    def connect(self, count: int) -> int:
+        """Connect clients of tenant `acme` and return the number that is accepted."""
+        for number in range(count):
+            client = self.parts.client()
+            try:
+                with self.connection_limits.entering(
+                    client.connection, self.parts.grants("ann", tenant="acme"), Hello()
+                ):
+                    pass
+            except TooManyConnections:
+                return number
+        return count
 
     def receive(self, message: Message) -> None:
         self.limits.bus[type(message)](ALL_NODES, message)
@@ -185,3 +206,43 @@ async def test_a_node_starts_while_the_engine_is_away(parts: NodeParts) -> None:
     parts.engine.away.add("subscribe")
     node = await lab(parts, "OTHR")
     assert node.request(500) == LIMIT / 2
+
+
+# --- connections ---
+
+
+@in_virtual_time
+async def test_a_node_alone_has_all_connections(parts: NodeParts) -> None:
+    node = await lab(parts)
+    assert node.connect(LIMIT + 5) == LIMIT
+    assert await node.turn() == []
+
+
+@in_virtual_time
+async def test_connections_are_claimed_reported_and_limited_by_the_claims_of_other_nodes(parts: NodeParts) -> None:
+    node = await lab(parts, "OTHR")
+    assert node.connect(LIMIT) == LIMIT // 2 // BEGINNING  # the node has just started
+    await pass_time(BEGINNING_S + PERIOD_S)
+    (report,) = node.reports()[-1:]
+    assert report.connections[0][:2] == ("acme", LIMIT // 2 // BEGINNING)
+    for _ in range(20):
+        node.receive(LimitReport("OTHR", [], [("acme", 10, 30, False)]))
+        node.connect(LIMIT)
+        await node.turn()
+    assert node.connection_limits.counts["acme"] == LIMIT - 30
+    parts.engine.end_node("OTHR")
+    await node.turn()
+    assert node.connect(LIMIT) == 30
+
+
+@in_virtual_time
+async def test_a_node_that_is_cut_off_claims_no_more_connections(parts: NodeParts) -> None:
+    node = await lab(parts, "OTHR", echo=False)
+    await pass_time(BEGINNING_S + PERIOD_S)
+    node.connect(30)
+    await pass_time(CUT_OFF_S + 2 * PERIOD_S)
+    node.receive(LimitReport("OTHR", [], [("acme", 0, 0, False)]))
+    for _ in range(10):
+        node.connect(LIMIT)
+        await node.turn()
+    assert node.connection_limits.counts["acme"] == LIMIT // 2

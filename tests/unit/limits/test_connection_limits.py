@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from greendot.limits.claim_model import BEGINNING_S
 from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
 from greendot.limits.model import Quota
 from greendot.limits.rate_limits import RateLimits
@@ -27,9 +28,11 @@ class Entrance(ConnectionLimits):
         grants = self.parts.grants(user, tenant=tenant)
         hello = Hello(resume=None if resume is None else Resume(session=resume))
         with self.entering(client.connection, grants, hello):
-            session = Session(f"n-{client.connection.id}", grants, "phone", ClientInfo())
+            session = self.parts.registry.sessions.get(resume or "")
+            if session is None:
+                session = Session(f"n-{client.connection.id}", grants, "phone", ClientInfo())
+                self.parts.registry.add(session)
             session.connection, client.connection.session = client.connection, session
-            self.parts.registry.add(session)
         return client
 
 
@@ -58,7 +61,6 @@ async def test_the_connection_that_a_resume_replaces_is_not_counted(parts: NodeP
     entrance = Entrance(parts, per_user=1)
     there = entrance.enter().session
     entrance.enter(resume=there.id)
-    there.connection = None
     with pytest.raises(TooManyConnections):
         entrance.enter(resume="n-unknown")
 
@@ -72,6 +74,41 @@ async def test_a_tenant_at_its_limit_takes_a_user_back_whose_old_connection_is_r
     with pytest.raises(TooManyConnections):
         entrance.enter(resume="n-unknown")
     entrance.enter(resume=there.id)
+    entrance.enter(resume=there.id)
+    assert entrance.counts == {"default": 1}
+
+
+@in_virtual_time
+async def test_a_connection_beyond_the_claim_of_the_node_is_replaced_too(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_tenant=4)
+    clients = [entrance.enter(user) for user in ("ann", "bob", "cid")]
+    for now in (0.0, BEGINNING_S):
+        entrance.claims.meet("NODE", ["PEER"], now)
+    with pytest.raises(TooManyConnections) as refused:
+        entrance.enter("dan")
+    assert refused.value.soon
+    again = entrance.enter("ann", resume=clients[0].session.id)
+    assert entrance.counts == {"default": 3}
+    entrance.gone(clients[0].connection)
+    assert entrance.counts == {"default": 3}
+    entrance.gone(again.connection)
+    assert entrance.counts == {"default": 2}
+
+
+@in_virtual_time
+async def test_a_connection_that_was_not_replaced_after_all_is_counted_again(parts: NodeParts) -> None:
+    entrance = Entrance(parts, per_tenant=1)
+    there, coming = entrance.enter(), parts.client()
+    hello = Hello(resume=Resume(session=there.session.id))
+    with (
+        entrance.entering(coming.connection, parts.grants("ann"), hello),
+        pytest.raises(TooManyConnections),  # it is replaced once only
+    ):
+        entrance.enter(resume=there.session.id)
+    assert entrance.counts == {"default": 2}
+    entrance.gone(coming.connection)
+    entrance.gone(there.connection)
+    assert entrance.tenants == 0
 
 
 @in_virtual_time

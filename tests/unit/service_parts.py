@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property, wraps
 from typing import Any, TypeVar
@@ -58,6 +58,7 @@ from greendot.testing import Held, hold
 from greendot.testing.hold import Point
 from greendot.transport.send_buffer_model import SendBuffer
 from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.freshness import VisibilityFreshness
 from greendot.visibility.model import VisibilityPolicy
 from greendot.visibility.updates import VisibilityUpdates
 from greendot.visibility.webhook import VisibilityClient, VisibilityWebhook
@@ -169,6 +170,9 @@ class RecordedEngine(MemoryEngine):
 
     async def nodes(self) -> list[NodeInfo]:
         return [*await super().nodes(), *self.others]
+
+    def live_nodes(self) -> Collection[str]:
+        return [*super().live_nodes(), *(info.node for info in self.others if info.state == "live")]
 
     async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
         self.verbs.append(("restore" if restoring else "enter", room, user))
@@ -287,7 +291,8 @@ class Parts:
         self.kinds: dict[str, NotificationKind] = {"alarm": NotificationKind("acknowledged")}
         self.queue_policies = {"": QueuePolicy()}
         self.pushes = 0  # calls of the push worker
-        self.rpc = ClusterRpc(self.engine, lambda: self.incarnation)
+        self.rpc = ClusterRpc(self.engine, lambda: self.incarnation, clock.monotonic)
+        self.heard_at = float("inf")  # time up to which messages on the bus have arrived
         limits = {LIMITED: quota(per_s=1)}
         self.rate_limits = RateLimits(quota(), limits, clock, self.metrics, self.registry.usage)
         self._numbers = 0
@@ -335,7 +340,11 @@ class Parts:
             "recent_contacts": VisibilityPolicy("recent_contacts", DAY_MS),
             "ask": VisibilityPolicy("ask"),
         }
-        return VisibilityCache(self.store, self.context, policies, self.webhook, self.engine.now_ms)
+        return VisibilityCache(self.store, self.context, policies, self.webhook, self.engine.now_ms, self.freshness)
+
+    @cached_property
+    def freshness(self) -> VisibilityFreshness:
+        return VisibilityFreshness(lambda: self.heard_at, self.context)
 
     @cached_property
     def visibility_updates(self) -> VisibilityUpdates:

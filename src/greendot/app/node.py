@@ -72,6 +72,7 @@ from greendot.telemetry.log import log, set_node
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.metrics_model import MetricSample
 from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.freshness import VisibilityFreshness
 from greendot.visibility.updates import VisibilityUpdates
 from greendot.visibility.webhook import VisibilityClient, VisibilityWebhook
 
@@ -114,14 +115,15 @@ class Node:
         self._pace = RecoveryPace(
             settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S
         )
-        self.rpc = ClusterRpc(engine, lambda: self.incarnation)
+        self.rpc = ClusterRpc(engine, lambda: self.incarnation, clock.monotonic)
         self._make_limits()
         self._make_presence(visibility_clients or {})
         self._make_rooms_and_inbox(push_queued)
         self._make_auth()
         self._make_connect()
         self._make_reports()
-        self.receive = self._make_bus().receive  # called by the engine, on the fast path
+        self._freshness.deliver = self._make_bus().receive
+        self.receive = self._freshness.receive  # called by the engine, on the fast path
         engine.turned = self.turned
 
     # --- construction ---
@@ -165,8 +167,10 @@ class Node:
             on_left=self.inbox_delivery.left,
         )
         self.visibility_webhook = VisibilityWebhook(context, node_settings.answer_periods(settings), visibility_clients)
+        self._freshness = VisibilityFreshness(engine.heard_at, context)
+        policies = node_settings.visibility_policies(settings)
         self._visibility = VisibilityCache(
-            store, context, node_settings.visibility_policies(settings), self.visibility_webhook, engine.now_ms
+            store, context, policies, self.visibility_webhook, engine.now_ms, self._freshness
         )
         thresholds = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
         polled = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
@@ -395,6 +399,7 @@ class Node:
 
     def reborn(self, incarnation: str) -> None:
         self.recovery.reborn(incarnation)
+        self.visibility_updates.greet()
 
     def died(self, incarnation: str) -> None:
         self.recovery.died()

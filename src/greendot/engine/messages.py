@@ -110,6 +110,7 @@ class Acknowledged(NodeMessage, frozen=True, tag="k"):
     number: int
     node: str
     count: int = 0  # number of affected items
+    is_receipt: bool = False  # the node has received the request, and will carry it out
 
 
 class Revoked(NodeMessage, frozen=True, tag="v"):
@@ -156,6 +157,7 @@ class VisibilityChanged(NodeMessage, frozen=True, tag="g"):
     user: str
     asker: str  # the node that waits for the acknowledgement
     number: int
+    receipt: bool = False  # the asker wants a receipt at once, and sends receipts itself
 
 
 class LimitReport(NodeMessage, frozen=True, tag="l"):

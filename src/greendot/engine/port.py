@@ -275,6 +275,10 @@ class Bus(Protocol):
         """
         ...
 
+    def heard_at(self) -> float:
+        """Return a time of the node's monotonic clock: all messages published to its topics before have arrived."""
+        ...
+
     async def subscribe(self, topics: Iterable[Topic]) -> None:
         """Subscribe to topics. Messages published after the return will arrive; read a snapshot only then."""
         ...

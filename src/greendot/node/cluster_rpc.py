@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from time import monotonic
 
 from greendot.engine.messages import Acknowledged, ClusterAnswer, ClusterQuestion, Message, Topic
 from greendot.engine.port import Bus
 from greendot.errors import EngineUnavailable
 
 WITHIN_S = 2.0  # time for all nodes to acknowledge a command
+RELEASE_S = 3.0  # time after which a node without a receipt shows nothing by older facts: FRESH_S, and half a second
 
 
 class _Pending:
     """Call that waits for the answers of nodes."""
 
-    __slots__ = ("answers", "count", "done", "silent")
+    __slots__ = ("answers", "count", "done", "receipts", "silent")
 
     def __init__(self, nodes: Collection[str]) -> None:
         self.silent = {*nodes}
+        self.receipts: set[str] = set()  # nodes that have received the command
         self.count = 0  # changes made by the nodes that have acknowledged
         self.answers: dict[str, bytes] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -32,9 +35,11 @@ class _Pending:
 class ClusterRpc:
     """Calls of one node, whose name is `name()`. Each message carries this name and a number for the answer."""
 
-    def __init__(self, bus: Bus, name: Callable[[], str]) -> None:
+    def __init__(self, bus: Bus, name: Callable[[], str], now: Callable[[], float] = monotonic) -> None:
         self.name = name
+        self.prompt: set[str] = set()  # nodes that send receipts, and keep the promise of `visibility.freshness`
         self._bus = bus
+        self._now = now  # the clock of `Bus.heard_at`
         self._numbers = 0
         self._pending: dict[int, _Pending] = {}
 
@@ -45,10 +50,33 @@ class ClusterRpc:
         changes.
         """
         pending = await self._sent(nodes, make, WITHIN_S)
-        if pending.silent:
-            silent = ", ".join(sorted(pending.silent))
-            raise EngineUnavailable(f"some nodes did not acknowledge in time ({silent})")
+        _raise_for(pending.silent)
         return pending.count
+
+    async def confirm(self, nodes: Collection[str], make: Callable[[str, int], Message]) -> None:
+        """Send a command that changes visibility. Return when no node shows users by older facts.
+
+        A node that sends no receipt hangs, or is cut off from the bus. After RELEASE_S such a node shows no user before
+        it has read the change: the promise of `visibility.freshness`. Raise EngineUnavailable if another node does not
+        acknowledge in time.
+        """
+        pending, number = self._begin(nodes)
+        try:
+            sent = [*nodes]
+            reached = await asyncio.gather(
+                *(self._bus.reach(node, make(self.name(), number)) for node in sent), return_exceptions=True
+            )
+            sent_at = self._now()
+            unsent = {node for node, answer in zip(sent, reached, strict=True) if isinstance(answer, BaseException)}
+            await _wait(pending, WITHIN_S)
+            if pending.silent and pending.silent <= self.prompt - pending.receipts - unsent:
+                await _wait(pending, RELEASE_S - WITHIN_S)
+                # This node must have read its own messages meanwhile: a receipt may wait to be read.
+                if self._bus.heard_at() > sent_at + 1.0 and not pending.silent & pending.receipts:
+                    return
+        finally:
+            del self._pending[number]
+        _raise_for(pending.silent)
 
     async def query(self, nodes: Collection[str], question: bytes, within_s: float) -> dict[str, bytes]:
         """Send a query; return the answers that came in time, by node."""
@@ -56,27 +84,28 @@ class ClusterRpc:
         return pending.answers
 
     async def _sent(self, nodes: Collection[str], make: Callable[[str, int], Message], within_s: float) -> _Pending:
-        pending = _Pending(nodes)
-        if not nodes:
-            return pending
-        self._numbers += 1
-        number = self._numbers
-        self._pending[number] = pending
+        pending, number = self._begin(nodes)
         try:
             for node in nodes:
                 self._bus.publish(Topic("node", "", node), make(self.name(), number))
-            async with asyncio.timeout(within_s):
-                await pending.done
-        except TimeoutError:
-            pass
+            await _wait(pending, within_s)
         finally:
             del self._pending[number]
         return pending
 
+    def _begin(self, nodes: Collection[str]) -> tuple[_Pending, int]:
+        self._numbers += 1
+        pending = self._pending[self._numbers] = _Pending(nodes)
+        return pending, self._numbers
+
     def acknowledged(self, topic: Topic, message: Acknowledged) -> None:
-        """Handle a node's acknowledgement of a command."""
+        """Handle a node's acknowledgement of a command, or its receipt."""
         pending = self._pending.get(message.number)
-        if pending is not None and message.node in pending.silent:
+        if message.is_receipt:
+            self.prompt.add(message.node)
+            if pending is not None:
+                pending.receipts.add(message.node)
+        elif pending is not None and message.node in pending.silent:
             pending.count += message.count
             pending.answered(message.node)
 
@@ -86,3 +115,14 @@ class ClusterRpc:
         if pending is not None and message.node in pending.silent:
             pending.answers[message.node] = message.answer
             pending.answered(message.node)
+
+
+async def _wait(pending: _Pending, within_s: float) -> None:
+    """Wait until all nodes have answered, but no longer than `within_s`."""
+    if pending.silent:
+        await asyncio.wait([pending.done], timeout=within_s)
+
+
+def _raise_for(silent: Collection[str]) -> None:
+    if silent:
+        raise EngineUnavailable(f"some nodes did not acknowledge in time ({', '.join(sorted(silent))})")

@@ -21,6 +21,7 @@ from greendot.node.batching import BatchedReads
 from greendot.node.context import NodeContext
 from greendot.store.visibility import LATEST, FactKind, PrivacyStore, Revision
 from greendot.visibility.facts_model import FactTable
+from greendot.visibility.freshness import VisibilityFreshness
 from greendot.visibility.model import (
     PLAIN,
     Person,
@@ -78,7 +79,9 @@ class VisibilityCache:
         policies: Mapping[str, VisibilityPolicy],  # by tenant; "" for all other tenants
         visibility_webhook: VisibilityWebhook,
         now_ms: Callable[[], int],
+        freshness: VisibilityFreshness,
     ) -> None:
+        self.freshness = freshness
         self._store = store
         self._policies = policies
         self._common_policy = policies[""]
@@ -143,6 +146,10 @@ class VisibilityCache:
         """Return whether facts are read for each user; True while unknown. If not, `learn` costs nothing."""
         return not self._facts.is_listed(tenant) or tenant in self._unlisting
 
+    def is_used(self, tenant: str) -> bool:
+        """Return whether this node has decided about users of the tenant, or is about to."""
+        return tenant in self._revisions or tenant in self._loading
+
     def is_certain(self, tenant: str) -> bool:
         """Return whether the facts of all users of the tenant are known."""
         return not self._doubted and not self.reads_each(tenant)
@@ -153,6 +160,8 @@ class VisibilityCache:
 
     def knows(self, tenant: str, viewer: str, targets: Iterable[str]) -> bool:
         """Return whether the facts for decisions about these users are cached."""
+        if not self.freshness.is_fresh():
+            return False
         if not self.reads_each(tenant):
             return True
         users = (viewer, *targets) if self.policy(tenant).is_mutual else targets
@@ -160,7 +169,7 @@ class VisibilityCache:
 
     def is_ready(self, tenant: str, user: str) -> bool:
         """Return whether the cache can decide at once who sees the user."""
-        if self.policy(tenant).policy == "ask":
+        if self.policy(tenant).policy == "ask" or not self.freshness.is_fresh():
             return False
         return not self.reads_each(tenant) or self._has(tenant, user)
 
@@ -256,6 +265,13 @@ class VisibilityCache:
 
     async def learn(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
         """Read the facts about these users like `know`, but never call the visibility webhook."""
+        await self.freshness.known()
+        await self._learn_missing(tenant, viewers, targets)
+        if not self.freshness.is_fresh():  # the process was stopped during a read
+            await self.freshness.known()
+            await self._learn_missing(tenant, viewers, targets)
+
+    async def _learn_missing(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
         if tenant not in self._revisions:
             await self._begin(tenant)
         if not self.reads_each(tenant):
@@ -326,9 +342,14 @@ class VisibilityCache:
             self._decisions += 1
             self._decided.update(dict.fromkeys(keys, self._decisions))
 
+    def _void_reads(self, tenant: str, users: Collection[str]) -> None:
+        """Ignore facts of these users that are being read: they may be older than a change."""
+        if users:
+            self._changes += 1
+            self._changed.update(dict.fromkeys(((tenant, user) for user in users), self._changes))
+
     def _note(self, tenant: str, users: Collection[str]) -> None:
-        self._changes += 1
-        self._changed.update(dict.fromkeys(((tenant, user) for user in users), self._changes))
+        self._void_reads(tenant, users)
         self._note_decisions([(tenant, user) for user in users])
         for user in users:
             self._visibility_webhook.forget(tenant, user)
@@ -367,11 +388,11 @@ class VisibilityCache:
             self._note_different(tenant, self._facts.list_all(tenant, {**start.listed, **known}))
             await self._reload(tenant, later)  # the list may be newer than what was known
 
-    async def refresh(self, tenants: Collection[str]) -> dict[str, set[str] | None]:
+    async def refresh(self, tenants: Collection[str]) -> dict[str, set[str]]:
         """Read what changed since the last known revisions, in case a message was lost.
 
-        Return the users about whom decisions may be different, by tenant (None: all users). Facts about tenants that
-        are not in `tenants` are dropped. After StoreUnavailable, the next call also returns the users found so far.
+        Return the users about whom decisions may be different, by tenant. Facts about tenants that are not in `tenants`
+        are dropped. After StoreUnavailable, the next call also returns the users found so far.
         """
         async with self._turn:
             for tenant in [tenant for tenant in self._revisions if tenant not in tenants]:
@@ -381,9 +402,11 @@ class VisibilityCache:
             async for some in self._slices.cut([*self._revisions], TENANTS_AT_ONCE):
                 await self._refresh_some(some)
             found, self._unreviewed = self._unreviewed, {}
-        # Contacts cease to be recent, and answers of the app expire, without a change in the store.
-        timed = [tenant for tenant in self._revisions if self.policy(tenant).policy in ("recent_contacts", "ask")]
-        return {tenant: users for tenant, users in found.items() if users} | dict.fromkeys(timed)
+        return {tenant: users for tenant, users in found.items() if users}
+
+    def timed_tenants(self) -> list[str]:
+        """Return the tenants where decisions change with time: contacts cease to be recent, and answers expire."""
+        return [tenant for tenant in self._revisions if self.policy(tenant).policy in ("recent_contacts", "ask")]
 
     async def _refresh_some(self, tenants: Sequence[str]) -> None:
         since = [(tenant, kind, of) for tenant in tenants for kind, of in self._revisions[tenant].items()]
@@ -397,6 +420,7 @@ class VisibilityCache:
             if users is None:
                 await self._read_all(tenant)
             else:
+                self._void_reads(tenant, users)
                 await self._reload(tenant, users)
                 self._revisions[tenant] = revisions[tenant]
             if self._facts.size > MOST:

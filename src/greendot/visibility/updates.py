@@ -7,7 +7,8 @@ may be lost, and contacts stop being recent by themselves. All decisions in use 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 from greendot.engine.messages import Acknowledged, Topic, VisibilityChanged
 from greendot.engine.port import Engine
@@ -52,6 +53,9 @@ class VisibilityUpdates:
         self._cache = cache
         self._webhook = webhook
         self._rpc = rpc
+        self._freshness = cache.freshness
+        self._freshness.read, self._freshness.review = self._read_changes, self._review_changes
+        self._acting = Counter[Key]()  # users whose changes are being applied
         self._timer: Timer | None = None
         self._retries: dict[str, Timer] = {}  # by tenant: the timer of the next review
         webhook.listeners.append(self._unanswered)
@@ -66,6 +70,7 @@ class VisibilityUpdates:
         # Answers of the app are requested again after half of their lifetime.
         period_s = min(AGAIN_S, self._webhook.shortest_s / 2)
         self._timer = self._context.timers.set(period_s * random.uniform(0.8, 1.0), self._on_timer)
+        self.greet()
 
     # --- changes made on this node ---
 
@@ -97,23 +102,45 @@ class VisibilityUpdates:
 
     async def _publish(self, tenant: str, user: str) -> None:
         nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
-        await self._rpc.call(nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number))
+        await self._rpc.confirm(
+            nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, receipt=True)
+        )
+
+    def greet(self) -> None:
+        """Learn which nodes send receipts, and show them that this node does."""
+        live, own = {*self._engine.live_nodes()}, self._rpc.name()
+        self._rpc.prompt &= live
+        for node in live - self._rpc.prompt - {own}:
+            self._engine.publish(Topic("node", "", node), VisibilityChanged("", "", own, 0, receipt=True))
 
     # --- changes received ---
 
     def receive(self, message: VisibilityChanged, node: str) -> None:
         """Apply a change, then acknowledge it to the node that waits for it, which may be this node."""
-        self._context.tasks.spawn(self._act(message, node))
+        if message.receipt:
+            self._rpc.prompt.add(message.asker)
+            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node, is_receipt=True))
+        if message.number:  # else only a greeting
+            self._context.tasks.spawn(self._act(message, node))
 
     async def _act(self, message: VisibilityChanged, node: str) -> None:
+        self._acting[message.tenant, message.user] += 1
+        try:
+            await self._apply(message, node)
+        finally:
+            self._acting[message.tenant, message.user] -= 1
+            self._acting += Counter()  # drops zeros
+
+    async def _apply(self, message: VisibilityChanged, node: str) -> None:
         tenant, users = message.tenant, [message.user]
         try:
-            await self._cache.changed(tenant, users)
+            if self._cache.is_used(tenant):
+                await self._cache.changed(tenant, users)
         except StoreUnavailable as error:
             log(log_events.VISIBILITY_UNKNOWN, reason=error)
             self._cache.doubt(tenant, users)
             self._context.timers.set(RETRY_S, self._act_again, message)
-        if await self._review(tenant, users):
+        if not self._cache.is_used(tenant) or await self._review(tenant, users):
             self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
 
     def _act_again(self, message: VisibilityChanged) -> None:
@@ -143,7 +170,7 @@ class VisibilityUpdates:
 
     def lost(self) -> None:
         """Refresh all decisions in use, because messages may have been missed."""
-        self._context.tasks.spawn(self._refresh_all())
+        self._freshness.doubt()
 
     def _on_timer(self, _: None) -> None:
         self.start()
@@ -161,9 +188,20 @@ class VisibilityUpdates:
     async def _review_all(self, tenant: str) -> None:
         await self._review(tenant, None)
 
+    async def _read_changes(self) -> dict[str, set[str]]:
+        """Read the changes of facts in use; return the users whose facts are different."""
+        return await self._cache.refresh(self._context.registry.tenants)
+
+    async def _review_changes(self, changed: Mapping[str, set[str]]) -> None:
+        """Review these users, and those whose change was received and is not reviewed yet."""
+        for tenant in {*changed, *(tenant for tenant, _ in self._acting)}:
+            acting = {user for its, user in self._acting if its == tenant}
+            await self._review(tenant, changed.get(tenant, set()) | acting)
+
     async def _refresh_all(self) -> None:
         try:
-            for tenant, users in (await self._cache.refresh(self._context.registry.tenants)).items():
+            found = await self._cache.refresh(self._context.registry.tenants)
+            for tenant, users in [*found.items(), *dict.fromkeys(self._cache.timed_tenants()).items()]:
                 await self._review(tenant, users)
         except (StoreUnavailable, EngineUnavailable) as error:
             log(log_events.WORK_LATER, work="refresh of visibility", reason=error)

@@ -8,7 +8,9 @@ import pytest
 from greendot.engine.messages import Acknowledged, ClusterAnswer, ClusterQuestion, Message, Topic
 from greendot.errors import EngineUnavailable
 from greendot.node import cluster_rpc
-from greendot.node.cluster_rpc import ClusterRpc
+from greendot.node.cluster_rpc import RELEASE_S, ClusterRpc
+from greendot.visibility.freshness import FRESH_S
+from unit.node_parts import NodeParts, in_virtual_time
 
 HERE = Topic("node", "", "here")
 
@@ -18,6 +20,17 @@ class Bus:
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Any]] = []
+        self.away: set[str] = set()  # nodes that cannot be reached
+        self.behind_s = 0.0  # age of the last message that this node has read
+
+    def heard_at(self) -> float:
+        return asyncio.get_running_loop().time() - self.behind_s
+
+    async def reach(self, node: str, message: Message) -> bool:
+        if node in self.away:
+            raise EngineUnavailable("away")
+        self.publish(Topic("node", "", node), message)
+        return True
 
     def publish(self, topic: Topic, message: Message) -> None:
         self.published.append((topic.name, message))
@@ -25,7 +38,7 @@ class Bus:
 
 def rpc() -> tuple[ClusterRpc, Bus]:
     bus = Bus()
-    return ClusterRpc(bus, lambda: "here"), bus  # type: ignore[arg-type]
+    return ClusterRpc(bus, lambda: "here", asyncio.get_running_loop().time), bus  # type: ignore[arg-type]
 
 
 def command(asker: str, number: int) -> Message:
@@ -80,3 +93,65 @@ async def test_each_call_has_a_number_of_its_own() -> None:
     one.answered(HERE, ClusterAnswer(2, "a", b"second"))
     one.answered(HERE, ClusterAnswer(1, "a", b"first"))
     assert await asyncio.gather(*calls) == [{"a": b"first"}, {"a": b"second"}]
+
+
+# --- changes of visibility ---
+
+
+async def confirmed(one: ClusterRpc, *answers: Acknowledged) -> float:
+    """Send a change to nodes a and b, which answer. Return the seconds until it is confirmed."""
+    began = asyncio.get_running_loop().time()
+    call = asyncio.ensure_future(one.confirm({"a", "b"}, command))
+    await asyncio.sleep(0.01)
+    for answer in answers:
+        one.acknowledged(HERE, answer)
+    await call
+    return asyncio.get_running_loop().time() - began
+
+
+def receipt(node: str, number: int = 1) -> Acknowledged:
+    return Acknowledged(number, node, is_receipt=True)
+
+
+@in_virtual_time
+async def test_a_change_is_confirmed_when_every_node_has_acknowledged(parts: NodeParts) -> None:
+    one, _ = rpc()
+    assert await confirmed(one, receipt("a"), Acknowledged(1, "a"), receipt("b"), Acknowledged(1, "b")) < 0.1
+    assert one.prompt == {"a", "b"}
+
+
+@in_virtual_time
+async def test_a_node_that_sends_no_receipt_is_released_if_it_keeps_the_promise(parts: NodeParts) -> None:
+    one, _ = rpc()
+    with pytest.raises(EngineUnavailable, match=r"\(b\)"):
+        await confirmed(one, Acknowledged(1, "a"))
+    one.acknowledged(HERE, receipt("b", 0))  # a greeting before
+    took_s = await confirmed(one, Acknowledged(2, "a"))
+    assert took_s == pytest.approx(RELEASE_S, abs=0.1)
+    assert took_s > FRESH_S
+
+
+@in_virtual_time
+async def test_a_node_that_has_received_the_change_must_apply_it(parts: NodeParts) -> None:
+    one, _ = rpc()
+    with pytest.raises(EngineUnavailable, match=r"\(b\)"):
+        await confirmed(one, Acknowledged(1, "a"), receipt("b"))
+    call = asyncio.ensure_future(one.confirm({"b"}, command))
+    await asyncio.sleep(RELEASE_S - 0.1)
+    one.acknowledged(HERE, receipt("b", 2))
+    with pytest.raises(EngineUnavailable, match=r"\(b\)"):
+        await call
+
+
+@in_virtual_time
+async def test_no_node_is_released_while_this_node_cannot_send_or_receive(parts: NodeParts) -> None:
+    one, bus = rpc()
+    one.prompt.add("b")
+    bus.away.add("b")
+    with pytest.raises(EngineUnavailable, match=r"\(b\)"):
+        await confirmed(one, Acknowledged(1, "a"))
+    bus.away.clear()
+    bus.behind_s = RELEASE_S - 0.9
+    with pytest.raises(EngineUnavailable, match=r"\(b\)"):
+        await confirmed(one, Acknowledged(2, "a"))
+    assert one._pending == {}

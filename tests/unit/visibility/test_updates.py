@@ -121,6 +121,41 @@ async def test_a_change_from_another_node_is_acknowledged_after_it_was_acted_on(
 
 
 @in_virtual_time
+async def test_a_node_without_users_of_the_tenant_acknowledges_a_change_at_once(parts: Parts) -> None:
+    consumer = Consumer(parts)
+    parts.store.take_calls()
+    receive(parts)
+    await parts.settle()
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation)]
+    assert (consumer.reviews, parts.store.take_calls()) == ([], [])
+
+
+@in_virtual_time
+async def test_a_change_is_received_before_it_is_acknowledged(parts: Parts) -> None:
+    parts.receive(Topic("node", "", parts.incarnation), VisibilityChanged(*ANN, "asker", 7, receipt=True))
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation, is_receipt=True)]
+    assert parts.rpc.prompt == {"asker"}
+    await parts.settle()
+    assert parts.engine.sent(Acknowledged)[1:] == [Acknowledged(7, parts.incarnation)]
+
+
+@in_virtual_time
+async def test_nodes_greet_each_other_once(parts: Parts) -> None:
+    consumer = Consumer(parts)
+    parts.engine.others.append(NodeInfo("other", "live", None, None))
+    greeting = (Topic("node", "", "other"), VisibilityChanged("", "", parts.incarnation, 0, receipt=True))
+    parts.visibility_updates.start()
+    assert parts.engine.published == [greeting]
+    parts.receive(Topic("node", "", parts.incarnation), VisibilityChanged("", "", "other", 0, receipt=True))
+    await parts.pass_s(AGAIN_S)
+    assert parts.engine.sent(VisibilityChanged) == [greeting[1]]
+    assert (parts.rpc.prompt, consumer.reviews) == ({"other"}, [])
+    parts.engine.others.clear()
+    await parts.pass_s(AGAIN_S)
+    assert parts.rpc.prompt == set()
+
+
+@in_virtual_time
 async def test_a_change_that_cannot_be_read_hides_the_user_until_it_can(parts: Parts) -> None:
     consumer = Consumer(parts)
     await parts.visibility.know(TENANT, ["bob"], ["ann"])
@@ -139,6 +174,7 @@ async def test_a_change_that_cannot_be_read_hides_the_user_until_it_can(parts: P
 @in_virtual_time
 async def test_a_failed_review_is_not_acknowledged_and_everything_is_reviewed_later(parts: Parts) -> None:
     consumer = Consumer(parts)
+    await parts.visibility.know(TENANT, ["bob"], ["ann"])
     consumer.failures = 1
     receive(parts)
     await parts.pass_s(REST_S - TICK_S)

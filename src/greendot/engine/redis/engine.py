@@ -121,6 +121,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._spawn = self._background.spawn
         self._being_born = asyncio.Lock()
         self._checked_partition = HOME  # last partition checked for this node's entry
+        self._silent: set[int] = set()  # partitions whose subscriptions Redis has ended
         self._struck: set[int] = set()  # partitions that lacked the entry and may lack the node's sessions
         self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
         self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
@@ -228,6 +229,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.bus.pushed(push)
 
     def _silenced(self, partition: int) -> None:
+        self._silent.add(partition)
         self.servers.ask()
         self._spawn(f"resubscribing partition {partition}", self._resubscribe(partition))
 
@@ -238,8 +240,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         """
         await asyncio.sleep(SILENCE_S)
         server = self.servers.of(partition)
-        if server.up:
-            await self.moved(server, {partition})
+        try:
+            if server.up:
+                await self.moved(server, {partition})
+        finally:
+            self._silent.discard(partition)
 
     async def _settle_in(self, server: Primary, partitions: set[int]) -> bool:
         """Register this node on the server and subscribe to the wanted channels.
@@ -417,6 +422,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     @level.setter
     def level(self, level: Level) -> None:
         self.lives.level = level
+
+    def heard_at(self) -> float:
+        return float("-inf") if self._silent else self.watchdog.heard_at()
 
     def refusing(self) -> frozenset[str]:
         own = frozenset([self.lives.incarnation])

@@ -54,6 +54,7 @@ class Primary:
         self.unheard: deque[tuple[int, float]] = deque()
         self.beat_channel, self.beat_partition = "", -1
         self.beat_took = 0.0  # seconds that the newest returned beat took
+        self.heard_at = float("-inf")  # send time of the newest returned beat, while the server is up
         self.received = 0  # `Link.received` of the link for pushes, at the last round of beats
         self.commands: Link | None = None
         self.pushes: Link | None = None
@@ -141,6 +142,7 @@ class Primary:
 
     def _drop(self) -> None:
         was_up, self.up = self.up, False
+        self.heard_at = float("-inf")
         for link in (self.commands, self.pushes):
             if link is not None:
                 link.abort()

@@ -101,6 +101,7 @@ class Watchdog:
     def _beaten(self, server: Primary) -> None:
         sent = next((sent for number, sent in server.unheard if number == server.beat_heard), None)
         if sent is not None:
+            server.heard_at = sent
             server.beat_took = self._clock.monotonic() - sent
             self._bus.lag.observe(server.beat_took)
 
@@ -111,6 +112,11 @@ class Watchdog:
         or one of the next rounds marks it if the beat does not arrive.
         """
         return max((server.beat_took for server in self._verbs.servers.all.values() if server.up), default=0.0)
+
+    def heard_at(self) -> float:
+        """Return the time at which the latest returned beat was sent, on the server whose beat is the oldest."""
+        servers = self._verbs.servers.all.values()
+        return min((server.heard_at for server in servers if server.partitions), default=float("-inf"))
 
     # --- epochs ---
 

@@ -1,0 +1,131 @@
+"""Freshness: whether this node may show users by the visibility facts that it knows.
+
+A change of visibility waits until each node has applied it. A node that hangs cannot answer. The others release it after
+a time (`node.cluster_rpc`), because each node keeps a promise: it is fresh while it knows all changes up to FRESH_S
+ago, and while it is not fresh it shows no user.
+
+Two things prove that a node is fresh. A beat, a message of the node to itself, came back through every server of the
+bus: all earlier messages have come, too. Or the node has read the changes since its last revision from the store. So a
+node that was stopped, or was cut off from the bus, reads the changes before it shows users again. Messages from the
+bus wait meanwhile.
+
+A node that can reach neither the bus nor the store continues to show users: without the store there are no changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+
+from greendot.engine.messages import Message, Topic
+from greendot.errors import StoreUnavailable
+from greendot.node.context import NodeContext
+from greendot.node.time_slices import STEP
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
+
+FRESH_S = 2.5  # a beat is sent each second
+LONGEST_S = 10.0  # longest time for which messages wait
+
+Changed = Mapping[str, set[str]]  # by tenant: users whose facts are different
+
+
+class VisibilityFreshness:
+    """Freshness of one node. `heard_at` returns the time up to which all messages on the bus have arrived."""
+
+    def __init__(self, heard_at: Callable[[], float], context: NodeContext) -> None:
+        self._heard_at = heard_at
+        self._now = context.timers.now
+        self._tasks = context.tasks
+        self._slices = context.slices
+        self._until = float("-inf")  # the node is fresh until this time, without a further look
+        self._read_at = float("-inf")  # start of the last read of changes
+        self._is_stale = False  # changes must be read
+        self._is_reading = False
+        self._is_applying = False  # changes are being applied, then messages that wait are delivered
+        self._changed: dict[str, set[str]] = {}  # users to review
+        self._known: asyncio.Future[None] | None = None  # done when changes were read
+        self._held = deque[tuple[Topic, Message]]()  # messages that wait
+        # Set by `VisibilityUpdates` and the node: read changes, apply them, deliver a message.
+        self.read: Callable[[], Awaitable[Changed]]
+        self.review: Callable[[Changed], Awaitable[None]]
+        self.deliver: Callable[[Topic, Message], None]
+
+    def is_fresh(self) -> bool:
+        """Return whether the facts include all changes up to FRESH_S ago. Begin to read the changes if not."""
+        return self._now() < self._until or self._is_proven()
+
+    def _is_proven(self) -> bool:
+        if self._is_reading:
+            return False
+        self._until = max(self._read_at, self._heard_at()) + FRESH_S
+        if self._now() < self._until:
+            return True
+        self.doubt()
+        return False
+
+    def doubt(self) -> None:
+        """Read changes before users are shown again, because messages may have been missed."""
+        self._until, self._is_stale = float("-inf"), True
+        if not self._is_reading:
+            self._is_reading = True
+            self._tasks.spawn(self._read())
+
+    async def known(self) -> None:
+        """Wait until changes were read, if the node is not fresh."""
+        if not self.is_fresh():
+            if self._known is None:
+                self._known = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._known)
+
+    def receive(self, topic: Topic, message: Message) -> None:
+        """Deliver a message from the bus, now or when the node is fresh. Messages to nodes do not wait."""
+        if (not self._is_applying and self.is_fresh()) or topic.kind == "node":
+            self.deliver(topic, message)
+        else:
+            self._held.append((topic, message))
+
+    async def _read(self) -> None:
+        """Read changes, then apply them."""
+        try:
+            while self._is_stale:
+                self._is_stale, began = False, self._now()
+                async with asyncio.timeout(LONGEST_S):
+                    for tenant, users in (await self.read()).items():
+                        self._changed.setdefault(tenant, set()).update(users)
+                self._read_at = began
+        except (StoreUnavailable, TimeoutError) as error:
+            self._read_at = self._now()
+            log(log_events.WORK_LATER, work="refresh of visibility", reason=str(error) or "the store is slow")
+        finally:
+            self._is_reading = self._is_stale = False
+            known, self._known = self._known, None
+            if known is not None and not known.done():
+                known.set_result(None)
+            if not self._is_applying:
+                self._is_applying = True
+                self._tasks.spawn(self._apply())
+
+    async def _apply(self) -> None:
+        """Review changed users, then deliver the messages that wait, in slices."""
+        try:
+            while (self._changed or self._held) and not self._is_reading:
+                changed, self._changed = self._changed, {}
+                try:
+                    async with asyncio.timeout(LONGEST_S):
+                        await self.review(changed)
+                except Exception as error:  # messages must not wait for ever
+                    log(log_events.WORK_FAILED, error, work="a review of visibility")
+                while self._held and not self._changed and not self._is_reading:
+                    await self._slices.turn()
+                    for _ in range(min(STEP, len(self._held))):
+                        self._deliver(*self._held.popleft())
+        finally:
+            self._is_applying = False
+
+    def _deliver(self, topic: Topic, message: Message) -> None:
+        try:
+            self.deliver(topic, message)
+        except Exception as error:  # one failing message must not stop the others
+            log(log_events.WORK_FAILED, error, work="a message from the bus")

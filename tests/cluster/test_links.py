@@ -171,6 +171,23 @@ async def test_a_beat_forged_by_a_stranger_does_not_hide_a_silent_connection(red
             await until(lambda: findings(listener), "the engine is found again")
 
 
+async def test_the_time_up_to_which_messages_have_arrived_follows_the_beats(redis: RedisProcess) -> None:
+    with Proxy(redis.port) as proxy:
+        async with engines(redis_url(proxy.port)) as (listener,):
+            engine, now = listener.engine, listener.engine.watchdog._clock.monotonic
+            began = now()
+            await until(lambda: engine.heard_at() > began, "a beat comes back")
+            proxy.freeze(PUSHES)
+            frozen = now()
+            await until(lambda: was_lost(listener), "the fault is found", FOUND_S)
+            assert engine.heard_at() == float("-inf")
+            proxy.heal()
+            await until(lambda: engine.heard_at() > frozen, "beats come back on a new connection")
+            engine.bus.silenced(3)  # Redis has ended the subscriptions of a partition
+            assert engine.heard_at() == float("-inf")
+            await until(lambda: engine.heard_at() > frozen, "the partition is subscribed again")
+
+
 async def test_a_node_that_does_not_keep_up_is_cut_off_and_reads_everything_again(tmp_path: Path) -> None:
     topic = Topic("room", TENANT, "r1")
     with RedisProcess("redis", tmp_path, client_output_buffer_limit="pubsub 64kb 64kb 0") as redis:

@@ -62,12 +62,8 @@ class ClusterRpc:
         """
         pending, number = self._begin(nodes)
         try:
-            sent = [*nodes]
-            reached = await asyncio.gather(
-                *(self._bus.reach(node, make(self.name(), number)) for node in sent), return_exceptions=True
-            )
+            unsent = await self._send(nodes, make, number)
             sent_at = self._now()
-            unsent = {node for node, answer in zip(sent, reached, strict=True) if isinstance(answer, BaseException)}
             await _wait(pending, WITHIN_S)
             if pending.silent and pending.silent <= self.prompt - pending.receipts - unsent:
                 await _wait(pending, RELEASE_S - WITHIN_S)
@@ -77,6 +73,14 @@ class ClusterRpc:
         finally:
             del self._pending[number]
         _raise_for(pending.silent)
+
+    async def _send(self, nodes: Collection[str], make: Callable[[str, int], Message], number: int) -> set[str]:
+        """Send a command. Return the nodes to which it was not sent for certain."""
+        sending = {asyncio.ensure_future(self._bus.reach(node, make(self.name(), number))): node for node in nodes}
+        done, late = await asyncio.wait(sending, timeout=WITHIN_S) if sending else (set(), set())
+        for task in late:
+            task.cancel()
+        return {sending[task] for task in (*late, *(task for task in done if task.exception() is not None))}
 
     async def query(self, nodes: Collection[str], question: bytes, within_s: float) -> dict[str, bytes]:
         """Send a query; return the answers that came in time, by node."""

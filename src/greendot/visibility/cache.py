@@ -388,11 +388,12 @@ class VisibilityCache:
             self._note_different(tenant, self._facts.list_all(tenant, {**start.listed, **known}))
             await self._reload(tenant, later)  # the list may be newer than what was known
 
-    async def refresh(self, tenants: Collection[str]) -> dict[str, set[str]]:
+    async def refresh(self, tenants: Collection[str], *, tidy: bool = True) -> dict[str, set[str]]:
         """Read what changed since the last known revisions, in case a message was lost.
 
         Return the users about whom decisions may be different, by tenant. Facts about tenants that are not in `tenants`
-        are dropped. After StoreUnavailable, the next call also returns the users found so far.
+        are dropped, with `tidy` also facts about users who are not in use. After StoreUnavailable, the next call also
+        returns the users found so far.
         """
         async with self._turn:
             for tenant in [tenant for tenant in self._revisions if tenant not in tenants]:
@@ -401,6 +402,8 @@ class VisibilityCache:
                 self._unreviewed.pop(tenant, None)
             async for some in self._slices.cut([*self._revisions], TENANTS_AT_ONCE):
                 await self._refresh_some(some)
+            for tenant in [*self._revisions] if tidy and self._facts.size > MOST else ():
+                await self._drop_unused(tenant)
             found, self._unreviewed = self._unreviewed, {}
         return {tenant: users for tenant, users in found.items() if users}
 
@@ -423,8 +426,6 @@ class VisibilityCache:
                 self._void_reads(tenant, users)
                 await self._reload(tenant, users)
                 self._revisions[tenant] = revisions[tenant]
-            if self._facts.size > MOST:
-                await self._drop_unused(tenant)
             if users != set() and not self.reads_each(tenant) and self._weight(tenant) > MOST_LISTED:
                 await self._unlist(tenant)
 

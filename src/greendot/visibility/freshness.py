@@ -1,8 +1,8 @@
 """Freshness: whether this node may show users by the visibility facts that it knows.
 
-A change of visibility waits until each node has applied it. A node that hangs cannot answer. The others release it after
-a time (`node.cluster_rpc`), because each node keeps a promise: it is fresh while it knows all changes up to FRESH_S
-ago, and while it is not fresh it shows no user.
+A change of visibility waits until each node has applied it. A node that hangs cannot answer. After a time the others
+wait no longer (`node.cluster_rpc`), because each node keeps a promise: it is fresh while it knows all changes up to
+FRESH_S ago, and while it is not fresh it shows no user.
 
 Two things prove that a node is fresh. A beat, a message of the node to itself, came back through every server of the
 bus: all earlier messages have come, too. Or the node has read the changes since its last revision from the store. So a

@@ -190,7 +190,7 @@ class VisibilityUpdates:
 
     async def _read_changes(self) -> dict[str, set[str]]:
         """Read the changes of facts in use; return the users whose facts are different."""
-        return await self._cache.refresh(self._context.registry.tenants)
+        return await self._cache.refresh(self._context.registry.tenants, tidy=False)
 
     async def _review_changes(self, changed: Mapping[str, set[str]]) -> None:
         """Review these users, and those whose change was received and is not reviewed yet."""

@@ -8,7 +8,7 @@ import pytest
 from greendot.engine.messages import Acknowledged, ClusterAnswer, ClusterQuestion, Message, Topic
 from greendot.errors import EngineUnavailable
 from greendot.node import cluster_rpc
-from greendot.node.cluster_rpc import RELEASE_S, ClusterRpc
+from greendot.node.cluster_rpc import RELEASE_S, WITHIN_S, ClusterRpc
 from greendot.visibility.freshness import FRESH_S
 from unit.node_parts import NodeParts, in_virtual_time
 
@@ -21,12 +21,15 @@ class Bus:
     def __init__(self) -> None:
         self.published: list[tuple[str, Any]] = []
         self.away: set[str] = set()  # nodes that cannot be reached
+        self.hung: set[str] = set()  # nodes whose part of the bus does not answer
         self.behind_s = 0.0  # age of the last message that this node has read
 
     def heard_at(self) -> float:
         return asyncio.get_running_loop().time() - self.behind_s
 
     async def reach(self, node: str, message: Message) -> bool:
+        if node in self.hung:
+            await asyncio.get_running_loop().create_future()
         if node in self.away:
             raise EngineUnavailable("away")
         self.publish(Topic("node", "", node), message)
@@ -150,8 +153,11 @@ async def test_no_node_is_released_while_this_node_cannot_send_or_receive(parts:
     bus.away.add("b")
     with pytest.raises(EngineUnavailable, match=r"\(b\)"):
         await confirmed(one, Acknowledged(1, "a"))
-    bus.away.clear()
+    bus.away, bus.hung = set(), {"b"}
+    with pytest.raises(EngineUnavailable, match=r"\(b\)"):
+        await asyncio.wait_for(one.confirm({"b"}, command), 2 * WITHIN_S + 0.1)
+    bus.hung.clear()
     bus.behind_s = RELEASE_S - 0.9
     with pytest.raises(EngineUnavailable, match=r"\(b\)"):
-        await confirmed(one, Acknowledged(2, "a"))
+        await confirmed(one, Acknowledged(3, "a"))
     assert one._pending == {}

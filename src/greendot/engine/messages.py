@@ -110,7 +110,7 @@ class Acknowledged(NodeMessage, frozen=True, tag="k"):
     number: int
     node: str
     count: int = 0  # number of affected items
-    is_receipt: bool = False  # the node has received the request, and will carry it out
+    is_arrival: bool = False  # only reports that the request has arrived; the acknowledgement follows
 
 
 class Revoked(NodeMessage, frozen=True, tag="v"):
@@ -157,7 +157,7 @@ class VisibilityChanged(NodeMessage, frozen=True, tag="g"):
     user: str
     asker: str  # the node that waits for the acknowledgement
     number: int
-    receipt: bool = False  # the asker wants a receipt at once, and sends receipts itself
+    reports_arrival: bool = False  # the asker wants to know of the arrival at once, and reports arrivals itself
 
 
 class LimitReport(NodeMessage, frozen=True, tag="l"):

@@ -11,17 +11,17 @@ from greendot.engine.port import Bus
 from greendot.errors import EngineUnavailable
 
 WITHIN_S = 2.0  # time for all nodes to acknowledge a command
-RELEASE_S = 3.0  # time after which a node without a receipt shows nothing by older facts: FRESH_S, and half a second
+RELEASE_S = 3.0  # time after which a node that reported no arrival shows nothing by older facts: FRESH_S and 0.5 s
 
 
 class _Pending:
     """Call that waits for the answers of nodes."""
 
-    __slots__ = ("answers", "count", "done", "receipts", "silent")
+    __slots__ = ("answers", "arrived", "count", "done", "silent")
 
     def __init__(self, nodes: Collection[str]) -> None:
         self.silent = {*nodes}
-        self.receipts: set[str] = set()  # nodes that have received the command
+        self.arrived: set[str] = set()  # nodes that have received the command
         self.count = 0  # changes made by the nodes that have acknowledged
         self.answers: dict[str, bytes] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -37,7 +37,7 @@ class ClusterRpc:
 
     def __init__(self, bus: Bus, name: Callable[[], str], now: Callable[[], float] = monotonic) -> None:
         self.name = name
-        self.prompt: set[str] = set()  # nodes that send receipts, and keep the promise of `visibility.freshness`
+        self.prompt: set[str] = set()  # nodes that report arrivals, and keep the promise of `visibility.freshness`
         self._bus = bus
         self._now = now  # the clock of `Bus.heard_at`
         self._numbers = 0
@@ -56,8 +56,8 @@ class ClusterRpc:
     async def confirm(self, nodes: Collection[str], make: Callable[[str, int], Message]) -> None:
         """Send a command that changes visibility. Return when no node shows users by older facts.
 
-        A node that sends no receipt hangs, or is cut off from the bus. After RELEASE_S such a node shows no user before
-        it has read the change: the promise of `visibility.freshness`. Raise EngineUnavailable if another node does not
+        A node that reports no arrival hangs, or is cut off from the bus. After RELEASE_S it shows no user before it has
+        read the change: the promise of `visibility.freshness`. Raise EngineUnavailable if another node does not
         acknowledge in time.
         """
         pending, number = self._begin(nodes)
@@ -65,10 +65,10 @@ class ClusterRpc:
             unsent = await self._send(nodes, make, number)
             sent_at = self._now()
             await _wait(pending, WITHIN_S)
-            if pending.silent and pending.silent <= self.prompt - pending.receipts - unsent:
+            if pending.silent and pending.silent <= self.prompt - pending.arrived - unsent:
                 await _wait(pending, RELEASE_S - WITHIN_S)
-                # This node must have read its own messages meanwhile: a receipt may wait to be read.
-                if self._bus.heard_at() > sent_at + 1.0 and not pending.silent & pending.receipts:
+                # This node must have read its own messages meanwhile: a report may wait to be read.
+                if self._bus.heard_at() > sent_at + 1.0 and not pending.silent & pending.arrived:
                     return
         finally:
             del self._pending[number]
@@ -103,12 +103,12 @@ class ClusterRpc:
         return pending, self._numbers
 
     def acknowledged(self, topic: Topic, message: Acknowledged) -> None:
-        """Handle a node's acknowledgement of a command, or its receipt."""
+        """Handle a node's acknowledgement of a command, or its report of the arrival."""
         pending = self._pending.get(message.number)
-        if message.is_receipt:
+        if message.is_arrival:
             self.prompt.add(message.node)
             if pending is not None:
-                pending.receipts.add(message.node)
+                pending.arrived.add(message.node)
         elif pending is not None and message.node in pending.silent:
             pending.count += message.count
             pending.answered(message.node)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
 from greendot.engine.messages import Message, Topic
 from greendot.errors import StoreUnavailable
@@ -26,7 +27,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 FRESH_S = 2.5  # a beat is sent each second
-LONGEST_S = 10.0  # longest time for which messages wait
+LONGEST_S = 3.0  # longest time for which messages wait for a read, and then for a review
 
 Changed = Mapping[str, set[str]]  # by tenant: users whose facts are different
 
@@ -49,7 +50,7 @@ class VisibilityFreshness:
         self._held = deque[tuple[Topic, Message]]()  # messages that wait
         # Set by `VisibilityUpdates` and the node: read changes, apply them, deliver a message.
         self.read: Callable[[], Awaitable[Changed]]
-        self.review: Callable[[Changed], Awaitable[None]]
+        self.review: Callable[[Changed], Coroutine[Any, Any, None]]
         self.deliver: Callable[[Topic, Message], None]
 
     def is_fresh(self) -> bool:
@@ -87,36 +88,48 @@ class VisibilityFreshness:
             self._held.append((topic, message))
 
     async def _read(self) -> None:
-        """Read changes, then apply them."""
+        """Read changes, then apply them. If this takes too long, it continues while the node shows users again."""
         try:
             while self._is_stale:
                 self._is_stale, began = False, self._now()
-                async with asyncio.timeout(LONGEST_S):
-                    for tenant, users in (await self.read()).items():
-                        self._changed.setdefault(tenant, set()).update(users)
-                self._read_at = began
-        except (StoreUnavailable, TimeoutError) as error:
-            self._read_at = self._now()
-            log(log_events.WORK_LATER, work="refresh of visibility", reason=str(error) or "the store is slow")
+                self._read_at = began if await self._within(self._read_changes()) else self._now()
         finally:
             self._is_reading = self._is_stale = False
             known, self._known = self._known, None
             if known is not None and not known.done():
                 known.set_result(None)
-            if not self._is_applying:
-                self._is_applying = True
-                self._tasks.spawn(self._apply())
+            self._begin_applying()
+
+    async def _read_changes(self) -> None:
+        try:
+            changed = await self.read()
+        except StoreUnavailable as error:
+            log(log_events.WORK_LATER, work="refresh of visibility", reason=error)
+            return
+        for tenant, users in changed.items():
+            self._changed.setdefault(tenant, set()).update(users)
+        if not self._is_reading:  # it took too long
+            self._begin_applying()
+
+    async def _within(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Return whether the work has ended in time. It is not cancelled."""
+        task = self._tasks.begin(work)
+        await asyncio.wait([task], timeout=LONGEST_S)
+        if not task.done():
+            log(log_events.WORK_LATER, work="refresh of visibility", reason="the store is slow")
+        return task.done()
+
+    def _begin_applying(self) -> None:
+        if not self._is_applying:
+            self._is_applying = True
+            self._tasks.spawn(self._apply())
 
     async def _apply(self) -> None:
         """Review changed users, then deliver the messages that wait, in slices."""
         try:
             while (self._changed or self._held) and not self._is_reading:
                 changed, self._changed = self._changed, {}
-                try:
-                    async with asyncio.timeout(LONGEST_S):
-                        await self.review(changed)
-                except Exception as error:  # messages must not wait for ever
-                    log(log_events.WORK_FAILED, error, work="a review of visibility")
+                await self._within(self.review(changed))
                 while self._held and not self._changed and not self._is_reading:
                     await self._slices.turn()
                     for _ in range(min(STEP, len(self._held))):

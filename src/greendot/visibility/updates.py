@@ -103,23 +103,23 @@ class VisibilityUpdates:
     async def _publish(self, tenant: str, user: str) -> None:
         nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
         await self._rpc.confirm(
-            nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, receipt=True)
+            nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, reports_arrival=True)
         )
 
     def greet(self) -> None:
-        """Learn which nodes send receipts, and show them that this node does."""
+        """Learn which nodes report arrivals, and show them that this node does."""
         live, own = {*self._engine.live_nodes()}, self._rpc.name()
         self._rpc.prompt &= live
         for node in live - self._rpc.prompt - {own}:
-            self._engine.publish(Topic("node", "", node), VisibilityChanged("", "", own, 0, receipt=True))
+            self._engine.publish(Topic("node", "", node), VisibilityChanged("", "", own, 0, reports_arrival=True))
 
     # --- changes received ---
 
     def receive(self, message: VisibilityChanged, node: str) -> None:
         """Apply a change, then acknowledge it to the node that waits for it, which may be this node."""
-        if message.receipt:
+        if message.reports_arrival:
             self._rpc.prompt.add(message.asker)
-            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node, is_receipt=True))
+            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node, is_arrival=True))
         if message.number:  # else only a greeting
             self._context.tasks.spawn(self._act(message, node))
 

@@ -112,23 +112,23 @@ async def confirmed(one: ClusterRpc, *answers: Acknowledged) -> float:
     return asyncio.get_running_loop().time() - began
 
 
-def receipt(node: str, number: int = 1) -> Acknowledged:
-    return Acknowledged(number, node, is_receipt=True)
+def arrival(node: str, number: int = 1) -> Acknowledged:
+    return Acknowledged(number, node, is_arrival=True)
 
 
 @in_virtual_time
 async def test_a_change_is_confirmed_when_every_node_has_acknowledged(parts: NodeParts) -> None:
     one, _ = rpc()
-    assert await confirmed(one, receipt("a"), Acknowledged(1, "a"), receipt("b"), Acknowledged(1, "b")) < 0.1
+    assert await confirmed(one, arrival("a"), Acknowledged(1, "a"), arrival("b"), Acknowledged(1, "b")) < 0.1
     assert one.prompt == {"a", "b"}
 
 
 @in_virtual_time
-async def test_a_node_that_sends_no_receipt_is_released_if_it_keeps_the_promise(parts: NodeParts) -> None:
+async def test_a_node_that_reports_no_arrival_is_released_if_it_keeps_the_promise(parts: NodeParts) -> None:
     one, _ = rpc()
     with pytest.raises(EngineUnavailable, match=r"\(b\)"):
         await confirmed(one, Acknowledged(1, "a"))
-    one.acknowledged(HERE, receipt("b", 0))  # a greeting before
+    one.acknowledged(HERE, arrival("b", 0))  # a greeting before
     took_s = await confirmed(one, Acknowledged(2, "a"))
     assert took_s == pytest.approx(RELEASE_S, abs=0.1)
     assert took_s > FRESH_S
@@ -138,10 +138,10 @@ async def test_a_node_that_sends_no_receipt_is_released_if_it_keeps_the_promise(
 async def test_a_node_that_has_received_the_change_must_apply_it(parts: NodeParts) -> None:
     one, _ = rpc()
     with pytest.raises(EngineUnavailable, match=r"\(b\)"):
-        await confirmed(one, Acknowledged(1, "a"), receipt("b"))
+        await confirmed(one, Acknowledged(1, "a"), arrival("b"))
     call = asyncio.ensure_future(one.confirm({"b"}, command))
     await asyncio.sleep(RELEASE_S - 0.1)
-    one.acknowledged(HERE, receipt("b", 2))
+    one.acknowledged(HERE, arrival("b", 2))
     with pytest.raises(EngineUnavailable, match=r"\(b\)"):
         await call
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from greendot.engine.messages import Message, StatusChanged, Topic, VisibilityChanged
 from greendot.errors import StoreUnavailable
 from greendot.visibility.freshness import FRESH_S, LONGEST_S, VisibilityFreshness
@@ -39,8 +37,6 @@ class Lab:
     async def review(self, changed: object) -> None:
         self.events.append(f"reviews {changed}")
         await self.may_review.wait()
-        if self.failure is not None:
-            raise self.failure
 
     def deliver(self, topic: Topic, message: Message) -> None:
         self.events.append(topic.kind)
@@ -142,20 +138,36 @@ async def test_many_messages_are_delivered_in_slices(parts: Parts) -> None:
     assert lab.take() == ["room"]
 
 
-@pytest.mark.parametrize("failure", [StoreUnavailable("away"), None])
 @in_virtual_time
-async def test_without_the_store_messages_wait_no_longer_than_its_failure(
-    parts: Parts, failure: Exception | None
-) -> None:
+async def test_without_the_store_messages_do_not_wait(parts: Parts) -> None:
     lab = Lab(parts)
-    lab.failure = failure
-    if failure is None:
-        lab.may_read.clear()
+    lab.failure = StoreUnavailable("away")
     lab.freshness.doubt()
     lab.receive()
-    await parts.pass_s(TICK_S if failure else LONGEST_S + TICK_S)
-    assert lab.take()[-1] == "room"
+    await parts.settle()
+    assert lab.take() == ["reads", "reviews {}", "room"]
     assert lab.freshness.is_fresh()
+
+
+@in_virtual_time
+async def test_a_slow_read_or_review_continues_while_users_are_shown_again(parts: Parts) -> None:
+    lab = Lab(parts)
+    lab.found = {TENANT: {"ann"}}
+    lab.may_read.clear()
+    lab.freshness.doubt()
+    lab.receive()
+    await parts.pass_s(LONGEST_S - TICK_S)
+    assert lab.take() == ["reads"]
+    await parts.pass_s(2 * TICK_S)
+    assert lab.take() == ["reviews {}", "room"]
+    assert lab.freshness.is_fresh()
+    lab.may_review.clear()
+    lab.may_read.set()
+    await parts.settle()
+    lab.receive()
+    assert lab.take() == [f"reviews {lab.found}"]
+    await parts.pass_s(LONGEST_S)
+    assert lab.take() == ["room"]
 
 
 # --- with the cache ---

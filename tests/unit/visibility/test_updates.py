@@ -132,8 +132,8 @@ async def test_a_node_without_users_of_the_tenant_acknowledges_a_change_at_once(
 
 @in_virtual_time
 async def test_a_change_is_received_before_it_is_acknowledged(parts: Parts) -> None:
-    parts.receive(Topic("node", "", parts.incarnation), VisibilityChanged(*ANN, "asker", 7, receipt=True))
-    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation, is_receipt=True)]
+    parts.receive(Topic("node", "", parts.incarnation), VisibilityChanged(*ANN, "asker", 7, reports_arrival=True))
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation, is_arrival=True)]
     assert parts.rpc.prompt == {"asker"}
     await parts.settle()
     assert parts.engine.sent(Acknowledged)[1:] == [Acknowledged(7, parts.incarnation)]
@@ -143,10 +143,10 @@ async def test_a_change_is_received_before_it_is_acknowledged(parts: Parts) -> N
 async def test_nodes_greet_each_other_once(parts: Parts) -> None:
     consumer = Consumer(parts)
     parts.engine.others.append(NodeInfo("other", "live", None, None))
-    greeting = (Topic("node", "", "other"), VisibilityChanged("", "", parts.incarnation, 0, receipt=True))
+    greeting = (Topic("node", "", "other"), VisibilityChanged("", "", parts.incarnation, 0, reports_arrival=True))
     parts.visibility_updates.start()
     assert parts.engine.published == [greeting]
-    parts.receive(Topic("node", "", parts.incarnation), VisibilityChanged("", "", "other", 0, receipt=True))
+    parts.receive(Topic("node", "", parts.incarnation), VisibilityChanged("", "", "other", 0, reports_arrival=True))
     await parts.pass_s(AGAIN_S)
     assert parts.engine.sent(VisibilityChanged) == [greeting[1]]
     assert (parts.rpc.prompt, consumer.reviews) == ({"other"}, [])

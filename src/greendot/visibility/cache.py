@@ -324,13 +324,14 @@ class VisibilityCache:
         self._unreviewed.get(tenant, set()).difference_update(users)  # the caller reviews them
 
     async def _reload(self, tenant: str, users: Collection[str]) -> None:
-        """Read the facts of these users again if they are used."""
-        is_whole = self._facts.is_listed(tenant) or tenant in self._loading
-        again = [user for user in users if is_whole or self._facts.has(tenant, user)]
-        while again:
-            began = self._changes
-            await self._learn(tenant, again)
-            again = [user for user in again if self._changed.get((tenant, user), 0) > began]
+        """Read the facts of these users again if they are used, in slices."""
+        async for some in self._slices.cut([*users], AT_ONCE):
+            is_whole = self._facts.is_listed(tenant) or tenant in self._loading
+            again = [user for user in some if is_whole or self._facts.has(tenant, user)]
+            while again:
+                began = self._changes
+                await self._learn(tenant, again)
+                again = [user for user in again if self._changed.get((tenant, user), 0) > began]
 
     def doubt(self, tenant: str, users: Collection[str]) -> None:
         """Hide users from all others until their changed facts can be read."""

@@ -168,6 +168,24 @@ async def restored_by_both(first: RedisNode, second: RedisNode) -> asyncio.Task[
     return mine
 
 
+async def test_nodes_that_register_later_are_waited_for_after_a_restart(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        await first.tick()
+        await (await restored_by_both(first, second))
+        told = len(findings(first))
+        async with hold(first.engine.bus, "resubscribe") as connecting, hold(second.engine.lives, "register"):
+            redis.restart()
+            await connecting.reached()
+            await first.engine.tick()  # reads the nodes: the first is registered again, the second is not
+            connecting.release()
+            await until(lambda: len(findings(first)) > told, "the node is connected again")
+            mine = await restore(first, "ann")
+            await first.tick()
+            assert not mine.done(), "the second node has not restored bob"
+            assert await is_stale(first, "bob")
+            mine.cancel()
+
+
 async def test_a_node_that_was_seen_dead_is_buried_again_when_a_snapshot_brings_it_back(redis: RedisProcess) -> None:
     nodes = [RedisNode(redis_url(redis.port), PREFIX, periods=PERIODS) for _ in range(2)]
     first, second = nodes

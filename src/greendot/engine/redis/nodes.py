@@ -193,8 +193,9 @@ class NodeLeases:
         if renew:
             self._renewed_at, (self._published_level, self._published_digest) = now, told
         self.refusing = table.refusing()
-        if self.incarnation in table.lives:  # if our own entry is missing, Redis has lost the others, too
-            self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
+        # A dead node stays in the table. A missing entry was lost, and its node registers again or becomes overdue.
+        live = {node for node, life in table.lives.items() if life == "live"}
+        self._verbs.alive = live.union(node for node in self._verbs.alive if node not in table.lives)
         return table
 
     async def table(self) -> NodeTable:

@@ -11,7 +11,8 @@ import pytest
 from cluster.engines import GRACE_S, LEASE_S, PERIODS, PREFIX, RENEW_S, TENANT, come, findings, state, until
 from cluster.nodes import redis_url
 from greendot.engine.messages import Part
-from greendot.engine.redis import keys
+from greendot.engine.redis import keys, losses
+from greendot.engine.redis.partitions import Partitions
 from greendot.engine.redis.primary import Primary
 from greendot.errors import EngineUnavailable
 from greendot.testing import hold
@@ -19,24 +20,38 @@ from hosts import RedisNode
 from redis_servers import RedisProcess
 
 LEASES = keys.leases_key(PREFIX)
+ROUNDS = losses.ROUNDS
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a loss end with the first read of the nodes that allows it."""
+    monkeypatch.setattr(losses, "ROUNDS", 0)
 
 
 @asynccontextmanager
-async def two(redis: RedisProcess, lease_s: float = LEASE_S) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
-    """Run two manual engines with a session each, then delete all data of Redis."""
+async def engines_by_hand(redis: RedisProcess, lease_s: float = LEASE_S) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
+    """Run two manual engines."""
     periods = PERIODS._replace(lease=lease_s)
     nodes = [RedisNode(redis_url(redis.port), PREFIX, periods=periods) for _ in range(2)]
     try:
         for node in nodes:
             await node.start()
-        for node, user in zip(nodes, ("ann", "bob"), strict=True):
-            await come(node, user)
-            await node.tick()
-        redis.command("FLUSHALL")
         yield nodes[0], nodes[1]
     finally:
         for node in nodes:
             await node.close()
+
+
+@asynccontextmanager
+async def two(redis: RedisProcess, lease_s: float = LEASE_S) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
+    """Run two manual engines with a session each, then delete all data of Redis."""
+    async with engines_by_hand(redis, lease_s) as nodes:
+        for node, user in zip(nodes, ("ann", "bob"), strict=True):
+            await come(node, user)
+            await node.tick()
+        redis.command("FLUSHALL")
+        yield nodes
 
 
 async def is_stale(node: RedisNode, user: str) -> bool:
@@ -93,6 +108,78 @@ async def test_a_restore_waits_for_other_nodes_no_longer_than_a_lease(redis: Red
         assert not await is_stale(first, "bob")
 
 
+def report(node: RedisNode, user: str) -> asyncio.Task[None]:
+    """Report that the node has restored the partition of this user. The task ends when all nodes have."""
+    part = Partitions([keys.partition_of(TENANT, user)], node.engine.servers)
+    restored = node.engine.restored(part, node.engine.records_state(part))
+    return asyncio.get_running_loop().create_task(restored)
+
+
+async def test_a_partition_that_all_nodes_have_restored_does_not_wait_for_the_others(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        for node in (first, second):
+            await node.tick()
+            await come(node, "ann" if node is first else "bob")
+        waits = [report(first, "ann"), report(first, "bob"), report(second, "ann")]
+        await asyncio.sleep(0)
+        await second.tick()
+        await first.tick()
+        assert [wait.done() for wait in waits] == [True, False, False]
+        assert (await is_stale(first, "ann"), await is_stale(first, "bob")) == (False, True)
+        await second.tick()
+        assert waits[2].done()
+        report(second, "bob")
+        await asyncio.sleep(0)
+        await second.tick()
+        await first.tick()
+        await asyncio.gather(*waits)
+        assert not await is_stale(first, "bob")
+
+
+async def test_a_partition_that_was_lost_again_is_not_taken_for_restored(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        await second.tick()
+        report(second, "bob")
+        await asyncio.sleep(0)
+        await second.tick()
+        redis.command("FLUSHALL")
+        redis.command("HSET", LEASES, second.incarnation, f"99,0,0,{second.engine.losses.report()}")
+        await first.tick()
+        wait = report(first, "bob")
+        await asyncio.sleep(0)
+        await first.tick()
+        assert not wait.done(), "the second node has restored the data before the second loss only"
+        await second.tick()
+        report(second, "bob")
+        await asyncio.sleep(0)
+        await second.tick()
+        await first.tick()
+        await wait
+
+
+async def test_a_node_that_goes_on_restoring_is_waited_for_beyond_a_lease_but_not_for_ever(
+    redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "LONGEST_S", 4 * LEASE_S)
+    async with two(redis) as (first, second):
+        await first.tick()
+        await second.tick()
+        mine = await restore(first, "ann")
+        for step in range(4):
+            await first.advance(0.8 * LEASE_S, second)
+            report(second, f"u{step}")
+            await asyncio.sleep(0)
+            await second.tick()
+            await first.tick()
+            assert not mine.done()
+        await first.advance(0.9 * LEASE_S, second)
+        report(second, "u4")
+        await asyncio.sleep(0)
+        await second.tick()
+        await first.tick()
+        await mine
+
+
 async def test_a_node_that_does_not_report_restored_sessions_gets_a_renewal_and_two_seconds(
     redis: RedisProcess,
 ) -> None:
@@ -105,7 +192,8 @@ async def test_a_node_that_does_not_report_restored_sessions_gets_a_renewal_and_
         await set_time(RENEW_S, begin_ms, first, second)
         await second.tick()
         lease = redis.command("HGET", LEASES, second.incarnation).decode()
-        redis.command("HSET", LEASES, second.incarnation, lease.rpartition(",")[0])  # as the previous version writes it
+        silent = ",".join(lease.split(",")[:3])  # as the first version writes it
+        redis.command("HSET", LEASES, second.incarnation, silent)
         await first.tick()
         assert not mine.done()
         await set_time(RENEW_S + 1.5, begin_ms, first, second)
@@ -184,6 +272,29 @@ async def test_nodes_that_register_later_are_waited_for_after_a_restart(redis: R
             assert not mine.done(), "the second node has not restored bob"
             assert await is_stale(first, "bob")
             mine.cancel()
+
+
+async def test_a_node_that_started_just_before_a_loss_is_waited_for(
+    redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "ROUNDS", ROUNDS)
+    async with engines_by_hand(redis) as (first, second):
+        await come(second, "bob")
+        assert second.incarnation not in first.engine.live_nodes(), "the first node must not have read the nodes since"
+        redis.command("FLUSHALL")
+        await first.tick()
+        mine = await restore(first, "ann")
+        await first.tick()
+        assert not mine.done(), "the second node may not have found the loss yet"
+        await second.tick()
+        await first.advance(ROUNDS * PERIODS.sample, second)
+        await first.tick()
+        assert not mine.done(), "the second node has not restored bob"
+        theirs = await restore(second, "bob")
+        await second.tick()
+        await first.tick()
+        await asyncio.gather(mine, theirs)
+        assert await state(first, "bob") == "online"
 
 
 async def test_a_node_that_was_seen_dead_is_buried_again_when_a_snapshot_brings_it_back(redis: RedisProcess) -> None:

@@ -158,9 +158,13 @@ class MemoryEngine:
     async def restored(self, part: Part, since: RecordsState) -> None:
         pass
 
-    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
+    async def audit(
+        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
+    ) -> int:
         ended = 0
         for (tenant, user), record in [*self._users.items()]:
+            if part is not None and not part.covers(tenant, user):
+                continue
             for session, entry in [*record.sessions.items()]:
                 ref = SessionEpoch(session, entry.incarnation, entry.conn)
                 if entry.incarnation == self._incarnation and not holds(ref):

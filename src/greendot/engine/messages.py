@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
@@ -44,6 +45,10 @@ class Part:
     def away(self) -> Part | None:
         """Return the share of the part that cannot be reached now, or None."""
         return None
+
+    def pieces(self) -> Sequence[Part]:
+        """Return the pieces that are restored one after the other. All nodes restore them in the same order."""
+        return (self,)
 
 
 TopicKind = Literal["room", "watch", "user", "node"]

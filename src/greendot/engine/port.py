@@ -68,8 +68,8 @@ class RestoringEngine(Protocol):
         """Report that this node has restored all its data of a lost part, beginning in the state `since`.
 
         Partitions whose state differs from `since` have lost records again, and are left out of the report. Return when
-        every live node has reported, or when the period of a lease has passed since the loss. Raise EngineUnavailable
-        if the part becomes unreachable during the wait.
+        every live node has reported this part, or when the other nodes have made no progress for the period of a lease.
+        Raise EngineUnavailable if the part becomes unreachable during the wait.
         """
         ...
 
@@ -331,9 +331,12 @@ class Engine(
         """Check all data and end expired sessions. The engine also sweeps by itself periodically."""
         ...
 
-    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
+    async def audit(
+        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
+    ) -> int:
         """End the sessions that the engine has for this node if `holds` returns False for them. Return their number.
 
+        With `part`, only the sessions of users in this part are compared.
         `pace` is awaited before each batch of commands, with the number of commands. There can be many, and none is
         urgent.
         """

@@ -111,8 +111,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.lives = NodeLeases(verbs, self._clock, options.periods)
         self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
-        self.losses = Losses(self.servers, self.watchdog, self._clock, options.periods)
-        self.lives.restored = self.losses.digest
+        self.losses = Losses(verbs, self.watchdog, self._clock, options.periods)
+        self.lives.report = self.losses.report
         verbs.restoring, verbs.answered = self.losses.restoring, self._answered
         self.census = Census(self.servers, options.prefix)
         self._figures = Figures(self.servers, self.bus, self.lives, self.sweeper, self.census)
@@ -300,7 +300,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             if risen := self.lives.risen(table):
                 self._spawn("declaring returned nodes dead", self.lives.bury_risen(risen))
             else:
-                self.losses.review(table.lives, table.restored())
+                others = {node: life for node, life in table.lives.items() if node not in self.bus.own}
+                self.losses.review(others, table.reports())
             await self._check_nodes()
         if self._clock.monotonic() >= self._restore_at and self._host is not None:
             self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
@@ -445,8 +446,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def restored(self, part: Part, since: RecordsState) -> None:
         await self.losses.over(since)
 
-    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
-        return await self.sweeper.audit(holds, pace)
+    async def audit(
+        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
+    ) -> int:
+        numbers = part.numbers if isinstance(part, Partitions) else range(keys.PARTITIONS)
+        return await self.sweeper.audit(holds, pace, numbers)
 
     def counts(self) -> dict[str, float]:
         return self._figures.counts(self._verbs.alive)

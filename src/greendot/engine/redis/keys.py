@@ -5,7 +5,7 @@
 | `presence:{tag}:BB` | hash | `tenant/user` → the packed record of a user with sessions |
 | `seen:{tag}:BB` | hash | `tenant/user` → the packed state and name of a user without sessions |
 | `nodes:{tag}` | hash | incarnation → `live`, or its last renewal and the end of its sessions |
-| `leases:{tag}` | hash | incarnation → counter, last renewal, level, digest of restored data; first partition only |
+| `leases:{tag}` | hash | incarnation → counter, last renewal, level, report of restored data; first partition only |
 | `claim:{tag}:WHAT` | string | the node that does this work: marks a node as dead, removes its sessions, or sweeps |
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → time of the start, negated once stopped |
 | `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |

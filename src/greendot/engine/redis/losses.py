@@ -2,13 +2,18 @@
 
 Until then, a session that is missing in such a partition may still be restored, and reads are marked stale. A node's
 lease has a digest of the state of the partitions that the node has restored. A node with the same digest as ours has
-detected the same losses and restored its sessions. The wait for a node ends after the period of a lease. A node that is
-silent for this time is dead, and its sessions are lost.
+detected the same losses and restored its sessions. While a node restores, its lease also has a mark of each partition
+that it has restored, and a count of restored sessions and occupants. So the loss of a partition ends when all nodes
+have restored this partition, and a growing count shows that a slow node goes on.
+
+The wait for a node ends when the node reports no progress for the period of a lease, or after `LONGEST_S`. A node that
+is silent for the period of a lease is dead, and its sessions are lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
@@ -17,36 +22,44 @@ from greendot.engine.messages import Part
 from greendot.engine.port import RecordsState
 from greendot.engine.redis.keys import PARTITIONS
 from greendot.engine.redis.nodes import LeasePeriods
-from greendot.engine.redis.partitions import Partitions, Primaries
+from greendot.engine.redis.partitions import Partitions
+from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.errors import EngineUnavailable
 
+LONGEST_S = 120.0  # longest wait for a node that goes on reporting progress
+MARK = 3  # characters in the mark of a partition
+# A loss lasts for at least so many reads of the nodes. A node that started just before the loss is not known yet: it
+# finds the loss with its own next read, and registers again.
+ROUNDS = 2
 SILENT_S = 2.0  # seconds to wait, after a renewal period, for nodes of an older version, which publish no digest
 
 
 class Losses:
     """Open losses, as this node knows them."""
 
-    def __init__(self, servers: Primaries, watchdog: Watchdog, clock: Clock, periods: LeasePeriods) -> None:
-        self._servers = servers
+    def __init__(self, verbs: Verbs, watchdog: Watchdog, clock: Clock, periods: LeasePeriods) -> None:
+        self._verbs = verbs
         self._watchdog = watchdog
         self._clock = clock
         self._periods = periods
         self._open: dict[int, float] = {}  # partition → monotonic time at which its loss was found
-        self._awaited: set[str] = set()  # nodes that lived when the losses were found
+        # Nodes that lived when the losses were found, each with its last report and the time of this report.
+        self._awaited: dict[str, tuple[str | None, float]] = {}
         self._restored: dict[int, str] = {}  # partition → the state in which this node restored all its sessions
         self._waiting: dict[asyncio.Future[None], frozenset[int]] = {}
 
     def restoring(self) -> Collection[int]:
         """Return the partitions that may lack records, including those of servers that are not up."""
-        if down := self._servers.down:
+        if down := self._verbs.servers.down:
             return {*self._open}.union(*(server.partitions for server in down))
         return self._open.keys()
 
     def began(self, partitions: Iterable[int], alive: Iterable[str]) -> None:
         """Record that partitions have lost data, with the nodes that lived then."""
-        self._awaited.update(alive)
-        self._open |= dict.fromkeys(partitions, self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._awaited = dict.fromkeys(alive, ("", now)) | self._awaited
+        self._open |= dict.fromkeys(partitions, now)
 
     def state(self, part: Part) -> RecordsState:
         partitions = part.numbers if isinstance(part, Partitions) else range(PARTITIONS)
@@ -63,9 +76,13 @@ class Losses:
         """Return whether this node has restored all its sessions of these partitions since their last loss."""
         return all(self._restored.get(partition) == self._watchdog.state(partition) for partition in partitions)
 
-    def digest(self) -> str:
-        """Return the digest of the partitions that this node has restored, for its lease."""
-        return _digest(self._restored)
+    def report(self) -> str:
+        """Return the report of this node for its lease: the digest, and during a loss the marks and the count."""
+        digest = _digest(self._restored)
+        if not self._open:
+            return digest
+        marks = (_mark(self._restored.get(partition)) for partition in range(PARTITIONS))
+        return f"{digest},{''.join(marks)},{self._verbs.restored}"
 
     async def over(self, since: RecordsState) -> None:
         """Wait until the partitions are restored; see `engine.port.RestoringEngine.restored`."""
@@ -85,17 +102,30 @@ class Losses:
             if not future.done() and not waited.isdisjoint(partitions):
                 future.set_exception(EngineUnavailable("Redis went away while its records were restored"))
 
-    def review(self, lives: Mapping[str, str], stated: Mapping[str, str | None]) -> None:
-        """Close the losses that are restored. `lives` is as in NodeTable; `stated` has the digests of the leases."""
+    def review(self, lives: Mapping[str, str], reports: Mapping[str, str | None]) -> None:
+        """Close the losses that are restored.
+
+        `lives` has the other nodes, as in NodeTable. `reports` are those of the leases.
+        """
         if not self._open:
             return
         now, state = self._clock.monotonic(), self._watchdog.state
+        others = (node for node, life in lives.items() if life == "live")
+        self._awaited = dict.fromkeys(others, ("", now)) | self._awaited  # some started or registered after the loss
         wanted = _digest({partition: state(partition) for partition in range(PARTITIONS)})
-        said = [(lives.get(node), stated.get(node, "")) for node in self._awaited]
+        waited_for = []  # last reports of live nodes that have not restored everything, and their times
+        for node, (report, reported) in self._awaited.items():
+            if reports.get(node, report) != report:
+                report, reported = self._awaited[node] = reports[node], now
+            if lives.get(node, "live") == "live" and (report is None or report.partition(",")[0] != wanted):
+                waited_for.append((report, reported))
         for partition, since in [*self._open.items()]:
             age_s = now - since
-            if self.is_announced([partition]) and not any(
-                self._is_missing(life, digest, age_s, wanted) for life, digest in said
+            if age_s < ROUNDS * self._periods.sample or not self.is_announced([partition]):
+                continue
+            if not any(
+                self._is_missing(partition, report, age_s, now - max(reported, since))
+                for report, reported in waited_for
             ):
                 del self._open[partition]
         if not self._open:
@@ -104,15 +134,26 @@ class Losses:
             if not future.done() and self._open.keys().isdisjoint(waited):
                 future.set_result(None)
 
-    def _is_missing(self, life: str | None, stated: str | None, age_s: float, wanted: str) -> bool:
-        """Return whether a node that lived at the time of a loss may still have data to restore."""
-        if age_s >= self._periods.lease or (life is not None and life != "live"):
+    def _is_missing(self, partition: int, report: str | None, age_s: float, quiet_s: float) -> bool:
+        """Return whether a live node may still have data of the partition to restore.
+
+        `age_s` is the time since the loss, and `quiet_s` the time since the node's last progress.
+        """
+        if report is None:
+            return age_s < min(self._periods.renew + SILENT_S, self._periods.lease)
+        if quiet_s >= self._periods.lease or age_s >= LONGEST_S:
             return False
-        if stated is None:
-            return age_s < self._periods.renew + SILENT_S
-        return stated != wanted
+        marks = report.partition(",")[2]
+        return marks[partition * MARK : (partition + 1) * MARK] != _mark(self._watchdog.state(partition))
 
 
 def _digest(states: Mapping[int, str]) -> str:
     text = ";".join(f"{partition}={states[partition]}" for partition in sorted(states))
     return blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _mark(state: str | None) -> str:
+    """Return a short hash of the state in which a partition was restored; dots if it is not restored."""
+    if state is None:
+        return "." * MARK
+    return urlsafe_b64encode(blake2b(state.encode(), digest_size=3).digest())[:MARK].decode()

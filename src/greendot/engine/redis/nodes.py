@@ -68,7 +68,7 @@ class NodeTable(NamedTuple):
     """Nodes and leases, as of one read."""
 
     lives: dict[str, str]  # incarnation → `live`; for a dead one `renewed,ends`, two times in hexadecimal
-    leases: dict[str, str]  # incarnation → `counter,renewed,level,digest`; for the digest see `engine.redis.losses`
+    leases: dict[str, str]  # incarnation → `counter,renewed,level,report`; for the report see `engine.redis.losses`
     now: int  # the engine's time
 
     def dead(self) -> list[Death]:
@@ -84,10 +84,10 @@ class NodeTable(NamedTuple):
         told = self.leases.get(node, "").split(",")[2:]
         return Level(int(told[0])) if told else Level.NORMAL
 
-    def restored(self) -> dict[str, str | None]:
-        """Return each node's digest of the partitions that it has restored; None if its lease has no digest."""
-        told = {node: lease.split(",")[3:] for node, lease in self.leases.items()}
-        return {node: digest[0] if digest else None for node, digest in told.items()}
+    def reports(self) -> dict[str, str | None]:
+        """Return each node's report of the partitions that it has restored; None if its lease has no report."""
+        told = {node: lease.split(",", 3)[3:] for node, lease in self.leases.items()}
+        return {node: report[0] if report else None for node, report in told.items()}
 
     def refusing(self) -> frozenset[str]:
         live = (node for node, life in self.lives.items() if life == "live")
@@ -118,8 +118,8 @@ class NodeLeases:
         self._observed: dict[str, _Observed] = {}
         self.level = Level.NORMAL  # overload level of this node, published with the lease
         self._published_level = Level.NORMAL
-        self.restored: Callable[[], str] = str  # digest of the restored partitions, published with the lease
-        self._published_digest = ""
+        self.report: Callable[[], str] = str  # report of the restored partitions, published with the lease
+        self._published_report = ""
         self.refusing: frozenset[str] = frozenset()  # nodes that refuse new work, as of the last read
         self._read_at = float("-inf")
         self._renewed_at = float("-inf")
@@ -180,9 +180,9 @@ class NodeLeases:
         now = self._clock.monotonic()
         if now - self._read_at > 2.5 * self._periods.sample:
             self._observed.clear()  # our own pause or broken link must not look like the death of others
-        told = self.level, self.restored()
+        told = self.level, self.report()
         renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
-        renew = renew or told != (self._published_level, self._published_digest)
+        renew = renew or told != (self._published_level, self._published_report)
         try:
             table = await self._read_table(self.incarnation, renew, *told)
         except EngineUnavailable:
@@ -190,8 +190,8 @@ class NodeLeases:
             self.refusing = frozenset()  # unknown while the engine is away
             raise
         self._read_at = now
-        if renew:
-            self._renewed_at, (self._published_level, self._published_digest) = now, told
+        if renew and table.lives.get(self.incarnation) == "live":  # otherwise nothing was written
+            self._renewed_at, (self._published_level, self._published_report) = now, told
         self.refusing = table.refusing()
         # A dead node stays in the table. A missing entry was lost, and its node registers again or becomes overdue.
         live = {node for node, life in table.lives.items() if life == "live"}
@@ -203,9 +203,9 @@ class NodeLeases:
         return await self._read_table("", renew=False)
 
     async def _read_table(
-        self, incarnation: str, renew: bool, level: Level = Level.NORMAL, restored: str = ""
+        self, incarnation: str, renew: bool, level: Level = Level.NORMAL, report: str = ""
     ) -> NodeTable:
-        arguments = incarnation, "1" if renew else "", int(level), restored
+        arguments = incarnation, "1" if renew else "", int(level), report
         now, leases, lives = await self._on(HOME, "look", *arguments, leases=True)
         if self._verbs.time.learning or not self._verbs.time.known:
             self._verbs.time.observe(now)

@@ -27,6 +27,7 @@ from greendot.telemetry.metrics_model import SHORT_S, Histogram
 ASK_EVERY_S = {"sentinel": 2.0, "cluster": 5.0}
 SOON_S = 0.25  # seconds between two lookups while a server is down, or after `ask`
 REDIRECTS = 8
+PIECE = 16  # partitions restored together after a loss: an eighth of all
 _MOVING = {"MOVED", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING"}
 
 
@@ -236,3 +237,7 @@ class Partitions(Part):
     def away(self) -> Part | None:
         away = [partition for partition in self.numbers if not self._servers.of(partition).up]
         return Partitions(away, self._servers) if away else None
+
+    def pieces(self) -> Sequence[Part]:
+        shares = (self.numbers.intersection(range(at, at + PIECE)) for at in range(0, PARTITIONS, PIECE))
+        return [Partitions(share, self._servers) for share in shares if share]

@@ -31,6 +31,7 @@ class Verbs:
         self.prefix = prefix
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
         self.alive: Collection[str] = ()  # live incarnations, as of the latest read
+        self.restored = 0  # sessions and occupants that this node has restored
         self.turned: Callable[[Transition], None] | None = None
         self.restoring: Callable[[], Collection[int]] = lambda: ()  # partitions that may lack records after a loss
         self.answered: Callable[[int, str], None] = lambda partition, epoch: None  # called with a partition's epoch
@@ -124,6 +125,7 @@ class RedisPresence:
         manual, letter = known.manual, "i" if known.idle else "a"
         about = (known.device, letter, escape(known.name), known.age_ms, *_packed(manual))
         await self._verbs.on_user("touch", tenant, user, *ref, *about)
+        self._verbs.restored += 1
 
     async def adopt(self, tenant: str, user: str, session: str, ref: SessionEpoch) -> Adopted | None:
         answer = await self._verbs.on_user("adopt", tenant, user, *ref, session)

@@ -91,6 +91,7 @@ class RedisRooms:
 
     async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
         await self._verbs.on_room("enter", tenant, room, *ref, user, "r" if restoring else "1")
+        self._verbs.restored += restoring
 
     async def exit(self, tenant: str, room: str, user: str, ref: SessionEpoch) -> None:
         await self._verbs.on_room("exit", tenant, room, *ref, user)

@@ -8,7 +8,7 @@ first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from greendot.engine.messages import Audit, Topic
 from greendot.engine.port import PassThrottle, Transition
@@ -103,15 +103,16 @@ class Sweeper:
             log(log_events.REDIS_SWEPT, sessions=swept.sessions, users=swept.users, nodes=swept.nodes)
         return swept
 
-    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None) -> int:
+    async def audit(
+        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None, partitions: Iterable[int]
+    ) -> int:
         """End the sessions under this node's incarnations for which `holds` returns False. Return their number."""
         ended = 0
         for incarnation in [*self._bus.own]:
-            for server in [*self._verbs.servers.all.values()]:
-                for partition in [*server.partitions]:
-                    if pace is not None:
-                        await pace(keys.BUCKETS // AUDITED)
-                    ended += await self._audit(partition, incarnation, holds)
+            for partition in partitions:
+                if pace is not None:
+                    await pace(keys.BUCKETS // AUDITED)
+                ended += await self._audit(partition, incarnation, holds)
         return ended
 
     async def _audit(self, partition: int, incarnation: str, holds: Callable[[SessionEpoch], bool]) -> int:

@@ -72,7 +72,7 @@ async def test_a_refused_resume_keeps_the_session_whatever_redis_receives_first_
         for _ in range(2):
             await refused(first, "ann", session)
         # Recovery is held: the linger of the refused attempt is the first command for this session that Redis receives.
-        async with hold(first.node.recovery, "_recover") as recovery:
+        async with hold(first.node.recovery, "_refresh") as recovery:
             network.heal()
             await recovery.reached()
             await passing(lambda: is_back(first, second))

@@ -13,11 +13,14 @@ import pytest
 from cluster.inside import Inside, inside, passing
 from cluster.nodes import Listener, eventually, redis_url
 from greendot.engine.messages import Part
+from greendot.engine.redis.keys import PARTITIONS
+from greendot.engine.redis.partitions import PIECE
 from greendot.rooms import session_rooms
 from greendot.testing import hold
 from redis_servers import RedisProcess
 
 ROOMS = "/v1/rooms/den"
+PIECES = PARTITIONS // PIECE
 
 
 @asynccontextmanager
@@ -67,6 +70,7 @@ async def test_the_first_reader_after_a_flush_receives_the_state_as_unknown(redi
             )
         await reader.hears("presence.changed", user="ann", state="online")
         await eventually(lambda: is_settled(second, "ann"), "ann is restored")
+        await passing(lambda: not second.node.engine.losses.restoring())
         assert await over_http(second, "ann") == {("online", False)}
         assert reader.states("ann") == ["online"], "the reader saw more than the online state"
         assert (await second.ask("GET", f"{ROOMS}/present")).json() == {"users": ["ann"], "count": 1}
@@ -178,11 +182,11 @@ async def test_records_lost_again_are_not_restored_by_the_recovery_from_the_loss
         async with hold(second.node.engine, "restored") as others, hold(first.node.engine, "restored") as told:
             others.release()  # these calls are only counted
             redis.command("FLUSHALL")
-            await told.reached()  # ann was restored and is lost again before the report
+            await passing(lambda: told.calls == PIECES)  # ann was restored and is lost again before the report
             async with hold(first.node.engine, "restore") as restoring:
                 redis.command("FLUSHALL")
                 await restoring.reached()
-                await passing(lambda: others.calls == 2)
+                await passing(lambda: others.calls == 2 * PIECES)
                 told.release()
                 for node in (first, second, first, second):
                     await node.node.engine.tick()  # type: ignore[attr-defined]

@@ -1,8 +1,12 @@
 """Recovery of a node after the engine was away, lost data, or took the node for dead.
 
-The steps are always the same. The node restores its sessions in the engine, in batches and with jitter, so that many
-nodes do not write at once. Then it reads followed topics again and delivers the differences. A part (`Part`) is some of
-the users and rooms, such as those on one Redis server. To hold a part is to keep showing the state from before a loss.
+The node restores its sessions and their rooms in the engine (`Restorer`), with jitter, so that many nodes do not write
+at once. Then it reads followed topics again and delivers the differences. A part (`Part`) is some of the users and
+rooms, such as those on one Redis server. To hold a part is to keep showing the state from before a loss.
+
+After a loss, the node restores the pieces of the part one after the other. It reports each piece to the other nodes,
+and holds the piece until all live nodes have reported it. A piece that fails is repeated alone. The store is not needed
+for any of this: messages and notifications are compared with the store independently.
 """
 
 from __future__ import annotations
@@ -10,18 +14,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 from msgspec import Struct
 
+from greendot.connect.restorer import AGAIN_S, Restorer
 from greendot.engine.messages import Audit, Part
-from greendot.engine.port import Engine
+from greendot.engine.port import Engine, RecordsState
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.inbox.delivery import InboxDelivery
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
 from greendot.node.registry import Registry
-from greendot.node.session import Session
 from greendot.presence.sessions import SessionService
 from greendot.presence.watch import WatchService
 from greendot.rooms.service import RoomService
@@ -30,18 +33,14 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-PAUSE_S = 0.1  # pause between two batches
 JITTER_S = 0.5  # longest random wait before the first batch
-AGAIN_S = 2.0  # longest wait before another attempt
 HOLD_S = 600.0  # longest time to hold a lost part; the hold ends when all nodes have restored their sessions
-
-T = TypeVar("T")
 
 
 class RecoveryPace(Struct, frozen=True):
     """Pace of a recovery, from the settings."""
 
-    batch: int = 500  # sessions restored together
+    batch: int = 1_000  # sessions and their rooms restored in a tenth of a second
     stale_after_s: float = 30.0
     hold_s: float = 7.0  # how long to hold a user's state if the user is restored before this node detects the loss
 
@@ -56,15 +55,25 @@ class RecoveryServices(Struct, frozen=True):
     inboxes: InboxDelivery
 
 
+class _Any(Part):
+    """Users and rooms of any of these parts."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def covers(self, tenant: str, name: str) -> bool:
+        return any(part.covers(tenant, name) for part in self._parts)
+
+
 class _Except(Part):
     """Users and rooms of a part that are not in other parts."""
 
     def __init__(self, part: Part, others: Sequence[Part]) -> None:
         self._part = part
-        self._others = others
+        self._others = _Any(others)
 
     def covers(self, tenant: str, name: str) -> bool:
-        return self._part.covers(tenant, name) and not any(other.covers(tenant, name) for other in self._others)
+        return self._part.covers(tenant, name) and not self._others.covers(tenant, name)
 
 
 class _Users(Part):
@@ -85,7 +94,6 @@ class Recovery:
     def __init__(
         self, engine: Engine, parts: RecoveryServices, context: NodeContext, pace: RecoveryPace, metrics: Metrics
     ) -> None:
-        self.restored = 0  # sessions written to the engine again
         self.resyncs = 0  # times all topics of a part were read again
         self.ended = 0  # sessions that the engine had for this node and the node did not have
         self._engine = engine
@@ -93,12 +101,17 @@ class Recovery:
         self._context = context
         self._pace = pace
         self._metrics = metrics
-        self._turn = asyncio.Lock()  # allows one batch at a time, even if several parts are restored
-        self._lost: list[Part] = []  # parts being restored; the latest loss last
-        self._unhealed: list[Part] = []  # lost parts that became unreachable again before they were restored
+        self._restorer = Restorer(parts.sessions, parts.session_rooms, context, pace.batch)
+        self._lost: list[Part] = []  # pieces being restored; the latest loss last
+        self._unhealed: list[Part] = []  # lost pieces that became unreachable again before they were restored
         self._is_healing = False  # an outage or loss was logged, so the recovery from it is logged too
         self._deaths = 0  # deaths of other nodes since the last check of rooms
         self.bus: BusTable = {Audit: lambda topic, message: self.audit()}
+
+    @property
+    def restored(self) -> int:
+        """Return the number of sessions written to the engine again."""
+        return self._restorer.restored
 
     def lost(self, part: Part) -> None:
         """Start the timer after which watchers get `stale`, because the engine is away."""
@@ -113,17 +126,19 @@ class Recovery:
     def found(self, part: Part, *, intact: bool) -> None:
         """Recover a part that can be reached again. With `intact` False the engine lost its data."""
         unhealed, self._unhealed = self._unhealed, []
-        for lost in unhealed:
-            if intact or not lost.within(part):
-                self._begin(lost, intact=False)
-        self._begin(part, intact=intact)
+        self._begin([lost for lost in unhealed if intact or not lost.within(part)])
+        if intact:
+            self._context.tasks.spawn(self._refresh(part))
+        else:
+            self._begin(part.pieces())
 
-    def _begin(self, part: Part, *, intact: bool) -> None:
-        if not intact:
+    def _begin(self, pieces: Sequence[Part]) -> None:
+        """Hold these lost pieces, and restore them."""
+        if pieces:
             self._is_healing = True
-            self._hold(part, HOLD_S)
-            self._lost.append(part)
-        self._context.tasks.spawn(self._recover(part, intact))
+            self._hold(_Any(pieces), HOLD_S)
+            self._lost += pieces
+            self._context.tasks.spawn(self._recover(pieces))
 
     def _hold(self, part: Part, seconds: float) -> None:
         self._parts.watching.hold(part, seconds)
@@ -133,7 +148,7 @@ class Recovery:
         """Restore every session under the new incarnation."""
         self._is_healing = True
         self._parts.sessions.incarnation = incarnation
-        self._begin(Part(), intact=True)
+        self._context.tasks.spawn(self._refresh(Part()))
 
     def died(self) -> None:
         """Check the occupancy of rooms, because the sessions of a dead node no longer count as online."""
@@ -145,71 +160,114 @@ class Recovery:
         """Compare the engine's sessions of this node with the node's own."""
         self._context.tasks.spawn(self._audit_quietly())
 
-    async def _recover(self, part: Part, intact: bool) -> None:
-        """Restore sessions, read topics again, compare.
+    # --- without a loss ---
+
+    async def _refresh(self, part: Part) -> None:
+        """Restore sessions, read topics again, compare. The engine has not lost any data.
 
         If the engine becomes unreachable during a step, all steps are repeated after its return.
         """
         started, is_healing = self._context.timers.now(), self._is_healing  # False for the hourly refresh
+        await self._context.timers.sleep(random.uniform(0, JITTER_S))
+        # For other nodes, users with sessions here may have gone offline, and now return. Watchers on this node
+        # must not see that, so these users are read only after their sessions are restored.
+        here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
+        self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
         try:
-            await self._context.timers.sleep(random.uniform(0, JITTER_S))
-            state = self._engine.records_state(part)
-            sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
-            if intact:
-                # For other nodes, users with sessions here may have gone offline, and now return. Watchers on this node
-                # must not see that, so these users are read only after their sessions are restored.
-                here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
-                await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
-                await self._parts.watching.resync(here, intact=True)
-                await self._compare_inboxes(part)
-                await self._audit()
-            else:
-                await self._restore(sessions, part)
-                await self._compare_inboxes(part)
-                await self._audit()  # finds sessions whose end was lost, while the part is held
-                await self._engine.restored(part, state)
-                await self._resync_held(part)
-            if is_healing:
-                self._metrics.presence_recovery.observe(self._context.timers.now() - started)
-            self._log_end(started, len(sessions))
-        except (EngineUnavailable, StoreUnavailable) as error:
+            sessions, _ = await asyncio.gather(self._restorer.restore(part), self._resync(part, others, intact=True))
+            self._context.tasks.spawn(self._compare(self._compare_inboxes, part))
+            await self._parts.watching.resync(here, intact=True)
+            await self._audit(part)
+        except EngineUnavailable as error:
             log(log_events.WORK_LATER, work="recovery", reason=error)
-            if not intact:
-                self._lost.remove(part)
-            await self._failed(part, intact)
+            if part.away() is None:
+                await self._context.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+                self._context.tasks.spawn(self._refresh(part))
+        else:
+            self._log_end(started, sessions, is_healing=is_healing)
 
-    def _log_end(self, started: float, sessions: int) -> None:
-        """Log completion, except for the hourly refresh."""
+    def _log_end(self, started: float, sessions: int, *, is_healing: bool = True) -> None:
+        """Count the end of a recovery. Log it, except for the hourly refresh."""
+        self.resyncs += 1
+        took_s = self._context.timers.now() - started
+        if is_healing:
+            self._metrics.presence_recovery.observe(took_s)
         if self._is_healing:
             self._is_healing = False
-            log(log_events.NODE_RECOVERED, took_s=round(self._context.timers.now() - started, 3), sessions=sessions)
+            log(log_events.NODE_RECOVERED, took_s=round(took_s, 3), sessions=sessions)
 
-    async def _failed(self, part: Part, intact: bool) -> None:
-        if part.away() is None:
-            await self._context.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
-            self._begin(part, intact=intact)
-        elif not intact:
-            self._unhealed = [lost for lost in self._unhealed if not lost.within(part)]
-            self._unhealed.append(part)  # the engine will not report the earlier loss again when the part returns
+    # --- after a loss ---
 
-    async def _restore(self, sessions: list[Session], part: Part) -> None:
-        """Restore these sessions, and the occupancy of the part's rooms by any session of this node."""
-        await self._in_batches(sessions, self._restore_session)
-        await self._in_batches(self._parts.session_rooms.in_part(part), self._parts.session_rooms.restore)
+    async def _recover(self, pieces: Sequence[Part]) -> None:
+        """Restore lost pieces one after the other. End the hold of each when all nodes have restored it."""
+        started, sessions, ends = self._context.timers.now(), 0, list[bool]()
+        await self._context.timers.sleep(random.uniform(0, JITTER_S))
 
-    async def _restore_session(self, session: Session) -> None:
-        await self._parts.sessions.restore(session)
-        self.restored += 1
+        async def end(piece: Part, state: RecordsState) -> None:
+            ends.append(await self._attempt(piece, self._end(piece, state)) is not None)
 
-    async def _in_batches(self, items: Sequence[T], restore: Callable[[T], Awaitable[None]]) -> None:
-        for at in range(0, len(items), self._pace.batch):
-            async with self._turn:
-                work = (restore(item) for item in items[at : at + self._pace.batch])
-                results = await asyncio.gather(*work, return_exceptions=True)
-                await self._context.timers.sleep(PAUSE_S)
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
+        async with asyncio.TaskGroup() as ending:
+            for piece in pieces:
+                self._context.tasks.spawn(self._compare(self._parts.rooms.compare, piece))
+                state = self._engine.records_state(piece)
+                restored = await self._attempt(piece, self._restorer.restore(piece))
+                if restored is not None:
+                    sessions += restored
+                    ending.create_task(end(piece, state))
+        if ends == [True] * len(pieces):
+            self._log_end(started, sessions)
+
+    async def _end(self, piece: Part, state: RecordsState) -> int:
+        """Report a piece that this node has restored, wait for the other nodes, and read the piece again.
+
+        Users and rooms that were lost again since are left out, because another recovery restores them.
+        """
+        self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
+        await self._audit(piece)  # finds sessions whose end was lost, while the piece is held
+        await self._engine.restored(piece, state)
+        rest = _Except(piece, self._lost[self._lost.index(piece) + 1 :])
+        self._hold(rest, 0.0)
+        await self._resync(rest, rest, intact=False)
+        self._lost.remove(piece)
+        return 0
+
+    async def _attempt(self, piece: Part, step: Awaitable[int]) -> int | None:
+        """Return the result of a step; None if the engine failed. The piece is then restored again."""
+        try:
+            return await step
+        except EngineUnavailable as error:
+            log(log_events.WORK_LATER, work="recovery", reason=error)
+            self._lost.remove(piece)
+            if piece.away() is None:
+                self._context.timers.set(AGAIN_S * random.uniform(0.5, 1), self._again, piece)
+            else:  # the engine will not report the earlier loss again when the piece returns
+                self._unhealed = [lost for lost in self._unhealed if not lost.within(piece)]
+                self._unhealed.append(piece)
+            return None
+
+    def _again(self, piece: Part) -> None:
+        self._begin([piece])
+
+    # --- steps ---
+
+    async def _compare(self, compare: Callable[[Part], Awaitable[None]], part: Part) -> None:
+        """Compare messages or notifications with the store as soon as the store answers."""
+        while True:
+            try:
+                return await compare(part)
+            except StoreUnavailable as error:
+                log(log_events.WORK_LATER, work="comparing records with the store", reason=error)
+                await self._context.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+
+    async def _compare_inboxes(self, part: Part) -> None:
+        # The sessions must be restored before: only then does this node receive the messages for its users.
+        await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
+
+    async def _resync(self, part: Part, users: Part, intact: bool) -> None:
+        await self._parts.watching.resync(users, intact=intact)
+        await self._parts.rooms.resync(part)
+
+    # --- other nodes, and sessions that the node does not hold ---
 
     async def _check_rooms(self) -> None:
         while self._deaths:
@@ -222,35 +280,12 @@ class Recovery:
                 continue
             self._deaths -= deaths
 
-    async def _audit(self) -> None:
-        self.ended += await self._engine.audit(self._parts.sessions.holds, self._slowly)
-
-    async def _slowly(self, commands: int) -> None:
-        """Wait, so that an audit is as slow as the restore of sessions: after a loss all nodes audit at once."""
-        async with self._turn:
-            await self._context.timers.sleep(PAUSE_S * commands / self._pace.batch)
-
-    async def _resync(self, part: Part, users: Part, intact: bool) -> None:
-        self.resyncs += 1
-        await self._parts.watching.resync(users, intact=intact)
-        await self._parts.rooms.resync(part)
-
-    async def _resync_held(self, part: Part) -> None:
-        """Read a part again after all nodes have restored it.
-
-        Users and rooms that were lost again since are left out, because another recovery restores them.
-        """
-        rest = _Except(part, self._lost[self._lost.index(part) + 1 :])
-        self._hold(rest, 0.0)
-        await self._resync(rest, rest, intact=False)
-        self._lost.remove(part)
-
-    async def _compare_inboxes(self, part: Part) -> None:
-        # The sessions must be restored before: only then does this node receive the messages for its users.
-        await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
+    async def _audit(self, part: Part) -> None:
+        # All nodes audit after a loss, so an audit is as slow as the restore of sessions.
+        self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
 
     async def _audit_quietly(self) -> None:
         try:
-            await self._audit()
+            await self._audit(Part())
         except EngineUnavailable as error:
             log(log_events.WORK_LATER, work="comparing sessions", reason=error)

@@ -305,5 +305,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         Messages to a node pass through the partition of the node's name, whichever user they concern. If `part` covers
         `node`, all inboxes are therefore compared.
         """
-        everything = part.covers("", node)
-        await self._compare([local for key, local in self._local.items() if everything or part.covers(*key)])
+        everything, found = part.covers("", node), []
+        async for some in self._context.slices.cut([*self._local.items()]):
+            found += [local for key, local in some if everything or part.covers(*key)]
+        await self._compare(found)

@@ -14,7 +14,7 @@ from greendot.limits.model import NO_RULES
 from greendot.node.timer_model import Timer
 from greendot.node.usage import TenantUsage
 from greendot.presence.grace_model import EndCause
-from greendot.presence.model import SessionEpoch
+from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.protocol.commands import ClientInfo
 from greendot.transport.connection import Owner, SocketConnection, Violation
 
@@ -57,6 +57,7 @@ class Session:
         "last_heard",
         "leave_timer",
         "leaving",
+        "manual",
         "moved",
         "ref",
         "removals",
@@ -83,6 +84,7 @@ class Session:
         self.leave_timer: Timer | None = None  # set while the session lingers
         self.leaving: Disconnection | None = None  # set while the session lingers
         self.held_until = 0.0  # monotonic seconds; a refused hello made its client wait, and no loss was noticed yet
+        self.manual: ManualStatus | None = None  # status of the user, as this node knows it; None: unknown
         self.moved = False  # the session continued on another node
         self.removals = 0  # removals of its user from rooms, and rooms that the session lost
         self.revoked = False  # set for ever: no more work is done for the session

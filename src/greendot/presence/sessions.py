@@ -22,7 +22,7 @@ from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Disconnection, Session
 from greendot.node.timer_model import has_come
 from greendot.presence.grace_model import EndCause, Graces, grace_s
-from greendot.presence.model import SessionEpoch
+from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
@@ -101,6 +101,7 @@ class SessionService:
             session = Session(new_session_id(self.incarnation), grants, hello.device, hello.client)
             session.active_at = session.state_at = self._timers.now()
         if session.id not in self._registry.sessions:
+            session.manual = self._statuses.known(session.key)
             self._registry.add(session)
         self._attach(session, connection, grants)
         self._arm(connection)
@@ -189,6 +190,7 @@ class SessionService:
             return None
         session = Session(ref.session, grants, hello.device, hello.client)
         session.ref, session.confirmed = ref, True
+        session.manual = self._statuses.known(session.key)
         self._registry.add(session)
         session.idle = adopted.idle
         session.active_at = session.state_at = self._timers.now()
@@ -403,12 +405,15 @@ class SessionService:
         """Return whether this node has the session, or is about to adopt it. For an audit of the engine's sessions."""
         return ref.session in self._registry.sessions or ref.session in self._coming
 
-    async def restore(self, session: Session) -> None:
-        """Write the complete current state of a session to the engine."""
-        manual = await self._statuses.of(session.key)
+    async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:
+        """Write the complete current state of a session to the engine. `stored` is the status, if just read.
+
+        Raise EngineUnavailable on failure. Raise StoreUnavailable if the store is away and the status is unknown.
+        """
+        manual = stored or await self._statuses.to_restore(session.key)
         if self._registry.sessions.get(session.id) is not session:
             return
-        self._statuses.learnt(session.key, manual)
+        manual = self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
             return  # the linger has ended meanwhile; its own timer writes the end

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import structs
 
 from greendot.engine.messages import StatusChanged, Topic
 from greendot.engine.port import Engine
-from greendot.errors import EngineUnavailable, Refused
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
-from greendot.node.timer_model import Timer
+from greendot.node.timer_model import Timer, has_come
 from greendot.presence.model import ManualStatus, Snapshot, VisibleState
 from greendot.protocol.codes import Err
 from greendot.store.status import StatusStore
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
 
 RETRY_S = 1.0
+STORE_S = 1.0  # longest wait for a stored status when a session is restored
+ASK_AGAIN_S = 5.0  # seconds until the store is asked again after it did not answer
+AT_ONCE = 500  # statuses compared with the store in one read
+AUTO = ManualStatus()  # shared by most users, so that a known status costs no memory
 SHORTEST_S, LONGEST_S = 0.001, 60.0  # seconds between two checks whether a status is over
+
+T = TypeVar("T")
 
 
 class StatusService:
@@ -37,6 +47,8 @@ class StatusService:
         ] = []  # called with a user who has become invisible, or visible again
         # Of users with sessions here who have set a status: the version of that change, and its monotonic seconds.
         self._seen: dict[Key, tuple[int, float]] = {}
+        self._ask_at = 0.0  # monotonic seconds before which the store is not asked for statuses of restored sessions
+        self._unread: set[Key] = set()  # users restored with the status that this node knew
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
 
     async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
@@ -69,16 +81,90 @@ class StatusService:
 
     def refresh(self, key: Key) -> None:
         """Read the status from the engine after it was set on any node."""
+        if self._engine.is_restoring(*key) and self._context.registry.sessions_of(*key):
+            self._compare_later([key])  # the engine may not have the status
         self._context.tasks.spawn(self._settle(key))
 
-    def learnt(self, key: Key, manual: ManualStatus) -> None:
-        """Apply the stored status of a user whom the engine may not know."""
-        over = manual.until is not None and manual.until <= self._engine.now_ms()
-        self._hide(key, hidden=manual.status == "invisible" and not over)
+    def learnt(self, key: Key, manual: ManualStatus) -> ManualStatus:
+        """Apply the stored status of a user whom the engine may not know; return the status to write to the engine.
 
-    async def of(self, key: Key) -> ManualStatus:
-        """Return the stored status."""
-        return await self._manuals.get(key)
+        A newer status that this node knows is kept: the user set it while the store was read.
+        """
+        known = self.known(key)
+        if known is not None and known.rev > manual.rev:
+            return known
+        over = manual.until is not None and manual.until <= self._engine.now_ms()
+        self._know(key, manual)
+        self._hide(key, hidden=manual.status == "invisible" and not over)
+        return manual
+
+    def known(self, key: Key) -> ManualStatus | None:
+        """Return the status of a user with sessions here, as this node knows it; None if unknown.
+
+        The revision is 0 if the status was read from the engine. The engine never prefers such a status to another.
+        """
+        sessions = self._context.registry.sessions_of(*key)
+        return next((session.manual for session in sessions if session.manual is not None), None)
+
+    def _know(self, key: Key, manual: ManualStatus) -> None:
+        for session in self._context.registry.sessions_of(*key):
+            session.manual = AUTO if manual == AUTO else manual
+
+    async def read_ahead(self, keys: Sequence[Key]) -> Mapping[Key, ManualStatus]:
+        """Return the stored statuses of users who are about to be restored; none if the store does not answer."""
+        if not keys or not has_come(self._ask_at, self._context.timers.now()):
+            return {}
+        stored = await self._in_time(self._store.statuses(keys))
+        return {} if stored is None else {key: stored.get(key, AUTO) for key in keys}
+
+    async def to_restore(self, key: Key) -> ManualStatus:
+        """Return the stored status; while the store does not answer, the status that this node knows.
+
+        Such a user is compared with the store later. Raise StoreUnavailable if the status is unknown here, too.
+        """
+        if has_come(self._ask_at, self._context.timers.now()):
+            stored = await self._in_time(self._manuals.get(key))
+            if stored is not None:
+                return stored
+        manual = self.known(key)
+        if manual is None:
+            raise StoreUnavailable("the store does not answer, and the status of a user is unknown")
+        self._compare_later([key])
+        return manual
+
+    async def _in_time(self, read: Awaitable[T]) -> T | None:
+        """Return the result of a read; None if the store does not answer in time. Then the store is left alone."""
+        try:
+            async with asyncio.timeout(STORE_S):
+                return await read
+        except (StoreUnavailable, TimeoutError) as error:
+            log(log_events.WORK_LATER, work="reading the statuses of restored users", reason=error)
+            self._ask_at = self._context.timers.now() + ASK_AGAIN_S
+            return None
+
+    def _compare_later(self, keys: Collection[Key]) -> None:
+        if keys and not self._unread:
+            self._context.timers.set(ASK_AGAIN_S, self._on_timer)
+        self._unread.update(keys)
+
+    def _on_timer(self, _: None) -> None:
+        self._context.tasks.spawn(self._compare())
+
+    async def _compare(self) -> None:
+        """Read the stored statuses of users who were restored without them, and show each that differs."""
+        unread, self._unread = [*self._unread], set()
+        try:
+            while unread:
+                users = [key for key in unread[-AT_ONCE:] if self._context.registry.sessions_of(*key)]
+                stored = await self._store.statuses(users)
+                for key in users:
+                    manual, known = stored.get(key, AUTO), self.known(key)
+                    if known is not None and not _same(manual, known):
+                        await self._show(key, manual)
+                del unread[-AT_ONCE:]
+        except (EngineUnavailable, StoreUnavailable) as error:
+            log(log_events.WORK_LATER, work="comparing statuses with the store", reason=error)
+            self._compare_later(unread)
 
     def is_invisible(self, key: Key) -> bool:
         """Return whether a user with sessions here must not be seen by others in any way."""
@@ -118,6 +204,8 @@ class StatusService:
     async def _show(self, key: Key, manual: ManualStatus) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)
         self._note(key, snapshot)
+        if (known := self.known(key)) is not None and _same(known, manual):
+            self._know(key, manual)  # with its revision
         if snapshot.stale and self._context.registry.sessions_of(*key):
             self.learnt(key, manual)  # the engine may not know the sessions yet
         return snapshot
@@ -128,6 +216,7 @@ class StatusService:
         self.forget(key)
         if not self._context.registry.sessions_of(*key):
             return
+        self._know(key, ManualStatus(own.status, own.until, own.text))
         if own.since == own.version and (own.status != "auto" if seen is None else seen[0] != own.version):
             seen = own.version, self._context.timers.now()
         if seen is not None:
@@ -162,3 +251,8 @@ class StatusService:
             self._note(key, snapshot)
         elif self._context.registry.sessions_of(*key) and key not in self._ends:
             self._ends[key] = self._context.timers.set(RETRY_S, self._over, key)
+
+
+def _same(one: ManualStatus, other: ManualStatus) -> bool:
+    """Return whether two statuses differ at most in their revision."""
+    return (one.status, one.until, one.text) == (other.status, other.until, other.text)

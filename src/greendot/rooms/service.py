@@ -346,13 +346,20 @@ class RoomService:
 
     # --- after missed messages or a loss ---
 
-    async def resync(self, part: Part) -> None:
-        """Compare messages, typists and occupants with the store and the engine, and deliver the differences."""
+    async def compare(self, part: Part) -> None:
+        """Compare the messages of a part's rooms with the store, and deliver the missing ones."""
         await self.delivery.compare(part)
-        for local in self._local.within(part):
-            topic = local.channel.topic
-            local.typing.resync(await self._engine.typers(topic.tenant, topic.name))
+
+    async def resync(self, part: Part) -> None:
+        """Compare typists and occupants with the engine, and deliver the differences."""
+        rooms = self._local.within(part)
+        for at in range(0, len(rooms), AT_ONCE):
+            await asyncio.gather(*map(self._check_typing, rooms[at : at + AT_ONCE]))
         await self.check_occupancy(part)
+
+    async def _check_typing(self, local: LocalRoom) -> None:
+        topic = local.channel.topic
+        local.typing.resync(await self._engine.typers(topic.tenant, topic.name))
 
     async def check_occupancy(self, part: Part) -> None:
         """Read the occupants of a part's rooms, and announce the differences."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from greendot.engine.messages import Part
 from greendot.engine.port import RoomEngine
 from greendot.errors import EngineUnavailable
 from greendot.node.context import NodeContext
@@ -130,11 +129,9 @@ class SessionRooms:
 
     # --- after a loss in the engine ---
 
-    def in_part(self, part: Part) -> list[SessionRoom]:
-        """Return the sessions in a part's rooms, and those that left recently: the engine may have lost the exit."""
-        sessions = self._context.registry.sessions.values()
-        there = [(session, room) for session in sessions for room in session.rooms or ()]
-        return [entry for entry in (*there, *self._exited) if part.covers(entry[0].tenant, entry[1])]
+    def exited(self) -> list[SessionRoom]:
+        """Return the rooms that sessions left recently: the engine may have lost the exit."""
+        return [*self._exited]
 
     async def restore(self, entry: SessionRoom) -> None:
         """Write a session's state in a room again, in case the engine lost it. Raise EngineUnavailable on failure."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from greendot.app.node import Node
-from greendot.connect.recovery import AGAIN_S, JITTER_S, PAUSE_S
+from greendot.connect.recovery import JITTER_S
+from greendot.connect.restorer import AGAIN_S
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.messages import Audit, Part, Topic
 from greendot.engine.results import Known
@@ -96,24 +97,6 @@ async def test_only_the_part_that_returned_is_restored(parts: NodeParts) -> None
     node.recovery.found(Half("bob"), intact=True)
     await pass_time(LONG_S)
     assert [args[1] for args in parts.engine.made("restore")] == ["bob"]
-
-
-@in_virtual_time
-async def test_sessions_are_restored_in_batches_with_pauses(parts: NodeParts) -> None:
-    node, _ = await watched(parts, restore_batch=2)
-    for number in range(4):
-        await parts.online(f"u{number}")
-    async with held(parts.engine, "restore") as restoring:
-        for _ in range(2):  # concurrent recoveries take turns
-            node.recovery.found(Part(), intact=True)
-        await pass_time(JITTER_S + 1)
-        assert restoring.calls == 2
-    await pass_time(PAUSE_S / 2)
-    assert node.recovery.restored == 2
-    await pass_time(PAUSE_S)
-    assert node.recovery.restored == 4
-    await pass_time(LONG_S + 6 * PAUSE_S)
-    assert node.recovery.restored == 10
 
 
 @in_virtual_time
@@ -223,7 +206,7 @@ async def test_a_second_loss_meanwhile_keeps_its_users_as_shown(parts: NodeParts
         node.recovery.found(Part(), intact=False)
         await pass_time(LONG_S)
         second = Half("bob")
-        node.recovery._begin(second, intact=False)
+        node.recovery._begin([second])
         waiting.release()
         async with held(parts.engine, "restored"):
             await pass_time(LONG_S)

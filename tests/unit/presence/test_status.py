@@ -68,7 +68,7 @@ async def test_a_status_that_is_not_kept_is_not_shown(parts: NodeParts) -> None:
 async def test_reads_of_one_turn_share_one_query(parts: NodeParts) -> None:
     service = Service(parts)
     keys = [("default", f"u{number}") for number in range(50)]
-    await asyncio.gather(*(service.copy(key) for key in keys), *(service.of(key) for key in keys))
+    await asyncio.gather(*(service.copy(key) for key in keys), *(service.to_restore(key) for key in keys))
     assert [sorted(args[0]) for args in parts.store.made("statuses")] == [sorted(keys)]
     assert parts.engine.count("set_status") == 50
 

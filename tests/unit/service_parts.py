@@ -38,6 +38,7 @@ from greendot.node.surge_detector import SurgeDetector
 from greendot.node.tasks import Tasks
 from greendot.node.timers import Timers
 from greendot.presence.grace_model import EndCause
+from greendot.presence.held_changes import HeldChanges
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.presence.status import StatusService
 from greendot.protocol.commands import ClientInfo
@@ -353,7 +354,10 @@ class Parts:
     @cached_property
     def rooms(self) -> RoomService:
         limits = RoomLimits(self.rate_limits.most_rooms, LARGE, TypingTimes(), 1.0)
-        return RoomService(self.engine, self.store, self.session_rooms, self.visibility, self.context, limits)
+        held_changes = HeldChanges(self.engine, self.rpc, self.context, self.statuses)
+        return RoomService(
+            self.engine, self.store, self.session_rooms, self.visibility, self.context, held_changes, limits
+        )
 
     @cached_property
     def messages(self) -> RoomMessages:

@@ -54,6 +54,7 @@ from greendot.presence.celebrities import Celebrities
 from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.presence.commands import PresenceCommands
 from greendot.presence.grace_model import Graces
+from greendot.presence.held_changes import HeldChanges
 from greendot.presence.last_seen import LastSeenReader, LastSeenWriter
 from greendot.presence.model import Change
 from greendot.presence.sessions import SessionPeriods, SessionService
@@ -157,6 +158,7 @@ class Node:
         presence = settings.presence
         self.statuses = StatusService(engine, store, context)
         self._session_rooms = SessionRooms(engine, self.statuses, context)
+        self.held_changes = HeldChanges(engine, self.rpc, context, self.statuses)
         self.inbox_delivery = InboxDelivery(store, context, self.metrics)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"
@@ -181,7 +183,7 @@ class Node:
         last_seen = LastSeenReader(engine, store, context, round(presence.last_seen_days * DAY_MS))
         self.last_seen = LastSeenWriter(engine, store, context)
         self.watching = WatchService(
-            engine, context, celebrities, self._visibility, self.statuses, last_seen, watch_limits
+            engine, context, celebrities, self._visibility, self.statuses, last_seen, self.held_changes, watch_limits
         )
 
     def _make_rooms_and_inbox(self, push_queued: Callable[[], None]) -> None:
@@ -192,7 +194,9 @@ class Node:
             node_settings.typing_times(settings.typing),
             self._pace.hold_s,
         )
-        self.rooms = RoomService(engine, store, self._session_rooms, self._visibility, context, limits)
+        self.rooms = RoomService(
+            engine, store, self._session_rooms, self._visibility, context, self.held_changes, limits
+        )
         self.visibility_updates = VisibilityUpdates(
             engine, store, context, self._visibility, self.visibility_webhook, self.rpc
         )
@@ -302,6 +306,7 @@ class Node:
             self.revocation_service.bus,
             self.hello.bus,
             self.recovery.bus,
+            self.held_changes.bus,
             self.connections.bus,
             self.cluster.bus,
             self.cluster_limits.bus,

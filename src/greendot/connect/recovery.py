@@ -173,6 +173,7 @@ class Recovery:
         # must not see that, so these users are read only after their sessions are restored.
         here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
+        self.resyncs += 1
         try:
             sessions, _ = await asyncio.gather(self._restorer.restore(part), self._resync(part, others, intact=True))
             self._context.tasks.spawn(self._compare(self._compare_inboxes, part))
@@ -187,8 +188,7 @@ class Recovery:
             self._log_end(started, sessions, is_healing=is_healing)
 
     def _log_end(self, started: float, sessions: int, *, is_healing: bool = True) -> None:
-        """Count the end of a recovery. Log it, except for the hourly refresh."""
-        self.resyncs += 1
+        """Log completion, except for the hourly refresh."""
         took_s = self._context.timers.now() - started
         if is_healing:
             self._metrics.presence_recovery.observe(took_s)
@@ -215,6 +215,7 @@ class Recovery:
                     sessions += restored
                     ending.create_task(end(piece, state))
         if ends == [True] * len(pieces):
+            self.resyncs += 1
             self._log_end(started, sessions)
 
     async def _end(self, piece: Part, state: RecordsState) -> int:

@@ -31,6 +31,17 @@ class ClusterAnswer(NodeMessage, frozen=True, tag="p"):
     answer: bytes
 
 
+class SessionsQuestion(NodeMessage, frozen=True, tag="u"):
+    """Question which sessions of some users the topic's node has, or has in a room.
+
+    The answer has a byte for each place, see `presence.held_model.Seen`.
+    """
+
+    places: list[tuple[str, str, str]]  # tenant, user, room (empty: all sessions of the user)
+    asker: str  # the node that gets the answer
+    number: int
+
+
 class Part:
     """Set of users and rooms that the engine keeps in the same place, such as one Redis server."""
 
@@ -214,5 +225,6 @@ AnySent = (
     | LimitReport
     | ClusterQuestion
     | ClusterAnswer
+    | SessionsQuestion
 )
 Message = AnySent | Typing | Entered | Left | Change

@@ -84,8 +84,13 @@ class ClusterRpc:
 
     async def query(self, nodes: Collection[str], question: bytes, within_s: float) -> dict[str, bytes]:
         """Send a query; return the answers that came in time, by node."""
-        pending = await self._sent(nodes, lambda name, number: ClusterQuestion(question, name, number), within_s)
-        return pending.answers
+        return await self.ask(nodes, lambda name, number: ClusterQuestion(question, name, number), within_s)
+
+    async def ask(
+        self, nodes: Collection[str], make: Callable[[str, int], Message], within_s: float
+    ) -> dict[str, bytes]:
+        """Send the question that `make` returns; return the answers that came in time, by node."""
+        return (await self._sent(nodes, make, within_s)).answers
 
     async def _sent(self, nodes: Collection[str], make: Callable[[str, int], Message], within_s: float) -> _Pending:
         pending, number = self._begin(nodes)

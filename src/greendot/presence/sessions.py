@@ -73,6 +73,7 @@ class SessionService:
         self.incarnation = ""  # name of this node; changes after other nodes declared this node dead
         self._engine = engine
         self._statuses = statuses
+        statuses.restore = self._restore_user
         self._on_end = on_end
         self._on_left = on_left
         self._registry = context.registry
@@ -315,9 +316,21 @@ class SessionService:
             return
         if not remaining:
             self._forget(session)
+            if remaining is None and not session.moved and self._engine.is_restoring(*session.key):
+                self._tasks.spawn(self._end_lost(session, ref))
         else:
             self._timers.cancel(session.leave_timer)
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
+
+    async def _end_lost(self, session: Session, ref: SessionEpoch) -> None:
+        """Write an ended session that the engine has lost, and end it there, so that watchers receive the end."""
+        try:
+            manual = await self._statuses.to_restore(session.key)
+            await self._engine.restore(*session.key, ref, self._known(session, manual))
+            _, silent_ms = session.leaving.since(self._timers.now()) if session.leaving is not None else (0, 0)
+            await self._engine.linger(*session.key, ref, 0, silent_ms)
+        except (EngineUnavailable, StoreUnavailable):
+            pass  # watchers receive the end when all nodes have restored their sessions
 
     def _is_forgotten(self, session: Session) -> bool:
         """Return whether a session that is missing in the engine may have been lost there, and not ended."""
@@ -419,11 +432,21 @@ class SessionService:
             return  # the linger has ended meanwhile; its own timer writes the end
         if session.ref.incarnation != self.incarnation:
             session.ref, session.confirmed = self._next_ref(session), False
-        since = self._statuses.since(session.key, manual, session.state_at)
-        age_ms = round((self._timers.now() - since) * 1000)
-        known = Known(session.device, session.idle, session.grants.name, age_ms, manual)
         ref = session.ref
-        await self._engine.restore(*session.key, ref, known)
+        await self._engine.restore(*session.key, ref, self._known(session, manual))
         session.confirmed = session.confirmed or session.ref is ref
         if session.connection is None:
             await self._linger(session, ref)
+
+    def _known(self, session: Session, manual: ManualStatus) -> Known:
+        since = self._statuses.since(session.key, manual, session.state_at)
+        age_ms = round((self._timers.now() - since) * 1000)
+        return Known(session.device, session.idle, session.grants.name, age_ms, manual)
+
+    async def _restore_user(self, key: Key) -> None:
+        """Write a user's sessions at once, because the user has set a status while lost sessions are restored."""
+        for session in self._registry.sessions_of(*key):
+            try:
+                await self.restore(session)
+            except (EngineUnavailable, StoreUnavailable):
+                return  # the recovery restores the session

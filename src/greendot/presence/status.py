@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import structs
 
@@ -49,6 +49,8 @@ class StatusService:
         self._seen: dict[Key, tuple[int, float]] = {}
         self._ask_at = 0.0  # monotonic seconds before which the store is not asked for statuses of restored sessions
         self._unread: set[Key] = set()  # users restored with the status that this node knew
+        # Writes the sessions of a user with their status to the engine, which may have lost them.
+        self.restore: Callable[[Key], Coroutine[Any, Any, None]] | None = None
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
 
     async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
@@ -63,6 +65,7 @@ class StatusService:
         snapshot = await self._show(key, kept)
         self._engine.publish(Topic("user", *key), StatusChanged())
         if snapshot.stale:
+            self._restore_soon(key)
             snapshot = self.with_sessions(key, snapshot)
         # The engine knows the status only of users with sessions; the reply has the status in any case.
         return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
@@ -83,7 +86,13 @@ class StatusService:
         """Read the status from the engine after it was set on any node."""
         if self._engine.is_restoring(*key) and self._context.registry.sessions_of(*key):
             self._compare_later([key])  # the engine may not have the status
+            self._restore_soon(key)
         self._context.tasks.spawn(self._settle(key))
+
+    def _restore_soon(self, key: Key) -> None:
+        """Restore the user's sessions before others: their watchers wait for the new status."""
+        if self.restore is not None:
+            self._context.tasks.spawn(self.restore(key))
 
     def learnt(self, key: Key, manual: ManualStatus) -> ManualStatus:
         """Apply the stored status of a user whom the engine may not know; return the status to write to the engine.

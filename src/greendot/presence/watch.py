@@ -24,6 +24,8 @@ from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP
 from greendot.node.timer_model import has_come
 from greendot.presence.celebrities import Celebrities
+from greendot.presence.held_changes import HeldChanges
+from greendot.presence.held_model import is_certain
 from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
 from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.model import Change, Snapshot, VisibleState, ordered, restored_order
@@ -56,11 +58,13 @@ class WatchService:
         visibility: VisibilityCache,
         statuses: StatusService,
         last_seen: LastSeenReader,
+        held_changes: HeldChanges,
         limits: WatchLimits,
     ) -> None:
         self._engine = engine
         self._context = context
         self._celebrities = celebrities
+        self._held_changes = held_changes
         self._visibility = visibility
         visibility.consumers.append(self)
         self._most = limits.users
@@ -213,7 +217,10 @@ class WatchService:
     def changed(self, topic: Topic, change: Change) -> None:
         """Apply a change from the bus."""
         watched = self._watched.get(topic)
-        if watched is None or watched.held:
+        if watched is None:
+            return
+        if watched.held:
+            self._changed_meanwhile(watched, change)
             return
         if change.restored and not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
             self._await_restored(watched)  # other sessions of the user may follow: showing this would flicker
@@ -223,6 +230,31 @@ class WatchService:
             self._show(watched, change.visible)
         if change.private and change.own.version > watched.own.version:
             self._show_own(watched, change.own)
+
+    def _changed_meanwhile(self, watched: WatchedUser, change: Change) -> None:
+        """Show a change of a held user if it is correct, although sessions may be missing in the engine."""
+        if is_certain(change):
+            self._show_held(watched, change)
+        elif not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
+            tenant, user = watched.key
+            self._held_changes.confirm((tenant, user, ""), change.own.state, lambda: self._show_held(watched, change))
+
+    def _show_held(self, watched: WatchedUser, change: Change) -> None:
+        """Show a change of a held user. The user stays held."""
+        if not watched.held or self._watched.get(watched.channel.topic) is not watched:
+            return  # the user was read or dropped meanwhile
+        was_stale, watched.stale = watched.stale, False
+        if was_stale:
+            watched.name, watched.devices = change.name or watched.name, change.devices
+        visible = change.visible
+        if not visible.version:  # a restored user who was not visible since the loss
+            visible = _newer(watched.visible, visible, settled=False)
+        if visible.version > watched.visible.version:
+            self._show(watched, visible, anyway=was_stale)
+        if change.own.version > watched.own.version:
+            self._show_own(watched, change.own, anyway=was_stale)
+        if was_stale:
+            self._hidden_watchers.redeliver(watched)
 
     def _show(self, watched: WatchedUser, visible: VisibleState, *, anyway: bool = False) -> None:
         """Set the state for others, and deliver it if it differs; with `anyway`, in any case."""

@@ -55,6 +55,7 @@ class RoomOccupancy(RoomAnnouncer):
 
     __slots__ = (
         "_held_until",
+        "_left",
         "_newest",
         "_order",
         "_readings",
@@ -86,6 +87,7 @@ class RoomOccupancy(RoomAnnouncer):
         self._reads = self._newest = 0  # number of readings, and the latest one that was applied
         self._readings: dict[int, dict[str, bool]] = {}  # under way, with the users who entered (True) or left
         self._held_until = float("-inf")  # monotonic seconds
+        self._left: set[str] = set()  # users who left while held, unless they entered again
         self.stale = False  # occupants may be missing: read while the engine's lost data was being restored
 
     # --- reads ---
@@ -126,7 +128,7 @@ class RoomOccupancy(RoomAnnouncer):
 
         Do nothing while held: a missing user may not have been restored yet. Of several reads, the latest one wins.
         """
-        if self._is_held:
+        if self.is_held:
             return
         self._reads += 1
         number, meanwhile = self._reads, dict[str, bool]()
@@ -135,7 +137,7 @@ class RoomOccupancy(RoomAnnouncer):
         try:
             found = {*await engine.present(self._tenant, self._room)}
             is_known = await self._look_up(found)
-            if number < self._newest or self._is_held:
+            if number < self._newest or self.is_held:
                 return
             self._newest = number
             self.stale = stale or engine.is_restoring(self._tenant, self._room)
@@ -143,7 +145,7 @@ class RoomOccupancy(RoomAnnouncer):
             # While the engine's data is being restored, a user missing from the reading has not left.
             different = found - self._users if self.stale else found ^ self._users
             async for users in self._context.slices.cut([*different]):
-                if number < self._newest or self._is_held:
+                if number < self._newest or self.is_held:
                     return
                 for user in users:
                     # Messages received since the reading began are newer than the reading.
@@ -166,9 +168,11 @@ class RoomOccupancy(RoomAnnouncer):
     def hold(self, seconds: float) -> None:
         """Keep all occupants for `seconds`: the engine lost them, and the nodes restore their sessions meanwhile."""
         self._held_until = self._context.timers.now() + seconds
+        self._left.clear()
 
     @property
-    def _is_held(self) -> bool:
+    def is_held(self) -> bool:
+        """Return whether the occupants are kept, because the engine may lack some."""
         return not has_come(self._held_until, self._context.timers.now())
 
     # --- from the bus ---
@@ -179,12 +183,23 @@ class RoomOccupancy(RoomAnnouncer):
         for meanwhile in self._readings.values():
             meanwhile[user] = entered
         if isinstance(message, Left):
-            if not self._is_held:
-                self._leave(user)
+            self._leave(user)
             return False
+        self._left.discard(user)
         was_there = user in self._users
         self._arrive(user)
-        return message.restored and was_there and not self._is_held
+        return message.restored and was_there and not self.is_held
+
+    def left_meanwhile(self, user: str) -> None:
+        """Note a user whose last session in the engine left while held. Other sessions may be missing there."""
+        for meanwhile in self._readings.values():
+            meanwhile[user] = False
+        self._left.add(user)
+
+    def confirm_left(self, user: str) -> None:
+        """Remove such a user, because no node has a session in the room, unless the user entered again meanwhile."""
+        if user in self._left:
+            self._leave(user)
 
     def close(self) -> None:
         self._counting.close()

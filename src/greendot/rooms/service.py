@@ -30,6 +30,7 @@ from greendot.node.session import Connection, Session
 from greendot.node.stream import RECOVER_BYTES
 from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP
+from greendot.presence.held_changes import HeldChanges
 from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
@@ -68,6 +69,7 @@ class RoomService:
         session_rooms: SessionRooms,
         visibility: VisibilityCache,
         context: NodeContext,
+        held_changes: HeldChanges,
         limits: RoomLimits,
     ) -> None:
         self._engine = engine
@@ -76,6 +78,7 @@ class RoomService:
         self._visibility = visibility
         visibility.consumers.append(self)
         self._context = context
+        self._held_changes = held_changes
         self._limits = limits
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
@@ -289,6 +292,10 @@ class RoomService:
         match message:
             case Typing():
                 local.typing.receive(message)
+            case Left(user) if local.present.is_held:
+                place = topic.tenant, user, topic.name
+                local.present.left_meanwhile(user)
+                self._held_changes.confirm(place, "offline", lambda: local.present.confirm_left(user))
             case Entered() | Left():
                 if local.present.receive(message):
                     local.present.hold(self._limits.hold_s)

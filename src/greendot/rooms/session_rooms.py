@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from greendot.engine.port import RoomEngine
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
@@ -29,7 +29,7 @@ SessionRoom = tuple[Session, str]  # a session and a room that the session is in
 class SessionRooms:
     """Rooms of the node's sessions, and their writes to the engine."""
 
-    def __init__(self, engine: RoomEngine, statuses: StatusService, context: NodeContext) -> None:
+    def __init__(self, engine: Engine, statuses: StatusService, context: NodeContext) -> None:
         self._engine = engine
         self.statuses = statuses
         self._context = context
@@ -104,7 +104,7 @@ class SessionRooms:
 
     async def _update_engine(self, entry: SessionRoom, *, again: bool = False) -> None:
         try:
-            await self._write(entry)
+            await self._write(entry, is_first=not again)
         except EngineUnavailable:
             self._context.timers.set(RETRY_S * random.uniform(1, 2), self._retry, entry)
             return
@@ -115,13 +115,20 @@ class SessionRooms:
     def _retry(self, entry: SessionRoom) -> None:
         self._context.tasks.spawn(self._update_engine(entry, again=True))
 
-    async def _write(self, entry: SessionRoom, *, restoring: bool = False) -> None:
+    def _is_lost(self, entry: SessionRoom) -> bool:
+        """Return whether the engine may have lost an occupant who leaves: nodes hear only of exits that it knows."""
+        session, room = entry
+        return self._engine.is_restoring(session.tenant, room) and not self.statuses.is_invisible(session.key)
+
+    async def _write(self, entry: SessionRoom, *, restoring: bool = False, is_first: bool = False) -> None:
         """Write the current state, and again if it has changed meanwhile: never two writes at once."""
         session, room = entry
         changed = True
         while changed:
             self._updating[entry] = False
             if session.rooms is None or room not in session.rooms or self.statuses.is_invisible(session.key):
+                if is_first and self._is_lost(entry):
+                    await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=True)
                 await self._engine.exit(session.tenant, room, session.user, session.ref)
             elif self._context.registry.sessions.get(session.id) is session:
                 await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)

@@ -1,0 +1,83 @@
+"""Changes of users and rooms that are held after a loss in the engine.
+
+A held user is shown as before the loss, until all nodes have restored the user's sessions. The same holds for the
+occupants of a room. A user who leaves or sets a status meanwhile must not wait for that. So a node that receives such a
+change asks all live nodes for their sessions of this user, and shows the change if these sessions confirm it. Otherwise
+the change is left to the read at the end of the hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from greendot.engine.messages import ClusterAnswer, SessionsQuestion, Topic
+from greendot.engine.port import Engine
+from greendot.node.bus import BusTable
+from greendot.node.cluster_rpc import ClusterRpc
+from greendot.node.context import NodeContext
+from greendot.node.session import Session
+from greendot.presence.held_model import Seen, is_confirmed
+from greendot.presence.status import StatusService
+from greendot.protocol.events import State
+
+WITHIN_S = 1.0  # time for all nodes to answer
+AT_ONCE = 500  # users in one question
+
+Place = tuple[str, str, str]  # tenant, user, room; without a room, all sessions of the user count
+
+
+class HeldChanges:
+    """Confirmation of held changes on one node, and answers to the questions of other nodes."""
+
+    def __init__(self, engine: Engine, rpc: ClusterRpc, context: NodeContext, statuses: StatusService) -> None:
+        self._engine = engine
+        self._rpc = rpc
+        self._context = context
+        self._statuses = statuses
+        self._waiting: dict[Place, tuple[State, Callable[[], None]]] = {}
+        self._is_asking = False
+        self.bus: BusTable = {SessionsQuestion: self._asked}
+
+    def confirm(self, place: Place, state: State, show: Callable[[], None]) -> None:
+        """Call `show` if the nodes confirm the user's new state. Calls during a question share the next question."""
+        self._waiting[place] = state, show
+        if not self._is_asking:
+            self._is_asking = True
+            self._context.tasks.spawn(self._ask())
+
+    async def _ask(self) -> None:
+        try:
+            while self._waiting:
+                places = [*self._waiting][:AT_ONCE]
+                changes = [self._waiting.pop(place) for place in places]
+                nodes = {*self._engine.live_nodes()} - {self._rpc.name()}
+                answers = await self._rpc.ask(nodes, partial(SessionsQuestion, places), WITHIN_S)
+                known = [answer for answer in answers.values() if len(answer) == len(places)]
+                complete = len(known) == len(nodes)
+                for (state, show), *seen in zip(changes, self._seen(places), *known, strict=True):
+                    if is_confirmed(state, Seen(max(seen)), complete=complete):
+                        show()
+        finally:
+            self._is_asking = False
+
+    def _asked(self, topic: Topic, message: SessionsQuestion) -> None:
+        answer = ClusterAnswer(message.number, topic.name, self._seen(message.places))
+        self._engine.publish(Topic("node", "", message.asker), answer)
+
+    def _seen(self, places: Iterable[Place]) -> bytes:
+        """Return what the sessions of this node show, a byte for each place."""
+        return bytes(self._best(*place) for place in places)
+
+    def _best(self, tenant: str, user: str, room: str) -> Seen:
+        sessions = [s for s in self._context.registry.sessions_of(tenant, user) if not self._is_over(s)]
+        if room:
+            inside = any(room in (session.rooms or ()) for session in sessions)
+            return Seen.ACTIVE if inside and not self._statuses.is_invisible((tenant, user)) else Seen.NOTHING
+        return max((Seen.IDLE if session.idle else Seen.ACTIVE for session in sessions), default=Seen.NOTHING)
+
+    def _is_over(self, session: Session) -> bool:
+        """Return whether a session has ended, although its end may not be written yet."""
+        if session.connection is not None or session.leaving is None:
+            return False
+        return session.moved or not session.leaving.since(self._context.timers.now())[0]

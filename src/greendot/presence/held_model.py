@@ -1,0 +1,38 @@
+"""Decision about a change of a user whose lost sessions are being restored.
+
+The engine computes a change from the sessions that it has. After a loss, other sessions of the user may be missing
+there, so the change is compared with the sessions that the nodes have.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from greendot.presence.model import Change
+from greendot.protocol.events import State
+
+
+class Seen(IntEnum):
+    """What the sessions of a user on one node show, or those on several nodes together: the maximum."""
+
+    NOTHING = 0
+    IDLE = 1
+    ACTIVE = 2
+
+
+def is_certain(change: Change) -> bool:
+    """Return whether a change is correct whichever sessions are missing: the user has become invisible."""
+    return change.own.status == "invisible"
+
+
+def is_confirmed(state: State, seen: Seen, *, complete: bool) -> bool:
+    """Return whether the sessions of the nodes confirm a state. `complete` is False if a node did not answer."""
+    match state:
+        case "online":
+            return seen is Seen.ACTIVE
+        case "busy":
+            return seen is not Seen.NOTHING
+        case "idle":
+            return complete and seen is Seen.IDLE
+        case "offline":
+            return complete and seen is Seen.NOTHING

@@ -1,0 +1,175 @@
+"""Changes while users and rooms are held after a loss: what the nodes confirm is shown at once."""
+
+from __future__ import annotations
+
+from greendot.app.node import Node
+from greendot.engine.messages import ClusterAnswer, Entered, Left, Part, SessionsQuestion, Topic
+from greendot.presence.grace_model import EndCause
+from greendot.presence.held_changes import WITHIN_S
+from greendot.presence.held_model import Seen
+from greendot.presence.model import Change, VisibleState
+from greendot.protocol.events import State
+from unit.node_parts import TENANT, Client, NodeParts, in_virtual_time, pass_time, settle
+from unit.node_parts import held as stopped
+
+OTHER = "OTHR"
+LONG_S = 600.0
+
+
+async def held(parts: NodeParts, *users: str) -> tuple[Node, Client]:
+    """Make a node with ann, who watches users and is in the lobby with them. All of them are held."""
+    node = await parts.whole()
+    await parts.store.put_room(TENANT, "lobby", open=True)
+    ann = await parts.greeted("ann")
+    await ann.ask(type="watch", users=[*users])
+    await ann.ask(type="room.join", room="lobby")
+    for user in users:
+        publish(parts, user, "online")
+        await parts.engine.enter(TENANT, "lobby", user, parts.session(user).session.ref)
+    await settle()
+    for session in [*parts.registry.sessions.values()]:
+        if session.user != "ann":
+            parts.registry.remove(session)  # only Redis knew the sessions: their node is another
+    await ann.frames()
+    node.watching.hold(Part(), LONG_S)
+    node.rooms.hold(Part(), LONG_S)
+    return node, ann
+
+
+def publish(parts: NodeParts, user: str, state: State, *, restored: bool = False, invisible: bool = False) -> None:
+    version = parts.engine.now_ms()
+    own = VisibleState(state, since=version, version=version, status="invisible" if invisible else "auto")
+    visible = VisibleState("offline" if invisible else state, since=version, version=version)
+    parts.engine.publish(Topic("watch", TENANT, user), Change(visible, own, None, ["phone"], True, True, restored))
+
+
+def questions(parts: NodeParts) -> list[SessionsQuestion]:
+    return [message for message in parts.engine.sent_to(OTHER) if isinstance(message, SessionsQuestion)]
+
+
+def answer(parts: NodeParts, question: SessionsQuestion, *seen: Seen) -> None:
+    parts.engine.publish(Topic("node", "", question.asker), ClusterAnswer(question.number, OTHER, bytes(seen)))
+
+
+async def states(client: Client) -> list[tuple[str, str]]:
+    return [(event["user"], event["state"]) for event in await client.events("presence.changed")]
+
+
+@in_virtual_time
+async def test_a_user_is_shown_as_offline_when_all_nodes_have_no_session(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "offline")
+    await settle()
+    (question,) = questions(parts)
+    assert (question.places, await states(ann)) == ([(TENANT, "bob", "")], [])
+    answer(parts, question, Seen.NOTHING)
+    assert await states(ann) == [("bob", "offline")]
+
+
+@in_virtual_time
+async def test_a_user_with_sessions_elsewhere_or_on_a_silent_node_stays_as_shown(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob", "carol")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "offline")
+    await settle()
+    answer(parts, questions(parts)[0], Seen.IDLE)
+    publish(parts, "carol", "offline")
+    await pass_time(2 * WITHIN_S)
+    assert [question.places[0][1] for question in questions(parts)] == ["bob", "carol"]
+    assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_a_silent_node_delays_a_state_that_another_session_confirms(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    parts.session("bob")
+    await pass_time(0.1)
+    publish(parts, "bob", "busy", restored=True)
+    await pass_time(WITHIN_S + 0.1)
+    assert await states(ann) == [("bob", "busy")]
+
+
+@in_virtual_time
+async def test_an_invisible_user_is_hidden_without_a_question(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "online", restored=True, invisible=True)
+    assert (await states(ann), questions(parts)) == ([("bob", "offline")], [])
+
+
+@in_virtual_time
+async def test_an_answer_that_comes_after_the_hold_changes_nothing(parts: NodeParts) -> None:
+    node, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "offline")
+    await settle()
+    node.watching._watched.get(Topic("watch", TENANT, "bob")).held = False  # type: ignore[union-attr]
+    answer(parts, questions(parts)[0], Seen.NOTHING)
+    assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_changes_during_a_question_share_the_next_one(parts: NodeParts) -> None:
+    users = [f"u{number}" for number in range(5)]
+    _, ann = await held(parts, *users)
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    for user in users:
+        publish(parts, user, "offline")
+        await settle()
+    assert [len(question.places) for question in questions(parts)] == [1]
+    answer(parts, questions(parts)[0], Seen.NOTHING)
+    await settle()
+    assert [len(question.places) for question in questions(parts)] == [1, 4]
+    answer(parts, questions(parts)[1], *[Seen.NOTHING] * 4)
+    assert await states(ann) == [(user, "offline") for user in users]
+
+
+@in_virtual_time
+async def test_a_user_leaves_a_held_room_when_no_node_has_a_session_there(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob", "carol")
+    parts.engine.other_node(OTHER)
+    for user, seen in (("bob", Seen.NOTHING), ("carol", Seen.ACTIVE)):
+        parts.engine.publish(Topic("room", TENANT, "lobby"), Left(user))
+        await settle()
+        question = questions(parts)[-1]
+        assert question.places == [(TENANT, user, "lobby")]
+        answer(parts, question, seen)
+        await settle()
+    assert [event["user"] for event in await ann.events("room.left")] == ["bob"]
+
+
+@in_virtual_time
+async def test_a_user_who_enters_again_meanwhile_does_not_leave(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    for message in (Left("bob"), Entered("bob")):
+        parts.engine.publish(Topic("room", TENANT, "lobby"), message)
+        await settle()
+    answer(parts, questions(parts)[0], Seen.NOTHING)
+    assert [event["user"] for event in await ann.events("room.left")] == []
+
+
+@in_virtual_time
+async def test_a_node_answers_for_sessions_that_have_not_ended(parts: NodeParts) -> None:
+    node = await parts.whole()
+    asked = [("active", ""), ("idle", ""), ("gone", ""), ("nobody", ""), ("active", "lobby"), ("idle", "lobby")]
+    await parts.store.put_room(TENANT, "lobby", open=True)
+    active, idle, gone = [await parts.greeted(user) for user in ("active", "idle", "gone")]
+    await active.ask(type="room.join", room="lobby")
+    idle.session.idle = True
+    question = SessionsQuestion([(TENANT, user, room) for user, room in asked], parts.engine.other_node(OTHER), 7)
+    async with stopped(parts.engine, "linger") as ending:
+        node.sessions.lost(gone.connection, EndCause.BYE, 1000)
+        await ending.reached()
+        parts.engine.publish(Topic("node", "", parts.incarnation), question)
+        await settle()
+    (said,) = [message for message in parts.engine.sent_to(OTHER) if isinstance(message, ClusterAnswer)]
+    assert (said.number, said.node) == (7, parts.incarnation)
+    assert [*said.answer] == [Seen.ACTIVE, Seen.IDLE, Seen.NOTHING, Seen.NOTHING, Seen.ACTIVE, Seen.NOTHING]

@@ -109,9 +109,10 @@ async def test_a_node_that_restores_for_longer_than_a_lease_disturbs_no_observer
         await passing(lambda: is_restoring(fast) and is_restoring(slow))
         await passing(lambda: not is_restoring(fast), 60.0)
         assert clock() - began > LEASE_S, "the slow node was not slow enough for this test"
+        await passing(lambda: not is_restoring(slow) and slow.node.recovery.resyncs > 0)
         await passing(lambda: fast.node.recovery.resyncs > 0)
-        assert disturbances(watcher) == []
         await eventually(lambda: are_present(fast, len(CROWD) + len(names)), "all users are in their rooms")
+        assert disturbances(watcher) == []
         assert all(entry["state"] == "online" for entry in (await fast.query(*CROWD)).values())
 
 

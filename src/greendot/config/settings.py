@@ -223,7 +223,7 @@ class Engine(Struct, frozen=True, forbid_unknown_fields=True):
     ] = "refuse"
     stale_after_s: Annotated[Seconds, about("outage of Redis after which presence is marked stale")] = 30.0
     restore_batch: Annotated[
-        Count, about("sessions per batch, ten batches a second, when a node restores sessions that Redis lost")
+        Count, about("sessions and occupants that a node restores in a tenth of a second after Redis lost them")
     ] = 500
 
 

@@ -40,7 +40,7 @@ HOLD_S = 600.0  # longest time to hold a lost part; the hold ends when all nodes
 class RecoveryPace(Struct, frozen=True):
     """Pace of a recovery, from the settings."""
 
-    batch: int = 1_000  # sessions and their rooms restored in a tenth of a second
+    batch: int = 500  # sessions and occupants restored in a tenth of a second
     stale_after_s: float = 30.0
     hold_s: float = 7.0  # how long to hold a user's state if the user is restored before this node detects the loss
 

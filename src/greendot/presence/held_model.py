@@ -13,7 +13,7 @@ from greendot.protocol.events import State
 
 
 class Seen(IntEnum):
-    """What the sessions of a user on one node show, or those on several nodes together: the maximum."""
+    """Activity that the sessions of a user on one node show. For several nodes, the maximum counts."""
 
     NOTHING = 0
     IDLE = 1

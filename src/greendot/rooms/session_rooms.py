@@ -116,7 +116,7 @@ class SessionRooms:
         self._context.tasks.spawn(self._update_engine(entry, again=True))
 
     def _is_lost(self, entry: SessionRoom) -> bool:
-        """Return whether the engine may have lost an occupant who leaves: nodes hear only of exits that it knows."""
+        """Return whether the engine may have lost an occupant who leaves: it publishes exits of known ones only."""
         session, room = entry
         return self._engine.is_restoring(session.tenant, room) and not self.statuses.is_invisible(session.key)
 

@@ -21,6 +21,7 @@ from redis_servers import RedisProcess
 
 LEASES = keys.leases_key(PREFIX)
 ROUNDS = losses.ROUNDS
+LONG_S = 60.0  # a lease that does not end on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +117,7 @@ def report(node: RedisNode, user: str) -> asyncio.Task[None]:
 
 
 async def test_a_partition_that_all_nodes_have_restored_does_not_wait_for_the_others(redis: RedisProcess) -> None:
-    async with two(redis) as (first, second):
+    async with two(redis, lease_s=LONG_S) as (first, second):
         for node in (first, second):
             await node.tick()
             await come(node, "ann" if node is first else "bob")
@@ -137,7 +138,7 @@ async def test_a_partition_that_all_nodes_have_restored_does_not_wait_for_the_ot
 
 
 async def test_a_partition_that_was_lost_again_is_not_taken_for_restored(redis: RedisProcess) -> None:
-    async with two(redis) as (first, second):
+    async with two(redis, lease_s=LONG_S) as (first, second):
         await second.tick()
         report(second, "bob")
         await asyncio.sleep(0)
@@ -257,7 +258,7 @@ async def restored_by_both(first: RedisNode, second: RedisNode) -> asyncio.Task[
 
 
 async def test_nodes_that_register_later_are_waited_for_after_a_restart(redis: RedisProcess) -> None:
-    async with two(redis) as (first, second):
+    async with two(redis, lease_s=LONG_S) as (first, second):
         await first.tick()
         await (await restored_by_both(first, second))
         told = len(findings(first))
@@ -278,7 +279,7 @@ async def test_a_node_that_started_just_before_a_loss_is_waited_for(
     redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(losses, "ROUNDS", ROUNDS)
-    async with engines_by_hand(redis) as (first, second):
+    async with engines_by_hand(redis, LONG_S) as (first, second):
         await come(second, "bob")
         assert second.incarnation not in first.engine.live_nodes(), "the first node must not have read the nodes since"
         redis.command("FLUSHALL")
@@ -295,6 +296,17 @@ async def test_a_node_that_started_just_before_a_loss_is_waited_for(
         await first.tick()
         await asyncio.gather(mine, theirs)
         assert await state(first, "bob") == "online"
+
+
+async def test_a_renewal_that_was_not_written_is_repeated_with_the_next_read(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        lives = first.engine.lives
+        await first.advance(RENEW_S, second)
+        await lives.refresh()  # Redis has lost the entry of the node, and refuses the renewal
+        assert redis.command("HGET", LEASES, first.incarnation) is None
+        await lives.register(range(keys.PARTITIONS))
+        await lives.refresh()
+        assert redis.command("HGET", LEASES, first.incarnation) is not None
 
 
 async def test_a_node_that_was_seen_dead_is_buried_again_when_a_snapshot_brings_it_back(redis: RedisProcess) -> None:

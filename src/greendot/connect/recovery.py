@@ -102,7 +102,8 @@ class Recovery:
         self._pace = pace
         self._metrics = metrics
         self._restorer = Restorer(parts.sessions, parts.session_rooms, context, pace.batch)
-        self._lost: list[Part] = []  # pieces being restored; the latest loss last
+        self._recoveries = 0  # recoveries from losses that have begun
+        self._lost: dict[Part, int] = {}  # pieces being restored, each with the number of its recovery
         self._unhealed: list[Part] = []  # lost pieces that became unreachable again before they were restored
         self._is_healing = False  # an outage or loss was logged, so the recovery from it is logged too
         self._deaths = 0  # deaths of other nodes since the last check of rooms
@@ -126,19 +127,20 @@ class Recovery:
     def found(self, part: Part, *, intact: bool) -> None:
         """Recover a part that can be reached again. With `intact` False the engine lost its data."""
         unhealed, self._unhealed = self._unhealed, []
-        self._begin([lost for lost in unhealed if intact or not lost.within(part)])
+        if again := [lost for lost in unhealed if intact or not lost.within(part)]:
+            self._begin(_Any(again), again)
         if intact:
             self._context.tasks.spawn(self._refresh(part))
         else:
-            self._begin(part.pieces())
+            self._begin(part, part.pieces())
 
-    def _begin(self, pieces: Sequence[Part]) -> None:
-        """Hold these lost pieces, and restore them."""
-        if pieces:
-            self._is_healing = True
-            self._hold(_Any(pieces), HOLD_S)
-            self._lost += pieces
-            self._context.tasks.spawn(self._recover(pieces))
+    def _begin(self, part: Part, pieces: Sequence[Part]) -> None:
+        """Hold a lost part, and restore its pieces."""
+        self._is_healing = True
+        self._hold(part, HOLD_S)
+        self._recoveries += 1
+        self._lost |= dict.fromkeys(pieces, self._recoveries)
+        self._context.tasks.spawn(self._recover(pieces))
 
     def _hold(self, part: Part, seconds: float) -> None:
         self._parts.watching.hold(part, seconds)
@@ -175,7 +177,7 @@ class Recovery:
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
         self.resyncs += 1
         try:
-            sessions, _ = await asyncio.gather(self._restorer.restore(part), self._resync(part, others, intact=True))
+            sessions, _ = await asyncio.gather(self._restorer.restore(part), self._resync(part, others))
             self._context.tasks.spawn(self._compare(self._compare_inboxes, part))
             await self._parts.watching.resync(here, intact=True)
             await self._audit(part)
@@ -226,10 +228,12 @@ class Recovery:
         self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
         await self._audit(piece)  # finds sessions whose end was lost, while the piece is held
         await self._engine.restored(piece, state)
-        rest = _Except(piece, self._lost[self._lost.index(piece) + 1 :])
-        self._hold(rest, 0.0)
-        await self._resync(rest, rest, intact=False)
-        self._lost.remove(piece)
+        again = [other for other, number in self._lost.items() if number > self._lost[piece]]
+        rest = _Except(piece, again) if again else piece
+        self._parts.rooms.hold(rest, 0.0)
+        await self._parts.watching.resync(rest, intact=False, release=True)
+        await self._parts.rooms.resync(rest)
+        del self._lost[piece]
         return 0
 
     async def _attempt(self, piece: Part, step: Awaitable[int]) -> int | None:
@@ -238,7 +242,7 @@ class Recovery:
             return await step
         except EngineUnavailable as error:
             log(log_events.WORK_LATER, work="recovery", reason=error)
-            self._lost.remove(piece)
+            del self._lost[piece]
             if piece.away() is None:
                 self._context.timers.set(AGAIN_S * random.uniform(0.5, 1), self._again, piece)
             else:  # the engine will not report the earlier loss again when the piece returns
@@ -247,7 +251,7 @@ class Recovery:
             return None
 
     def _again(self, piece: Part) -> None:
-        self._begin([piece])
+        self._begin(piece, [piece])
 
     # --- steps ---
 
@@ -264,8 +268,8 @@ class Recovery:
         # The sessions must be restored before: only then does this node receive the messages for its users.
         await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
 
-    async def _resync(self, part: Part, users: Part, intact: bool) -> None:
-        await self._parts.watching.resync(users, intact=intact)
+    async def _resync(self, part: Part, users: Part) -> None:
+        await self._parts.watching.resync(users, intact=True)
         await self._parts.rooms.resync(part)
 
     # --- other nodes, and sessions that the node does not hold ---

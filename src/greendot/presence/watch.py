@@ -384,13 +384,19 @@ class WatchService:
                 self._show_own(watched, watched.own, anyway=True)
                 self._hidden_watchers.redeliver(watched)
 
-    async def resync(self, part: Part, *, intact: bool) -> None:
+    async def resync(self, part: Part, *, intact: bool, release: bool = False) -> None:
         """Read a part's users again and deliver the differences.
 
         With `intact` False the engine lost data. Then the state that is read replaces the node's state, even if that
-        has a newer version. If a change arrived during the read, the newer version is kept.
+        has a newer version. If a change arrived during the read, the newer version is kept. With `release`, the hold of
+        these users ends first.
         """
-        await self._resync(self._watched.within(part), intact)
+        all_watched = self._watched.within(part)
+        if release:
+            now = self._context.timers.now()
+            for watched in all_watched:
+                watched.held_until = now
+        await self._resync(all_watched, intact)
 
     async def _resync(self, all_watched: list[WatchedUser], intact: bool) -> None:
         all_watched.sort(key=lambda watched: watched.channel.topic.tenant)

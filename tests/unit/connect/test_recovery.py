@@ -206,7 +206,7 @@ async def test_a_second_loss_meanwhile_keeps_its_users_as_shown(parts: NodeParts
         node.recovery.found(Part(), intact=False)
         await pass_time(LONG_S)
         second = Half("bob")
-        node.recovery._begin([second])
+        node.recovery._begin(second, [second])
         waiting.release()
         async with held(parts.engine, "restored"):
             await pass_time(LONG_S)

@@ -316,3 +316,64 @@ async def test_a_peer_that_floods_after_its_close_is_not_parsed_any_more() -> No
         assert connection._ignored <= IGNORED + READ // 6
         await served.advance(2)
         await served.until_gone()
+
+
+# --- one parser for all sockets ---
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 7, len(ACTIVITY) + 5])
+async def test_a_frame_in_parts_is_whole_although_others_send_between_its_parts(size: int) -> None:
+    async with serving() as served:
+        alice, bob = await RawSocket.connect(served, "alice"), await RawSocket.connect(served, "bob")
+        hers, his = connection_of(served, "alice"), connection_of(served, "bob")
+        frame = make_frame(TEXT, ACTIVITY)
+        for before in (b"", frame, make_frame(TEXT, b'{"type":"activity","x":"' + b"x" * 3_000 + b'"}') + frame):
+            alice.writer.write(before + frame[:size])
+            if before:
+                assert reply_in(await alice.answer())["id"] == 1
+            await until(lambda: hers._parser is not None)
+            bob.writer.write(frame + frame)
+            assert [reply_in(await bob.answer())["id"] for _ in range(2)] == [1, 1]
+            assert his._parser is None
+            alice.writer.write(frame[size:])
+            assert reply_in(await alice.answer())["id"] == 1
+            assert hers._parser is None
+        for raw in (alice, bob):
+            raw.writer.close()
+
+
+@pytest.mark.parametrize("size", [1_700, 1_792, 20_000, 60_000])
+async def test_a_large_frame_keeps_no_buffer_after_its_end(size: int) -> None:
+    async with serving() as served:
+        raw = await RawSocket.connect(served)
+        frame = make_frame(TEXT, b'{"type":"activity","id":1,"x":"' + b"x" * size + b'"}')
+        for _ in range(3):
+            raw.writer.write(frame)
+            assert reply_in(await raw.answer())["id"] == 1
+        assert connection_of(served, "alice")._parser is None
+        raw.writer.close()
+
+
+@pytest.mark.parametrize("bad", [*BAD])
+async def test_bad_frames_of_one_socket_do_not_disturb_another(bad: str) -> None:
+    async with serving() as served:
+        bob = await RawSocket.connect(served, "bob")
+        for part in (b"", make_frame(TEXT, ACTIVITY)):
+            alice = await RawSocket.connect(served, "alice")
+            alice.writer.write(part + BAD[bad][0])
+            assert code_of((await alice.rest())[-1]) == BAD[bad][1]
+            bob.writer.write(make_frame(TEXT, ACTIVITY))
+            assert reply_in(await bob.answer())["id"] == 1
+        bob.writer.close()
+
+
+async def test_a_close_frame_of_one_socket_does_not_close_another() -> None:
+    async with serving() as served:
+        bob = await RawSocket.connect(served, "bob")
+        for _ in range(2):
+            alice = await RawSocket.connect(served, "alice")
+            alice.writer.write(make_frame(TEXT, ACTIVITY) + make_frame(CLOSE, b"\x03\xe8"))
+            assert code_of((await alice.rest())[-1]) == 1000
+        bob.writer.write(make_frame(TEXT, ACTIVITY))
+        assert reply_in(await bob.answer())["id"] == 1
+        bob.writer.close()

@@ -8,18 +8,20 @@ import logging
 from greendot.testing import serving
 
 
-async def test_an_upgraded_socket_is_picows_own_and_keeps_nothing_of_the_handshake() -> None:
+async def test_idle_sockets_share_one_picows_parser_and_keep_nothing_of_the_handshake() -> None:
     loggers = set(logging.Logger.manager.loggerDict)
     async with serving() as served:
-        await served.client("alice")
-        (connection,) = served.node.registry.connections_of("default", "alice")
-        transport = connection.transport
-        assert type(connection.socket.get_protocol()).__name__ == "UpgradedProtocol"
-        await served.client("bob")
-        (other,) = served.node.registry.connections_of("default", "bob")
-        assert transport.response is other.transport.response
-        assert transport.request.headers is other.transport.request.headers
-        assert not hasattr(connection.socket.get_protocol(), "__dict__")
+        for user in ("alice", "bob"):
+            await served.client(user)
+            (connection,) = served.node.registry.connections_of("default", user)
+            assert connection.socket.get_protocol() is connection
+            assert connection._parser is None
+            assert not hasattr(connection, "__dict__")
+        parsers = served.node.connections.parsers
+        spare = parsers.spare()
+        await (await served.client("carol")).request(type="activity")
+        assert parsers.spare() is spare
+        assert not hasattr(spare, "__dict__")
         assert not [name for name in set(logging.Logger.manager.loggerDict) - loggers if "picows" in name]
 
 

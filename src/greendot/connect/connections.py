@@ -28,6 +28,7 @@ from greendot.protocol.events import Refresh
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
+from greendot.transport.frame_parser import FrameParsers
 from greendot.transport.ingress import IngressPolicy
 
 LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half as long
@@ -61,6 +62,7 @@ class ClientConnections:
     ) -> None:
         self.timers = context.timers
         self.ingress = ingress
+        self.parsers = FrameParsers()
         self.now = context.clock.monotonic
         self._clock = context.clock
         self.has_output = context.hub.has_output

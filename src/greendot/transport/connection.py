@@ -10,8 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from picows import WSTransport
-
 from greendot.limits.frame_limit_model import CommandLimit
 from greendot.node.timer_model import Timer
 from greendot.presence.grace_model import EndCause
@@ -99,21 +97,19 @@ class SocketConnection(Framing):
         self._bye = False
         self._ended = False
 
-    # --- from picows ---
+    # --- from the transport ---
 
-    def on_ws_connected(self, transport: WSTransport) -> None:
-        self.attach(transport)
+    def on_connected(self) -> None:
         # The transport's own buffer has no bound. With high=0, the transport calls `resume_writing` only when this
         # buffer is empty. Until then, output waits in the send buffer, which is bounded.
         self.socket.set_write_buffer_limits(high=0)
-        if not transport.is_secure:
+        if self.socket.get_extra_info("ssl_object") is None:
             self.fd = self.direct = self.socket.get_extra_info("socket").fileno()
         self._owner.opened(self)
 
-    def on_ws_disconnected(self, transport: WSTransport) -> None:
+    def on_disconnected(self) -> None:
         # Forget the descriptor first: from now on the kernel may give the descriptor to another socket.
         self.fd = self.direct = -1
-        self.detach()
         self._end(EndCause.LOST, 0)
         self._owner.gone(self)
 

@@ -9,17 +9,14 @@ from typing import Any, NamedTuple, Protocol
 
 from greendot.node.timer_model import Timer
 from greendot.transport.connection import SocketConnection
+from greendot.transport.frame_parser import FrameParsers
 from greendot.transport.http_exchange import App, RequestThrottle, date_field
 from greendot.transport.ingress import IngressPolicy, PendingSocket
 from greendot.transport.parse_budget import ParseBudget
 from greendot.transport.request_head import Field, Refusal
-from greendot.transport.websocket import Framing, UpgradedProtocol
-from greendot.transport.websocket_handshake import PATH, HandshakeFields
+from greendot.transport.websocket import Framing
+from greendot.transport.websocket_handshake import HandshakeFields, switching_protocols
 
-_HANDSHAKE = (  # handshake as picows expects it; the key follows
-    b"GET %b HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
-    % PATH
-)
 _CLOSE = b"connection: close\r\n"
 _REFUSED = (
     b"HTTP/1.1 %b\r\n%b%bcache-control: no-store\r\nx-content-type-options: nosniff\r\n"
@@ -39,6 +36,7 @@ class SocketHost(Protocol):
     """Node, as the server uses it."""
 
     ingress: IngressPolicy
+    parsers: FrameParsers
 
     @property
     def timers(self) -> Timers: ...
@@ -84,21 +82,16 @@ def accept(
     if request.dashboard_socket is None and (wait_s := sockets.crowded_s()) is not None:
         return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
     asked = request.asked
-    group, visit.group = visit.group, None  # the WebSocket's `depart` ends the count
-    if (make := request.dashboard_socket) is not None:
-        protocol = UpgradedProtocol(lambda request: make(), sockets.ingress.depart, group)
+    framing: Framing
+    if request.dashboard_socket is not None:
+        framing = request.dashboard_socket()
     else:
-        protocol = UpgradedProtocol(
-            lambda request: sockets.connect(asked.agent, asked.token, address),
-            sockets.ingress.depart,
-            group,
-            by_name=asked.by_name,
-        )
-    protocol.connection_made(transport)
-    transport.set_protocol(protocol)  # before the 101 is written: from here on the WebSocket handles the flow control
-    protocol.feed(b"%b%b\r\n\r\n" % (_HANDSHAKE, request.key))
+        framing = sockets.connect(asked.agent, asked.token, address)
+    group, visit.group = visit.group, None  # the WebSocket's `depart` ends the count
+    response = switching_protocols(request.key, by_name=asked.by_name)
+    framing.open(transport, sockets.parsers, response, sockets.ingress.depart, group)
     if request.rest and not transport.is_closing():
-        protocol.feed(request.rest)
+        framing.feed(request.rest)
     return None
 
 

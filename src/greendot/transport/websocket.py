@@ -1,26 +1,21 @@
-"""RFC 6455 rules that picows does not implement, and the handover of a socket to picows.
+"""Protocol of an upgraded socket: RFC 6455 rules that picows does not implement.
 
-picows checks masks, opcodes, control frames, close codes and the size of a frame. This module adds reserved bits, the
-order of fragments, the size of a whole message and UTF-8, and turns frames into whole text messages. It also decides
-when a close frame is sent and how the connection ends, instead of picows (docs/adr/0037).
+picows (`frame_parser`) checks masks, opcodes, control frames, close codes and the size of a frame. This module adds
+reserved bits, the order of fragments, the size of a whole message and UTF-8, and turns frames into whole text messages.
+It also decides when a close frame is sent and how the connection ends, instead of picows (docs/adr/0037).
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest, WSUpgradeResponse
-from picows.common import WSUpgradeResponseWithListener
-from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not public: the seam test notices if it moves
+from picows import WSFrame, WSMsgType
 
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
-from greendot.telemetry import log_events
-from greendot.telemetry.log import log
-from greendot.transport.websocket_handshake import PATH, SUBPROTOCOL
+from greendot.transport.frame_parser import FrameParser, FrameParsers
 
 MOST_BYTES = 256 * 1024  # bytes discarded from a closing socket; then reading stops, so that a flood costs no more time
 _SINK = memoryview(bytearray(64 * 1024))  # shared: its content is never read
@@ -64,23 +59,64 @@ def _may_be_sent(code: int) -> bool:
     return code not in (0, 1006) and code < 5000
 
 
-class Framing(WSListener):
+class Framing(asyncio.BufferedProtocol):
     """WebSocket that reports whole messages. Subclasses handle them."""
 
-    __slots__ = ("_fragments", "_ignored", "_paused", "closing", "deaf", "socket", "transport")
+    __slots__ = (
+        "_depart",
+        "_fragments",
+        "_group",
+        "_ignored",
+        "_parser",
+        "_parsers",
+        "_paused",
+        "closing",
+        "deaf",
+        "socket",
+    )
 
-    transport: WSTransport
-    socket: asyncio.Transport  # below the WebSocket transport
+    socket: asyncio.Transport
     closing: bool  # a close frame was sent or received: nothing more is sent
     deaf: bool  # frames are ignored: the connection is closing, or is about to be closed
     _fragments: bytearray | None  # of an incomplete message
     _ignored: int  # frames received since a close frame
     _paused: int  # reasons to pause reading, as bits
+    _parsers: FrameParsers
+    _parser: FrameParser | None  # of an incomplete frame, or after a close frame or a violation
+    _depart: Callable[[Any], None]
+    _group: object
+
+    data_received = None  # else the transport keeps the bound method of the previous protocol, and that protocol
 
     def __init__(self) -> None:
         self.closing = self.deaf = False
-        self._fragments = None
+        self._fragments = self._parser = None
         self._ignored = self._paused = 0
+
+    def open(
+        self,
+        socket: asyncio.Transport,
+        parsers: FrameParsers,
+        response: bytes,
+        depart: Callable[[Any], None] = lambda group: None,
+        group: object = None,
+    ) -> None:
+        """Take over the socket of a valid handshake and write the 101 response.
+
+        `depart` is called with `group` when the socket is closed.
+        """
+        self.socket = socket
+        self._parsers = parsers
+        self._depart, self._group = depart, group
+        socket.set_protocol(self)  # before the first write: from here on the WebSocket handles the flow control
+        socket.write(response)
+        self.on_connected()
+
+    def on_connected(self) -> None:
+        """Record that the WebSocket is open."""
+
+    def on_disconnected(self) -> None:
+        """Record that the socket is closed."""
 
     def on_text(self, text: str) -> None:
         """Receive a whole text message."""
@@ -108,9 +144,45 @@ class Framing(WSListener):
     def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
         """Send `last` and a close frame, and end the connection."""
 
+    # --- from the transport ---
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer for a read. Its size is limited, because picows doubles a buffer that a read has filled."""
+        # The transport reads and calls `buffer_updated` at once, so other sockets do not use the same buffer meanwhile.
+        buffer: memoryview = (self._parser or self._parsers.spare()).get_buffer(-1)
+        return buffer if len(buffer) <= READ else buffer[:READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        parser = self._parser or self._parsers.take()
+        if parser.parse(self, nbytes):
+            self._parser = None
+            self._parsers.give_back(parser)
+        else:
+            self._parser = parser
+
+    def feed(self, data: bytes) -> None:
+        """Handle bytes that were read together with the handshake."""
+        while data:
+            buffer = self.get_buffer(-1)
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            self.buffer_updated(size)
+            data = data[size:]
+
+    def eof_received(self) -> bool:
+        self.on_eof()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._parser = None
+        try:
+            self.on_disconnected()
+        finally:
+            self._depart(self._group)
+
     # --- frames ---
 
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+    def on_frame(self, frame: WSFrame) -> None:
         kind = frame.msg_type
         if self.deaf:
             self._ignore(kind)
@@ -208,19 +280,6 @@ class Framing(WSListener):
 
     # --- the socket ---
 
-    def attach(self, transport: WSTransport) -> None:
-        """Take over the socket from the handshake."""
-        self.transport = transport
-        outlet: Any = transport.underlying_transport  # a PicowsTransport
-        self.socket = outlet.socket
-        outlet.listener = self
-        forget_handshake(transport)
-
-    def detach(self) -> None:
-        """Release the socket, which is closed."""
-        outlet: Any = self.transport.underlying_transport
-        outlet.listener = None  # breaks the reference cycle
-
     def pause_reading(self, reason: int = BACKLOG) -> None:
         if not self._paused and not self.socket.is_closing():
             self.socket.pause_reading()
@@ -252,149 +311,3 @@ class Framing(WSListener):
         if self._paused:
             self._paused = 0
             socket.resume_reading()
-
-
-class _NoSocket:
-    """Socket as picows sees it. picows sets options that are set already, and reads others only to log them.
-
-    The system calls for these options took 5 % of the time of a connect.
-    """
-
-    def fileno(self) -> int:
-        return -1  # never used: see `PicowsTransport.get_write_buffer_size`
-
-    def setsockopt(self, *option: int) -> None:
-        pass
-
-    def getsockopt(self, *option: int) -> int:
-        return 0
-
-
-_NO_SOCKET = _NoSocket()
-
-
-class PicowsTransport:
-    """Transport as picows sees it.
-
-    Once the WebSocket is open, picows writes only to close it by itself. Such a write is reported to the listener
-    instead, because other output may be waiting and a frame before the violation is not delivered yet.
-    """
-
-    __slots__ = ("listener", "socket")
-
-    def __init__(self, socket: asyncio.Transport) -> None:
-        self.socket = socket
-        self.listener: Framing | None = None
-
-    def get_extra_info(self, name: str) -> Any:
-        if name == "ssl_object":
-            return self.socket.get_extra_info(name)
-        return _NO_SOCKET if name == "socket" else None  # picows logs the addresses, and uses nothing else
-
-    def get_write_buffer_size(self) -> int:
-        return 1  # otherwise picows writes to the descriptor directly
-
-    def write(self, data: bytes) -> None:
-        if self.listener is None:
-            self.socket.write(data)
-        else:
-            payload = data[2:] if data[1] < 126 else data[4:]
-            self.listener.refuse(int.from_bytes(payload[:2], "big"), payload[2:].decode())
-
-    def close(self) -> None:
-        if self.listener is None:
-            self.socket.close()
-
-    def abort(self) -> None:
-        if self.listener is None:
-            self.socket.abort()
-
-
-class _Silent:
-    """Logger for picows that passes on only exceptions in callbacks, which are faults of this server.
-
-    By default picows makes a logger for each connection, and logs each connect and disconnect.
-    """
-
-    def isEnabledFor(self, level: int) -> bool:
-        return False
-
-    def _nothing(self, *args: object, **kwargs: object) -> None:
-        pass
-
-    debug = info = warning = error = log = _nothing
-
-    def exception(self, *args: object, **kwargs: object) -> None:
-        log(log_events.WORK_FAILED, sys.exc_info()[1], work="socket callback")
-
-
-_SILENT = _Silent()
-# One response serves every upgrade: picows only sets the accept key in it before it is sent.
-_UPGRADED = WSUpgradeResponse.create_101_response()
-_UPGRADED_BY_NAME = WSUpgradeResponse.create_101_response({"Sec-WebSocket-Protocol": SUBPROTOCOL.decode()})
-_NO_AUTO_PING = (False, 0, 0, 1)
-_get_buffer: Callable[[Any, int], memoryview] = WSProtocol.get_buffer
-
-
-class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
-    """picows protocol of a socket whose HTTP request has been read already."""
-
-    __slots__ = ("_depart", "_group")
-
-    def __init__(
-        self,
-        make_listener: Any,
-        depart: Callable[[Any], None] = lambda group: None,
-        group: object = None,
-        *,
-        by_name: bool = False,
-    ) -> None:
-        """Create the protocol.
-
-        `depart` is called with `group` when the socket is closed. `by_name` names the subprotocol in the 101 response.
-        """
-        self._depart = depart
-        self._group = group
-
-        def route(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
-            answer = _UPGRADED_BY_NAME if by_name else _UPGRADED
-            return WSUpgradeResponseWithListener(answer, make_listener(request))
-
-        # host, path, client side, factory, logger, close on exception, handshake timeout, auto ping (4), auto pong,
-        # largest frame, extra headers, read buffer: small, because there is one per idle connection.
-        super().__init__(None, None, False, route, _SILENT, True, None, *_NO_AUTO_PING, False, MAX_FRAME, None, 2048)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(PicowsTransport(transport))
-
-    def get_buffer(self, size_hint: int) -> memoryview:
-        """Limit the size of a read. picows doubles its buffer without bound whenever a read has filled it."""
-        buffer = _get_buffer(self, size_hint)
-        return buffer if len(buffer) <= READ else buffer[:READ]
-
-    def eof_received(self) -> bool:
-        if self.listener is not None:
-            self.listener.on_eof()
-        return False
-
-    data_received = None  # else the transport keeps the bound method of the previous protocol, and that protocol
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._depart(self._group)
-
-    def feed(self, data: bytes) -> None:
-        """Pass bytes that were read before the handover to picows."""
-        while data:
-            buffer = self.get_buffer(-1)
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            self.buffer_updated(size)
-            data = data[size:]
-
-
-def forget_handshake(transport: WSTransport) -> None:
-    """Release the request, which picows would keep as long as the connection."""
-    request = transport.request
-    request.method, request.path, request.version = b"GET", PATH, b"HTTP/1.1"
-    request.headers = _UPGRADED.headers

@@ -7,7 +7,9 @@ unusual, incomplete or wrong, goes to the HTTP parser, and then to `check_handsh
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
+from hashlib import sha1
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
@@ -35,6 +37,12 @@ WRONG_VERSION = Refusal(
     headers=b"upgrade: websocket\r\nconnection: upgrade, close\r\n" + _VERSION,
     counter=MALFORMED,
 )
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
+_SWITCHING = (
+    b"HTTP/1.1 101 Switching Protocols\r\n%bConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Accept: %b\r\n\r\n"
+)
+_NAMED = b"Sec-WebSocket-Protocol: %b\r\n" % SUBPROTOCOL
 _BODY = (b"content-length", b"transfer-encoding", b"expect")  # a plain request has none of these
 
 
@@ -98,6 +106,12 @@ def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | Non
     if b"upgrade" not in options or headers.get(b"sec-websocket-version") != b"13" or not _KEY.fullmatch(key):
         return None
     return Upgrade(key, handshake_fields(headers, query_of(lines[0]) if token_in_query else b""), headers)
+
+
+def switching_protocols(key: bytes, *, by_name: bool = False) -> bytes:
+    """Return the 101 response to a valid handshake. `by_name` names the subprotocol in it."""
+    accepted = b64encode(sha1(key + _GUID, usedforsecurity=False).digest())
+    return _SWITCHING % (_NAMED if by_name else b"", accepted)
 
 
 def wants_websocket(head: Head) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from greendot.node.session import Connection
 from greendot.presence.grace_model import EndCause
@@ -257,7 +258,7 @@ class PlainSocket(RecordingSocket):
         self.full = True
 
     def get_extra_info(self, name: str) -> Any:
-        return SimpleNamespace(fileno=lambda: self._fd)
+        return SimpleNamespace(fileno=lambda: self._fd) if name == "socket" else None
 
     def empty(self) -> None:
         """Write waiting data and let the connection continue."""
@@ -278,9 +279,8 @@ class Plain:
         self.connection = Connection(parts.owner, "n/1")
         self.socket = PlainSocket(self.ours.fileno())
         self.socket.connection = self.connection
-        outlet = SimpleNamespace(socket=self.socket, listener=None)
-        transport: Any = SimpleNamespace(underlying_transport=outlet, is_secure=False, request=SimpleNamespace())
-        self.connection.on_ws_connected(transport)
+        self.connection.socket = cast(asyncio.Transport, self.socket)
+        self.connection.on_connected()
 
     def read(self) -> bytes:
         found = bytearray()

@@ -21,7 +21,6 @@ from e2e.processes import SECRET, Process, greendot, running
 from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
 from model.listeners import Client
-from model.simulated import UPGRADE
 from postgres_server import execute, fresh_schema
 from redis_servers import Proxy, redis_server
 
@@ -30,6 +29,10 @@ STORIES = 20  # at once
 ROUNDS = 1 if RUNS == 1 else 3  # rounds of faults; each has all kinds of faults
 COMPARE_S, HEALED_S = 3.0, 30.0
 KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'greendot-on-trial'"
+UPGRADE = (
+    b"GET /v1/connect HTTP/1.1\r\nHost: world\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 LEASES = {
     "GREENDOT_NODE_LEASE_S": "3",
     "GREENDOT_NODE_RENEW_S": "1",

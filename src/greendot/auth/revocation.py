@@ -113,7 +113,7 @@ class RevocationService:
         """Raise TokenRevoked if a token without a time of issue was revoked at any time: it may be older."""
         try:
             asked = [self._kept.ask(name) for name in names_of(grants)]  # in one read
-            found = [await asyncio.shield(future) for future in asked]
+            found = [await future for future in asked]
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="reading revocations", reason=error)
             return

@@ -20,7 +20,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 MOST = 1_000  # keys in one read; with this number of keys, a read is not delayed
 FIRST_S, LONGEST_S = 0.1, 0.8  # shortest and longest time between the starts of two reads in a surge
-PAUSE_S = 0.004  # the delay ends if no new key arrives in this time
+PAUSE_S = 0.004  # the delay ends if no new key arrives in this time, …
+PAUSE_INTERVALS = 3  # … or in this multiple of the average interval between two keys, if that is shorter
 
 
 class BatchedReads(Generic[K, V]):
@@ -42,32 +43,36 @@ class BatchedReads(Generic[K, V]):
         self._read = read
         self._absent = absent
         self._gathers = gathers
-        self._asked: dict[K, asyncio.Future[V]] = {}  # keys of the next read
+        self._asked: dict[K, list[asyncio.Future[V]]] = {}  # callers of the next read, by key
         self._running = False
         self._began = float("-inf")  # start of the last read, in loop time
         self._apart_s = 0.0  # seconds from the start of the last read to that of the next
 
     def ask(self, key: K) -> asyncio.Future[V]:
-        """Return the future of the key's value. Callers share the future, so a caller must await it behind a shield."""
-        future = self._asked.get(key)
-        if future is None:
-            future = self._asked[key] = asyncio.get_running_loop().create_future()
-            if not self._running:
-                self._running = True
-                asyncio.get_running_loop().call_soon(lambda: self._tasks.spawn(self._run()))
+        """Return a future of the key's value. Each caller has its own future, so a caller may be cancelled."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[V] = loop.create_future()
+        callers = self._asked.get(key)
+        if callers is not None:
+            callers.append(future)
+            return future
+        self._asked[key] = [future]
+        if not self._running:
+            self._running = True
+            loop.call_soon(lambda: self._tasks.spawn(self._run()))
         return future
 
     async def get(self, key: K) -> V:
-        return await asyncio.shield(self.ask(key))
+        return await self.ask(key)
 
     async def _gather(self) -> None:
         """Delay the next read in a surge, so that further keys can join the read."""
         if self._gathers and self._surge.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
             end, before = self._began + self._apart_s, 0
-            while before < len(self._asked) < MOST and asyncio.get_running_loop().time() < end:
+            while before < len(self._asked) < MOST and (now := asyncio.get_running_loop().time()) < end:
                 before = len(self._asked)
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(min(PAUSE_S, PAUSE_INTERVALS * (now - self._began) / before))
         else:
             self._apart_s = 0.0
         self._began = asyncio.get_running_loop().time()
@@ -80,10 +85,15 @@ class BatchedReads(Generic[K, V]):
             try:
                 found = await self._read(keys)
             except Exception as error:
-                for future in asked.values():
-                    future.set_exception(error)
-                    future.exception()  # marks the exception as retrieved, because possibly no caller waits
+                for callers in asked.values():
+                    for future in callers:
+                        if not future.done():  # else its caller was cancelled
+                            future.set_exception(error)
+                            future.exception()  # marks the exception as retrieved, because possibly no caller waits
             else:
-                for key, future in asked.items():
-                    future.set_result(found.get(key, self._absent))
+                for key, callers in asked.items():
+                    value = found.get(key, self._absent)
+                    for future in callers:
+                        if not future.done():
+                            future.set_result(value)
         self._running = False

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from greendot.errors import StoreUnavailable
-from greendot.node.batching import LONGEST_S, MOST, PAUSE_S, BatchedReads
+from greendot.node.batching import LONGEST_S, MOST, PAUSE_INTERVALS, PAUSE_S, BatchedReads
 from greendot.node.context import NodeContext
 from greendot.node.event_recorder import EventRecorder
 from greendot.node.event_recorder_model import EventTail
@@ -122,6 +122,9 @@ def test_a_crowd_of_which_all_wait_is_not_kept_waiting_for_more() -> None:
             for key in range(64):
                 group.create_task(comes_again_and_again(key))
         assert max(asked.waited) <= 2 * (READ_S + PAUSE_S)  # the current read, and their own
+        # All came together, so a pause of a few of their intervals is enough.
+        intervals_s = PAUSE_INTERVALS * (READ_S + PAUSE_S) / 64
+        assert sum(asked.waited[64:]) / len(asked.waited[64:]) <= READ_S + 2 * intervals_s
 
     in_passing_time(story)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
+from types import coroutine
 from typing import Any, TypeVar
 
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
+from greendot.telemetry.traceparent import enter
 
 T = TypeVar("T")
 
@@ -19,9 +21,33 @@ class Tasks:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
+        self._soon: list[Coroutine[Any, Any, None]] = []  # work that has not begun
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.begin(work)
+
+    def spawn_brief(self, work: Coroutine[Any, Any, None]) -> None:
+        """Like `spawn`, for work that seldom waits: it becomes a task only when it waits.
+
+        A task costs as much as the write of a session to the memory engine, which never waits. Until its first wait,
+        the work has no current task, and so must not use `asyncio.timeout`. It belongs to no trace.
+        """
+        if not self._soon:
+            asyncio.get_running_loop().call_soon(self._begin_brief)
+        self._soon.append(work)
+
+    def _begin_brief(self) -> None:
+        enter(None)
+        begun, self._soon = self._soon, []
+        for work in begun:
+            try:
+                waited = work.send(None)
+            except StopIteration:
+                pass
+            except Exception as error:
+                log(log_events.WORK_FAILED, error, work="background task")
+            else:
+                self.begin(_rest(work, waited))
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Like `spawn`, but return the task."""
@@ -31,14 +57,17 @@ class Tasks:
         return task
 
     def __len__(self) -> int:
-        return len(self._running)
+        return len(self._running) + len(self._soon)
 
     async def finish(self) -> None:
         """Wait until no task runs."""
-        while self._running:
-            await asyncio.wait(self._running)
+        while len(self):
+            await (asyncio.wait(self._running) if self._running else asyncio.sleep(0))
 
     async def cancel(self) -> None:
+        dropped, self._soon = self._soon, []
+        for work in dropped:
+            work.close()
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -47,6 +76,25 @@ class Tasks:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log(log_events.WORK_FAILED, error, work="background task")
+
+
+async def _rest(work: Coroutine[Any, Any, None], waited: Any) -> None:
+    """Continue work that waits for `waited`, which the work has yielded already."""
+    await _steps(work, waited)
+
+
+@coroutine
+def _steps(work: Coroutine[Any, Any, None], waited: Any) -> Generator[Any, Any, None]:
+    try:
+        while True:
+            try:
+                value = yield waited
+            except BaseException as error:
+                waited = work.throw(error)
+            else:
+                waited = work.send(value)
+    except StopIteration:
+        return
 
 
 LOG_S = 1.0  # time for writing the log line

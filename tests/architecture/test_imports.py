@@ -63,7 +63,7 @@ ROUTES = {f"{part}.http" for part in ("admin", "app", "auth", "inbox", "presence
 
 # Third-party packages, with the one place that imports each.
 DRIVERS = [
-    ("picows", {"transport.frame_parser", "transport.websocket", "client", "cli._admin_socket"}),
+    ("picows", {"client", "cli._admin_socket"}),
     ("hiredis", {"engine.redis"}),
     ("httptools", {"transport.http1"}),
     ("starlette", {"http", "app.demo", "auth.api_keys", *ROUTES}),

@@ -83,7 +83,7 @@ def reply_in(frame: tuple[int, bytes]) -> Any:
     return msgspec.json.decode(frame[1])
 
 
-# Bad frames with their close codes. picows detects the first group.
+# Bad frames with their close codes.
 BAD = {
     "a reserved opcode": (make_frame(0x3), 1002),
     "a frame without a mask": (make_frame(TEXT, b"x", mask=False), 1002),
@@ -318,7 +318,7 @@ async def test_a_peer_that_floods_after_its_close_is_not_parsed_any_more() -> No
         await served.until_gone()
 
 
-# --- one parser for all sockets ---
+# --- one read buffer for all sockets ---
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 7, len(ACTIVITY) + 5])
@@ -331,13 +331,13 @@ async def test_a_frame_in_parts_is_whole_although_others_send_between_its_parts(
             alice.writer.write(before + frame[:size])
             if before:
                 assert reply_in(await alice.answer())["id"] == 1
-            await until(lambda: hers._parser is not None)
+            await until(lambda: hers._rest)
             bob.writer.write(frame + frame)
             assert [reply_in(await bob.answer())["id"] for _ in range(2)] == [1, 1]
-            assert his._parser is None
+            assert not his._rest
             alice.writer.write(frame[size:])
             assert reply_in(await alice.answer())["id"] == 1
-            assert hers._parser is None
+            assert not hers._rest
         for raw in (alice, bob):
             raw.writer.close()
 
@@ -350,7 +350,7 @@ async def test_a_large_frame_keeps_no_buffer_after_its_end(size: int) -> None:
         for _ in range(3):
             raw.writer.write(frame)
             assert reply_in(await raw.answer())["id"] == 1
-        assert connection_of(served, "alice")._parser is None
+        assert not connection_of(served, "alice")._rest
         raw.writer.close()
 
 

@@ -1,28 +1,21 @@
-"""Private names of picows that the server uses: each use is tested here."""
+"""State of an idle connection."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from greendot.testing import serving
 
 
-async def test_idle_sockets_share_one_picows_parser_and_keep_nothing_of_the_handshake() -> None:
-    loggers = set(logging.Logger.manager.loggerDict)
+async def test_idle_sockets_share_one_read_buffer_and_keep_nothing_of_the_handshake() -> None:
     async with serving() as served:
         for user in ("alice", "bob"):
             await served.client(user)
             (connection,) = served.node.registry.connections_of("default", user)
             assert connection.socket.get_protocol() is connection
-            assert connection._parser is None
+            assert connection.get_buffer(-1) is served.node.connections.read_buffer
+            assert not connection._rest
             assert not hasattr(connection, "__dict__")
-        parsers = served.node.connections.parsers
-        spare = parsers.spare()
-        await (await served.client("carol")).request(type="activity")
-        assert parsers.spare() is spare
-        assert not hasattr(spare, "__dict__")
-        assert not [name for name in set(logging.Logger.manager.loggerDict) - loggers if "picows" in name]
 
 
 async def test_no_task_queue_or_loop_timer_belongs_to_an_idle_connection() -> None:

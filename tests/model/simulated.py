@@ -330,7 +330,9 @@ class SimulatedNode:
         transport, _ = await self._world.loop.connect_accepted_socket(asyncio.Protocol, theirs)
         # As the listener does after it has read the request.
         connections = self.node.connections
-        connections.connect("simulated").open(transport, connections.parsers, switching_protocols(b"key"))
+        connections.connect("simulated").open(
+            transport, theirs.fileno(), connections.read_buffer, switching_protocols(b"key")
+        )
         self._world.sockets.append(ours)
         return ours
 

@@ -285,9 +285,6 @@ class RecordingSocket:
         elif self.connection is not None:
             self.connection.resume_writing()
 
-    def get_extra_info(self, name: str) -> object:
-        return self if name == "ssl_object" else None  # as over TLS: the connection does not write to a descriptor
-
     def get_write_buffer_size(self) -> int:
         return len(self.waiting)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -28,10 +29,13 @@ from greendot.protocol.events import Refresh
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.frame_parser import FrameParsers
 from greendot.transport.ingress import IngressPolicy
+from greendot.transport.websocket import READ
 
 LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half as long
+
+
+_agent_hash = lru_cache(maxsize=256)(hashed)  # many clients have the same agent
 
 
 class ConnectionOptions(Struct, frozen=True):
@@ -62,7 +66,7 @@ class ClientConnections:
     ) -> None:
         self.timers = context.timers
         self.ingress = ingress
-        self.parsers = FrameParsers()
+        self.read_buffer = memoryview(bytearray(READ))
         self.now = context.clock.monotonic
         self._clock = context.clock
         self.has_output = context.hub.has_output
@@ -102,7 +106,7 @@ class ClientConnections:
         self._numbers += 1
         connection = Connection(self, f"{self._sessions.incarnation}/{self._numbers}", token)
         key = self._options.hash_key
-        connection.agent_hash = hashed(key, agent) if agent else None
+        connection.agent_hash = _agent_hash(key, agent) if agent else None
         connection.ip_hash = hashed(key, address) if address else None
         return connection
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from ssl import SSLContext
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from greendot.telemetry.log import log
 AT_ONCE = 32  # connections accepted in one turn
 BACKLOG = 4_096  # connections that may wait in the kernel; it may allow fewer (net.core.somaxconn)
 PAUSE_S = 0.5  # pause after accept failed because no file descriptor was left
+READ = 16 * 1024  # bytes of the first read
 HANDSHAKE_S = 10.0  # time for the TLS handshake
 GOODBYE_S = 2.0  # time for the peer's close_notify in TLS
 
@@ -30,20 +32,31 @@ class SocketObserver(Protocol):
     def leave(self, visit: Any) -> None: ...
 
 
+class AcceptedSocket(socket.socket):
+    """Accepted socket. Its family and type are numbers: to convert them to enums takes as long as to accept."""
+
+    __slots__ = ()
+
+    family = socket.SocketType.family  # type: ignore[assignment]
+    type = socket.SocketType.type  # type: ignore[assignment]
+
+
 class Acceptor:
     """Listening socket, from construction until `close`.
 
-    `make` gets the result of `arrive` and returns the protocol.
+    `make` gets the result of `arrive` and the bytes that were read already, and returns the protocol. Over TLS no bytes
+    were read.
     """
 
     def __init__(
         self,
         listener: socket.socket,
         surge: SocketObserver,
-        make: Callable[[Any], asyncio.BaseProtocol],
+        make: Callable[[Any, bytes], asyncio.BaseProtocol],
         tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
+        self._kind = int(listener.family), int(listener.type), listener.proto
         self._surge = surge
         self._make = make
         self._tls = tls
@@ -66,7 +79,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
             try:
-                accepted, address = self._listener.accept()
+                descriptor, address = self._listener._accept()  # type: ignore[attr-defined]
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -75,20 +88,56 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
                 return
+            accepted = AcceptedSocket(*self._kind, descriptor)
             visit = self._surge.arrive(address[0])
             if visit is None:
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            task = self._loop.create_task(self._hand_over(accepted, visit))
-            self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+            tls = self._tls()
+            if tls is None:
+                visit.fd = accepted.fileno()
+                self._proceed(self._hand_over(accepted, visit))
+            else:
+                task = self._loop.create_task(self._hand_over_tls(accepted, visit, tls))
+                self._coming.add(task)
+                task.add_done_callback(self._coming.discard)
+
+    def _proceed(self, work: Coroutine[Any, Any, None], _: object = None) -> None:
+        """Run the handover of a plain socket up to its next wait.
+
+        It waits once, for the call of `connection_made` in the next turn. A task would take longer than all the rest.
+        """
+        try:
+            waited: asyncio.Future[Any] = work.send(None)
+        except StopIteration:
+            return
+        waited.add_done_callback(partial(self._proceed, work))
 
     async def _hand_over(self, accepted: socket.socket, visit: Any) -> None:
         try:
-            tls = self._tls()
-            times = {} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": GOODBYE_S}
-            await self._loop.connect_accepted_socket(lambda: self._make(visit), accepted, ssl=tls, **times)
+            # The first bytes are usually there. To read them now saves a wait for the socket.
+            try:
+                first = accepted.recv(READ)
+            except OSError:  # nothing has arrived, or the peer is gone, which the protocol will notice
+                first = b""
+            await self._loop.connect_accepted_socket(partial(self._make, visit, first), accepted)
+        except OSError:
+            self._surge.leave(visit)  # the peer is gone
+            accepted.close()
+        except BaseException:
+            self._surge.leave(visit)
+            raise
+
+    async def _hand_over_tls(self, accepted: socket.socket, visit: Any, tls: SSLContext) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                partial(self._make, visit, b""),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=GOODBYE_S,
+            )
         except OSError:
             # The peer is gone, does not speak TLS, or was too slow with the handshake.
             self._surge.leave(visit)

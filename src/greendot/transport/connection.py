@@ -17,7 +17,7 @@ from greendot.protocol.codec import close_frame, pong_frame
 from greendot.protocol.codes import Close
 from greendot.protocol.versions import Dialect
 from greendot.transport.send_buffer_model import BufferedFrame, SendBuffer
-from greendot.transport.websocket import Framing
+from greendot.transport.websocket import Framing, write_now
 
 Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, is a record, key, …
 AnyItem = TypeVar("AnyItem", bound=Item)
@@ -74,7 +74,6 @@ class SocketConnection(Framing):
         "_owner",
         "dialect",
         "direct",
-        "fd",
         "limit",
         "opened_at",
         "received_at",
@@ -88,7 +87,6 @@ class SocketConnection(Framing):
         self.opened_at = self.received_at = owner.now()  # monotonic seconds
         self.timer: Timer | None = None  # the connection's only timer: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
-        self.fd = -1  # descriptor of a plain socket; -1 for TLS, and when closing
         # `fd` while the hub may write to the socket itself, because no frame waits and no frame is converted; else -1.
         self.direct = -1
         self._out: list[BufferedFrame] | None = None  # frames that `send` collected in this turn
@@ -103,8 +101,7 @@ class SocketConnection(Framing):
         # The transport's own buffer has no bound. With high=0, the transport calls `resume_writing` only when this
         # buffer is empty. Until then, output waits in the send buffer, which is bounded.
         self.socket.set_write_buffer_limits(high=0)
-        if self.socket.get_extra_info("ssl_object") is None:
-            self.fd = self.direct = self.socket.get_extra_info("socket").fileno()
+        self.direct = self.fd
         self._owner.opened(self)
 
     def on_disconnected(self) -> None:
@@ -144,7 +141,7 @@ class SocketConnection(Framing):
         self._owner.violated(self, code, reason)
 
     def on_client_close(self, code: int) -> None:
-        self.socket.write(close_frame(code or Close.NORMAL))
+        write_now(self.socket, self.fd, close_frame(code or Close.NORMAL))
         self.socket.close()
         self._end(EndCause.CLIENT_CLOSE, code)
         self._await_end()  # a peer that does not read would keep the remaining output, and the socket, for ever
@@ -351,9 +348,8 @@ class SocketConnection(Framing):
         if self.closing:
             return
         self.flush()
-        if last is not None:
-            self.socket.write(last)
-        self.socket.write(close_frame(code, reason))
+        end = close_frame(code, reason)
+        write_now(self.socket, self.fd, end if last is None else last + end)
         violation = self.deaf
         self._end(EndCause.BYE if self._bye else EndCause.SERVER_CLOSE, code)
         self._await_end()

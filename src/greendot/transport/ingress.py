@@ -33,9 +33,10 @@ WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
 class PendingSocket:
     """Socket from `accept` by the kernel until it is a WebSocket or closed."""
 
-    __slots__ = ("group", "peer")
+    __slots__ = ("fd", "group", "peer")
 
     def __init__(self, peer: str, counted: AddressGroup | None) -> None:
+        self.fd = -1  # descriptor of a plain socket; -1 for TLS
         self.peer = peer
         self.group = counted  # None for a trusted proxy: its request names the client
 

@@ -10,6 +10,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from greendot.errors import ConfigError
@@ -22,31 +23,39 @@ from greendot.transport.parse_budget import ParseBudget
 from greendot.transport.tls import Certificate
 from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refuse
 from greendot.transport.websocket import Framing
-from greendot.transport.websocket_handshake import plain_upgrade
+from greendot.transport.websocket_handshake import KnownHandshakes
 
 UNDER_WAY_S = 2.0  # time for requests being answered when the server closes
 SEND_BUFFER = 128 * 1024  # bytes the kernel may buffer for one client; the kernel doubles this number for its overhead
 
 
 class ProtocolSniffer(asyncio.BufferedProtocol):
-    """Protocol of a socket that has not sent anything yet."""
+    """Protocol of a socket whose first bytes have not been examined yet."""
 
-    __slots__ = ("_deadline", "_sockets", "_transport", "_visit", "_web")
+    __slots__ = ("_deadline", "_first", "_sockets", "_transport", "_visit", "_web")
 
     _transport: asyncio.Transport
-    _deadline: Timer
 
-    def __init__(self, sockets: SocketHost, web: PortState, visit: PendingSocket) -> None:
+    def __init__(self, sockets: SocketHost, web: PortState, visit: PendingSocket, first: bytes) -> None:
+        """Create the protocol. `first` has the bytes that were read already; it may be empty."""
         self._sockets = sockets
         self._web = web
         self._visit = visit
+        self._first = first
+        self._deadline: Timer | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
+        if self._first and self._answer_handshake(self._first):  # nearly every socket
+            return
         self._deadline = self._sockets.timers.set(REQUEST_S, ProtocolSniffer._too_slow, self)
         self._web.connections.add(self)
+        if self._first:
+            # In the next turn: the HTTP protocol may pause reading, and the transport begins to read after this method.
+            asyncio.get_running_loop().call_soon(self._receive_first)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._first = b""
         self._leave()
         self._sockets.ingress.leave(self._visit)
 
@@ -54,23 +63,45 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
         return self._web.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._receive(self._first + self._web.buffer[:nbytes])
+
+    def eof_received(self) -> bool:
+        if not self._first:
+            return False
+        self._receive_first()
+        return bool(self._transport.get_protocol().eof_received())  # type: ignore[attr-defined]
+
+    def _receive_first(self) -> None:
+        if self._first:
+            self._receive(self._first)
+
+    def _receive(self, data: bytes) -> None:
+        self._first = b""
         self._leave()
-        if (refusal := self._sockets.ingress.crowded(self._visit)) is not None:
-            refuse(self._transport, refusal)
+        if self._transport.is_closing() or self._answer_handshake(data):
             return
-        data = bytes(self._web.buffer[:nbytes])
-        in_query = self._sockets.token_in_query
-        upgrade = plain_upgrade(data, token_in_query=in_query) if self._web.clients else None
-        if upgrade is not None:
-            request = WebSocketRequest(upgrade.key, upgrade.asked, upgrade.headers)
-            if (refusal := accept(self._sockets, self._transport, request, self._visit)) is not None:
-                refuse(self._transport, refusal)
-            return
+        assert self._deadline is not None
         within_s = self._deadline.due - self._sockets.timers.now()
         protocol = HttpProtocol(self._sockets, self._web, self._visit, within_s)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.receive(data)
+
+    def _answer_handshake(self, data: bytes) -> bool:
+        """Upgrade the socket if `data` is a plain handshake, or refuse it.
+
+        Return False if the socket is for the HTTP protocol.
+        """
+        refusal = self._sockets.ingress.crowded(self._visit)
+        if refusal is None:
+            upgrade = self._web.handshakes.read(data) if self._web.clients else None
+            if upgrade is None:
+                return False
+            request = WebSocketRequest(upgrade.key, upgrade.asked, upgrade.headers)
+            refusal = accept(self._sockets, self._transport, request, self._visit)
+        if refusal is not None:
+            refuse(self._transport, refusal)
+        return True
 
     def shutdown(self) -> None:
         """Close the socket, because the server is closing."""
@@ -105,7 +136,8 @@ class Listener:
         self._sockets = sockets
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
-        shared = (RequestThrottle(), ParseBudget(), memoryview(bytearray(MAX_HEAD)))
+        handshakes = KnownHandshakes(token_in_query=sockets.token_in_query)
+        shared = (RequestThrottle(), ParseBudget(), memoryview(bytearray(MAX_HEAD)), handshakes)
         self._web = PortState(app, headers, dashboard_socket, clients, set(), set(), *shared)
         self._acceptor: Acceptor | None = None
         self.port = 0
@@ -119,7 +151,7 @@ class Listener:
         self._acceptor = Acceptor(
             listener,
             self._sockets.ingress,
-            lambda visit: ProtocolSniffer(self._sockets, self._web, visit),
+            partial(ProtocolSniffer, self._sockets, self._web),
             lambda: None if certificate is None else certificate.context,
         )
 

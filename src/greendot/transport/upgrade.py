@@ -9,13 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 from greendot.node.timer_model import Timer
 from greendot.transport.connection import SocketConnection
-from greendot.transport.frame_parser import FrameParsers
 from greendot.transport.http_exchange import App, RequestThrottle, date_field
 from greendot.transport.ingress import IngressPolicy, PendingSocket
 from greendot.transport.parse_budget import ParseBudget
 from greendot.transport.request_head import Field, Refusal
 from greendot.transport.websocket import Framing
-from greendot.transport.websocket_handshake import HandshakeFields, switching_protocols
+from greendot.transport.websocket_handshake import HandshakeFields, KnownHandshakes, switching_protocols
 
 _CLOSE = b"connection: close\r\n"
 _REFUSED = (
@@ -36,7 +35,7 @@ class SocketHost(Protocol):
     """Node, as the server uses it."""
 
     ingress: IngressPolicy
-    parsers: FrameParsers
+    read_buffer: memoryview  # for one read of a WebSocket
 
     @property
     def timers(self) -> Timers: ...
@@ -59,6 +58,7 @@ class PortState(NamedTuple):
     gate: RequestThrottle
     parsing: ParseBudget
     buffer: memoryview  # for one read; shared, because the data is copied at once
+    handshakes: KnownHandshakes
 
 
 class WebSocketRequest(NamedTuple):
@@ -75,7 +75,7 @@ def accept(
     sockets: SocketHost, transport: asyncio.Transport, request: WebSocketRequest, visit: PendingSocket
 ) -> Refusal | None:
     """Upgrade a socket to a WebSocket, or return the refusal. Only this function admits WebSockets."""
-    secure = transport.get_extra_info("sslcontext") is not None
+    secure = visit.fd < 0
     address = sockets.ingress.receive(visit, request.headers, secure=secure)
     if not isinstance(address, str):
         return address
@@ -89,7 +89,7 @@ def accept(
         framing = sockets.connect(asked.agent, asked.token, address)
     group, visit.group = visit.group, None  # the WebSocket's `depart` ends the count
     response = switching_protocols(request.key, by_name=asked.by_name)
-    framing.open(transport, sockets.parsers, response, sockets.ingress.depart, group)
+    framing.open(transport, visit.fd, sockets.read_buffer, response, sockets.ingress.depart, group)
     if request.rest and not transport.is_closing():
         framing.feed(request.rest)
     return None

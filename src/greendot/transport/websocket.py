@@ -1,21 +1,32 @@
-"""Protocol of an upgraded socket: RFC 6455 rules that picows does not implement.
+"""Protocol of an upgraded socket: turns frames into whole text messages (RFC 6455).
 
-picows (`frame_parser`) checks masks, opcodes, control frames, close codes and the size of a frame. This module adds
-reserved bits, the order of fragments, the size of a whole message and UTF-8, and turns frames into whole text messages.
-It also decides when a close frame is sent and how the connection ends, instead of picows (docs/adr/0037).
+`frame_model` finds the frames and checks each of them. This module checks their order and the size of a whole message.
+It also decides when a close frame is sent and how the connection ends (docs/adr/0037).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
-from picows import WSFrame, WSMsgType
-
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
-from greendot.transport.frame_parser import FrameParser, FrameParsers
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
+from greendot.transport.frame_model import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    TEXT,
+    WHOLE_TEXT,
+    BadFrame,
+    close_code,
+    next_frame,
+    text_of,
+)
 
 MOST_BYTES = 256 * 1024  # bytes discarded from a closing socket; then reading stops, so that a flood costs no more time
 _SINK = memoryview(bytearray(64 * 1024))  # shared: its content is never read
@@ -43,46 +54,53 @@ class ClosingSocket(asyncio.BufferedProtocol):
         self._protocol.connection_lost(exc)
 
 
-READ = 4096  # bytes per read: picows hands over every frame of a read, and the shortest has 6 bytes
+READ = 4096  # bytes per read: all frames of a read are handled in one turn, and the shortest has 6 bytes
 IGNORED = 64  # frames a peer may send after a close frame before frames are no longer parsed
 # Reasons to pause reading from a socket.
 BACKLOG, FLOOD, VIOLATION = 1, 2, 4
-
-_TEXT, _CONTINUATION, _BINARY = WSMsgType.TEXT, WSMsgType.CONTINUATION, WSMsgType.BINARY
-_PING, _CLOSE = WSMsgType.PING, WSMsgType.CLOSE
-_INTERNAL = 1011  # close code of picows after an exception in a callback
-_OF_CLOSE = "Received CLOSE"  # start of each reason that picows gives about a close frame
+_INTERNAL = 1011  # close code after an exception in a callback
 
 
-def _may_be_sent(code: int) -> bool:
-    """Return whether a close frame may carry this code. picows checks the other codes."""
-    return code not in (0, 1006) and code < 5000
+def write_now(socket: asyncio.Transport, fd: int, data: bytes) -> None:
+    """Write to a descriptor directly, which takes less time than the transport.
+
+    The transport writes what the kernel does not take. It writes all if output waits, or without a descriptor.
+    """
+    if fd >= 0 and not socket.get_write_buffer_size():
+        try:
+            data = data[os.write(fd, data) :]
+        except OSError:  # the kernel takes nothing now, or the socket is broken, which the transport finds out
+            pass
+    if data:
+        socket.write(data)
 
 
 class Framing(asyncio.BufferedProtocol):
     """WebSocket that reports whole messages. Subclasses handle them."""
 
     __slots__ = (
+        "_buffer",
         "_depart",
         "_fragments",
         "_group",
         "_ignored",
-        "_parser",
-        "_parsers",
         "_paused",
+        "_rest",
         "closing",
         "deaf",
+        "fd",
         "socket",
     )
 
     socket: asyncio.Transport
+    fd: int  # descriptor of a plain socket; -1 for TLS, and when closing
     closing: bool  # a close frame was sent or received: nothing more is sent
     deaf: bool  # frames are ignored: the connection is closing, or is about to be closed
     _fragments: bytearray | None  # of an incomplete message
     _ignored: int  # frames received since a close frame
     _paused: int  # reasons to pause reading, as bits
-    _parsers: FrameParsers
-    _parser: FrameParser | None  # of an incomplete frame, or after a close frame or a violation
+    _buffer: memoryview  # for one read; shared by all sockets, because the data is copied at once
+    _rest: bytes  # received bytes of an incomplete frame
     _depart: Callable[[Any], None]
     _group: object
 
@@ -90,26 +108,29 @@ class Framing(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self.closing = self.deaf = False
-        self._fragments = self._parser = None
+        self.fd = -1
+        self._fragments = None
+        self._rest = b""
         self._ignored = self._paused = 0
 
     def open(
         self,
         socket: asyncio.Transport,
-        parsers: FrameParsers,
+        fd: int,
+        buffer: memoryview,
         response: bytes,
         depart: Callable[[Any], None] = lambda group: None,
         group: object = None,
     ) -> None:
         """Take over the socket of a valid handshake and write the 101 response.
 
-        `depart` is called with `group` when the socket is closed.
+        Reads use `buffer`, which other sockets may use too. `depart` is called with `group` when the socket is closed.
         """
-        self.socket = socket
-        self._parsers = parsers
+        self.socket, self.fd = socket, fd
+        self._buffer = buffer
         self._depart, self._group = depart, group
         socket.set_protocol(self)  # before the first write: from here on the WebSocket handles the flow control
-        socket.write(response)
+        write_now(socket, fd, response)
         self.on_connected()
 
     def on_connected(self) -> None:
@@ -147,34 +168,37 @@ class Framing(asyncio.BufferedProtocol):
     # --- from the transport ---
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for a read. Its size is limited, because picows doubles a buffer that a read has filled."""
-        # The transport reads and calls `buffer_updated` at once, so other sockets do not use the same buffer meanwhile.
-        buffer: memoryview = (self._parser or self._parsers.spare()).get_buffer(-1)
-        return buffer if len(buffer) <= READ else buffer[:READ]
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        parser = self._parser or self._parsers.take()
-        if parser.parse(self, nbytes):
-            self._parser = None
-            self._parsers.give_back(parser)
-        else:
-            self._parser = parser
+        self.feed(bytes(self._buffer[:nbytes]))
 
     def feed(self, data: bytes) -> None:
-        """Handle bytes that were read together with the handshake."""
-        while data:
-            buffer = self.get_buffer(-1)
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            self.buffer_updated(size)
-            data = data[size:]
+        """Handle all frames in the received bytes."""
+        if self._rest:
+            data = self._rest + data
+        at = 0
+        try:
+            while (frame := next_frame(data, at)) is not None:
+                first, payload, at = frame
+                self._on_frame(first, payload)
+        except BadFrame as bad:
+            self._rest = b""
+            self._fail(bad)
+        except Exception as error:  # a fault of this server
+            log(log_events.WORK_FAILED, error, work="socket callback")
+            self._rest = b""
+            self.deaf = True
+            self.close(_INTERNAL)
+        else:
+            self._rest = data[at:]
 
     def eof_received(self) -> bool:
         self.on_eof()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._parser = None
+        self._rest = b""
         try:
             self.on_disconnected()
         finally:
@@ -182,101 +206,59 @@ class Framing(asyncio.BufferedProtocol):
 
     # --- frames ---
 
-    def on_frame(self, frame: WSFrame) -> None:
-        kind = frame.msg_type
+    def _on_frame(self, first: int, payload: bytes) -> None:
+        """Handle one frame. Raise BadFrame if it is a violation."""
+        kind = first & 0x0F
         if self.deaf:
             self._ignore(kind)
             return
         self.on_received()
-        if frame.rsv1 or frame.rsv2 or frame.rsv3:
-            self._fail(Close.PROTOCOL_VIOLATION, "reserved bits are set without a negotiated extension")
-        elif kind == _TEXT and frame.fin and self._fragments is None:
-            try:
-                text = frame.get_payload_as_utf8_text()
-            except UnicodeDecodeError:
-                self._fail(Close.BAD_UTF8, "text frames must be UTF-8")
-                return
-            self.on_text(text)
-        elif kind in (_TEXT, _CONTINUATION):
-            self._fragment(kind == _TEXT, frame)
-        elif kind == _CLOSE:
-            self._closed(frame.get_payload_as_bytes())
-        elif kind == _BINARY:
-            self._fail(Close.BINARY, "binary frames are not accepted; send text frames")
-        elif self.on_counted() and kind == _PING:
-            self.on_ping(frame.get_payload_as_bytes())
+        if first == WHOLE_TEXT and self._fragments is None:
+            self.on_text(text_of(payload))
+        elif kind in (TEXT, CONTINUATION):
+            self._fragment(first, payload)
+        elif kind == CLOSE:
+            code = close_code(payload)
+            self.closing = self.deaf = True
+            self.on_client_close(code)
+        elif kind == BINARY:
+            raise BadFrame(Close.BINARY, "binary frames are not accepted; send text frames")
+        elif self.on_counted() and kind == PING:
+            self.on_ping(payload)
 
-    def _fragment(self, first: bool, frame: WSFrame) -> None:
-        if first == (self._fragments is not None):
-            self._fail(Close.PROTOCOL_VIOLATION, "fragments of a message are out of order")
-            return
+    def _fragment(self, first: int, payload: bytes) -> None:
+        if (first & 0x0F == TEXT) == (self._fragments is not None):
+            raise BadFrame(Close.PROTOCOL_VIOLATION, "fragments of a message are out of order")
         if self._fragments is None:
             self._fragments = bytearray()
-        self._fragments += frame.get_payload_as_bytes()
+        self._fragments += payload
         if len(self._fragments) > MAX_FRAME:
-            self._fail(Close.TOO_BIG, "a message must not exceed 64 KiB")
-        elif not frame.fin:
+            raise BadFrame(Close.TOO_BIG, "a message must not exceed 64 KiB")
+        if first < 0x80:
             self.on_counted()  # the last fragment is counted together with the message
         else:
             whole, self._fragments = self._fragments, None
-            try:
-                text = whole.decode()
-            except UnicodeDecodeError:
-                self._fail(Close.BAD_UTF8, "text frames must be UTF-8")
-                return
-            self.on_text(text)
+            self.on_text(text_of(whole))
 
-    def _closed(self, payload: bytes) -> None:
-        code = int.from_bytes(payload[:2], "big")
-        if payload and not _may_be_sent(code):
-            self._fail(Close.PROTOCOL_VIOLATION, "this close code is not allowed in a close frame")
-            self._end_after_close()
-            return
-        self.closing = self.deaf = True
-        self.on_client_close(code)
-
-    def _ignore(self, kind: WSMsgType) -> None:
+    def _ignore(self, kind: int) -> None:
         if not self.closing:  # the connection is about to close; this frame came with an earlier read
             return
-        if kind == _CLOSE:
+        if kind == CLOSE:
             self.socket.close()
             return
         self._ignored += 1
         if self._ignored == IGNORED:
             self.linger()
 
-    # --- violations ---
-
-    def refuse(self, code: int, reason: str) -> None:
-        """Close the connection for a violation that picows found.
-
-        picows calls this before it hands over a frame that it has already parsed, so the close comes after that frame.
-        """
-        if code == _INTERNAL:
-            self.deaf = True
-            self.close(code, reason)
+    def _fail(self, bad: BadFrame) -> None:
+        """Close the connection for a violation. Messages before it may wait, and are handled first."""
+        self.pause_reading(VIOLATION)  # where the next frame begins is not known
+        if self.deaf:
             return
-        self.pause_reading(VIOLATION)  # the parser cannot continue after the violation
-        asyncio.get_running_loop().call_soon(self._fail_parsed, code, reason)
-
-    def _fail_parsed(self, code: int, reason: str) -> None:
-        if not self.deaf:
-            self._fail(code, reason)
-            if reason.startswith(_OF_CLOSE):
-                self._end_after_close()
-
-    def _end_after_close(self) -> None:
-        """End TCP at once after the peer's close frame.
-
-        The peer has this side's close frame, unless messages wait to be handled first.
-        """
-        if self.closing:
-            self.socket.close()
-
-    def _fail(self, code: int, reason: str) -> None:
         self.deaf = True
-        self.pause_reading(VIOLATION)
-        self.on_violation(code, reason)
+        self.on_violation(bad.code, bad.reason)
+        if bad.of_close and self.closing:
+            self.socket.close()  # the client has this side's close frame, and sends no other
 
     # --- the socket ---
 

@@ -43,6 +43,13 @@ _SWITCHING = (
     b"Sec-WebSocket-Accept: %b\r\n\r\n"
 )
 _NAMED = b"Sec-WebSocket-Protocol: %b\r\n" % SUBPROTOCOL
+_KEY_FIELD, _KEY_BYTES = b"\r\nSec-WebSocket-Key: ", 24
+_MOST_KNOWN = 64  # handshakes; then all are forgotten
+_PUBLIC = frozenset(  # headers that contain no secrets, and are alike for all clients of a kind
+    b"host upgrade connection user-agent origin accept accept-encoding accept-language cache-control pragma"
+    b" sec-websocket-key sec-websocket-version sec-websocket-protocol sec-websocket-extensions"
+    b" sec-fetch-dest sec-fetch-mode sec-fetch-site".split()
+)
 _BODY = (b"content-length", b"transfer-encoding", b"expect")  # a plain request has none of these
 
 
@@ -83,6 +90,36 @@ def handshake_fields(headers: Mapping[bytes, bytes], query: bytes = b"") -> Hand
 
 def _text(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
+
+
+class KnownHandshakes:
+    """Handshakes that were parsed before. Clients of one kind send the same head, and only its key differs.
+
+    A head is kept only if it has no token and no header that may contain a secret.
+    """
+
+    def __init__(self, *, token_in_query: bool) -> None:
+        self._token_in_query = token_in_query
+        self._known: dict[tuple[bytes, bytes], Upgrade] = {}  # by the parts of the head before and behind the key
+
+    def read(self, data: bytes) -> Upgrade | None:
+        """Return what `plain_upgrade` returns."""
+        before, _, rest = data.partition(_KEY_FIELD)
+        around, key = (before, rest[_KEY_BYTES:]), rest[:_KEY_BYTES]
+        known = self._known.get(around)
+        if known is not None and _KEY.fullmatch(key) is not None:
+            return Upgrade(key, known.asked, known.headers)
+        upgrade = plain_upgrade(data, token_in_query=self._token_in_query)
+        if upgrade is not None and upgrade.key == key and _is_public(before, upgrade):
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[around] = upgrade
+        return upgrade
+
+
+def _is_public(before: bytes, upgrade: Upgrade) -> bool:
+    """Return whether the head of a request contains nothing secret."""
+    return not upgrade.asked.token and b"?" not in before and upgrade.headers.keys() <= _PUBLIC
 
 
 def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | None:

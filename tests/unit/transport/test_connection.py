@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from greendot.node.session import Connection
 from greendot.presence.grace_model import EndCause
@@ -257,9 +256,6 @@ class PlainSocket(RecordingSocket):
         self._fd = fd
         self.full = True
 
-    def get_extra_info(self, name: str) -> Any:
-        return SimpleNamespace(fileno=lambda: self._fd) if name == "socket" else None
-
     def empty(self) -> None:
         """Write waiting data and let the connection continue."""
         os.write(self._fd, bytes(self.waiting))
@@ -280,6 +276,7 @@ class Plain:
         self.socket = PlainSocket(self.ours.fileno())
         self.socket.connection = self.connection
         self.connection.socket = cast(asyncio.Transport, self.socket)
+        self.connection.fd = self.ours.fileno()
         self.connection.on_connected()
 
     def read(self) -> bytes:

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.transport.websocket_handshake import HandshakeFields, Upgrade, handshake_fields, plain_upgrade
+from greendot.transport.websocket_handshake import (
+    HandshakeFields,
+    KnownHandshakes,
+    Upgrade,
+    handshake_fields,
+    plain_upgrade,
+)
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 PLAIN = {
@@ -155,3 +161,61 @@ def test_a_query_has_a_token_only_where_it_may() -> None:
 def test_a_strange_query_is_no_trouble(query: str) -> None:
     data = request(PLAIN, f"GET /v1/connect?{query} HTTP/1.1")
     assert plain_upgrade(data, token_in_query=True) is not None
+
+
+# --- heads that were read before ---
+
+OTHER_KEY = "AAAAAAAAAAAAAAAAAAAAAA=="
+
+
+@pytest.mark.parametrize("headers", [PLAIN, CHROME, FIREFOX], ids=["plain", "Chrome", "Firefox"])
+def test_a_head_that_was_read_before_gives_the_same_with_its_own_key(headers: dict[str, str]) -> None:
+    known = KnownHandshakes(token_in_query=False)
+    first = known.read(request(headers))
+    again = known.read(request(headers | {"Sec-WebSocket-Key": OTHER_KEY}))
+    assert first == plain_upgrade(request(headers))
+    assert again is not None
+    assert first is not None
+    assert again.key == OTHER_KEY.encode()
+    assert again.headers is first.headers  # it was not parsed a second time
+
+
+@pytest.mark.parametrize("key", ["", "short", "A" * 24, "AAAAAAAAAAAAAAAAAAAAA\n==", KEY + "=", " " + KEY, KEY[:-1]])
+def test_a_wrong_key_is_wrong_in_a_known_head_too(key: str) -> None:
+    known = KnownHandshakes(token_in_query=False)
+    assert known.read(request(PLAIN)) is not None
+    data = request(PLAIN | {"Sec-WebSocket-Key": key})
+    assert known.read(data) == plain_upgrade(data)
+
+
+@pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
+def test_what_is_left_to_the_other_parser_is_so_each_time(data: bytes) -> None:
+    known = KnownHandshakes(token_in_query=False)
+    assert known.read(request(PLAIN)) is not None
+    assert (known.read(data), known.read(data)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "more"),
+    [
+        ("GET /v1/connect?token=secret HTTP/1.1", {}),
+        ("GET /v1/connect HTTP/1.1", {"Authorization": "Bearer secret"}),
+        ("GET /v1/connect HTTP/1.1", {"Sec-WebSocket-Protocol": "greendot.v1, bearer.secret"}),
+        ("GET /v1/connect HTTP/1.1", {"Cookie": "secret"}),
+        ("GET /v1/connect HTTP/1.1", {"X-Anything": "secret"}),
+    ],
+)
+@pytest.mark.parametrize("token_in_query", [True, False])
+def test_a_head_that_may_contain_a_secret_is_not_kept(line: str, more: dict[str, str], token_in_query: bool) -> None:
+    known = KnownHandshakes(token_in_query=token_in_query)
+    found = known.read(request(PLAIN | more, line))
+    assert found == plain_upgrade(request(PLAIN | more, line), token_in_query=token_in_query)
+    assert found is not None
+    assert "secret" not in repr(known._known)
+
+
+def test_few_heads_are_kept() -> None:
+    known = KnownHandshakes(token_in_query=False)
+    for number in range(1_000):
+        assert known.read(request(PLAIN | {"User-Agent": f"agent {number}"})) is not None
+    assert 0 < len(known._known) <= 64

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Iterable
 from hashlib import blake2b
+from os import urandom
 
 from greendot.errors import Unstorable
 
@@ -22,6 +23,7 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 _match = re.compile(ID_PATTERN).match
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 
 
 class Id(str):
@@ -55,11 +57,11 @@ def storable(text: str) -> str:
 
 
 def _token(length: int) -> str:
-    number, letters = secrets.randbelow(len(_ALPHABET) ** length), []
-    for _ in range(length):
-        number, digit = divmod(number, len(_ALPHABET))
-        letters.append(_ALPHABET[digit])
-    return "".join(letters)
+    number, letters = int.from_bytes(urandom(length + 8), "big"), []  # so many bytes that each letter is equally likely
+    for _ in range(length // 2):
+        number, digits = divmod(number, len(_PAIRS))
+        letters.append(_PAIRS[digits])
+    return "".join(letters) + (_ALPHABET[number % len(_ALPHABET)] if length % 2 else "")
 
 
 def new_incarnation() -> str:

@@ -100,6 +100,8 @@ class Revocations:
 
     def covers(self, grants: Grants, session: str | None = None) -> bool:
         """Return whether the token is revoked, or the session it is used for."""
+        if not self._entries:
+            return False
         if session is not None and (grants.tenant, "session", session) in self._entries:
             return True
         for name in names_of(grants):

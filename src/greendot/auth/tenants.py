@@ -21,7 +21,7 @@ class Tenants:
     def __init__(self, store: TenantStore, context: NodeContext, named: Collection[str], *, strict: bool) -> None:
         self._context = context
         self._named = frozenset(named)
-        self._strict = strict
+        self.are_registered = self._strict = strict  # False: every tenant is admitted
         self._registered: ReadCache[str, RegisteredTenant | None] = ReadCache(store.tenant, context.clock)
         self._page: ReadCache[int, list[RegisteredTenant]] = ReadCache(
             lambda most: store.tenants(None, most), context.clock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +17,7 @@ from greendot.errors import TokenError
 from greendot.protocol.decoding import decode
 from greendot.protocol.tokens import MOST_CHARACTERS, Claims, claims_in
 
+_FROM_URL = bytes.maketrans(b"-_", b"+/")  # from the alphabet of tokens to the usual one of base64
 _MOST_HEADS = 16
 _LONGEST_KID = 256
 _LAX = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_sub": False, "verify_aud": False}
@@ -175,7 +176,10 @@ def _exactly(text: bytes) -> bytes:
 
     The decoder skips characters outside of base64, and the last character can be written in several ways.
     """
-    data = urlsafe_b64decode(text + b"==")
-    if urlsafe_b64encode(data).rstrip(b"=") != text:
+    if b"+" in text or b"/" in text or b"=" in text:
+        raise ValueError
+    plain = text.translate(_FROM_URL) + b"=" * (-len(text) % 4)
+    data = a2b_base64(plain)
+    if b2a_base64(data, newline=False) != plain:
         raise ValueError
     return data

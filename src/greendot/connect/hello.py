@@ -50,7 +50,7 @@ from greendot.node.stream import RECOVER_BYTES
 from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
-from greendot.protocol.commands import Hello
+from greendot.protocol.commands import Hello, Resume
 from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
 from greendot.protocol.replies import JoinReply
 from greendot.protocol.versions import Dialects
@@ -163,7 +163,8 @@ class HelloService:
             self.strangers.discard(connection)
             self._received_at.pop(connection, None)
             self._queue.ended()
-            self._admit()
+            if self._waiting:
+                self._admit()
             answered(connection)
 
     async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
@@ -187,7 +188,8 @@ class HelloService:
         """Open or resume the session and send the welcome. Return False if the connection was closed with a reason."""
         connection.hold()
         try:
-            await self._tenants.admit(grants.tenant)
+            if self._tenants.are_registered:
+                await self._tenants.admit(grants.tenant)
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
@@ -198,7 +200,7 @@ class HelloService:
             self._rate_limits.greeted(connection, session)
             inbox = self._inboxes.ask(session)  # is read while the rooms are rejoined
             await self._sessions.show(opened, connection)
-            joined = await self._rejoin(connection, session, hello)
+            joined = await self._rejoin(connection, session, hello.resume) if hello.resume else []
             self._rooms.returned(connection, session)
             after = hello.resume.inbox if hello.resume else None
             arrival = await self._inboxes.attach(connection, session, inbox, after)
@@ -225,14 +227,12 @@ class HelloService:
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
         return True
 
-    async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
+    async def _rejoin(self, connection: Connection, session: Session, resume: Resume) -> list[JoinReply]:
         """Rejoin the client's rooms, each authorised again; a room that is no longer allowed is left out."""
         joined: list[JoinReply] = []
-        if hello.resume is None:
-            return joined
         most = RECOVER_BYTES  # bytes of missed messages that may still be sent, for all rooms together
         # A session is never in more rooms than the limit, so further names need no look-up.
-        named = [*hello.resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
+        named = [*resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
         # Many rooms at a time, so that their reads are batched.
         for at in range(0, len(named), AT_ONCE):
             if connection.closing:

@@ -306,14 +306,17 @@ class MemoryEngine:
         ]
 
     def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
-        self._tenants[key[0]].online += {True: 1, False: -1, None: 0}[record.turned]
-        if record.empty:
+        turned = record.turned
+        if turned is not None:
+            self._tenants[key[0]].online += 1 if turned else -1
+        if not record.sessions:
             del self._users[key]
             self._forget(key)
-            self._seen[key] = (record.visible, record.name, self.now_ms())
-            self._forget_seen()
-        if record.turned is not None and not (change is not None and change.restored):
-            self._publish("user", key, record.turned)
+            now = self.now_ms()
+            self._seen[key] = (record.visible, record.name, now)
+            self._forget_seen(now)
+        if turned is not None and not (change is not None and change.restored):
+            self._publish("user", key, turned)
         if change is not None:
             self.publish(Topic("watch", *key), change)
 
@@ -335,9 +338,9 @@ class MemoryEngine:
         visible, name, _ = self._seen.get(key, (NOBODY, None, 0))
         return Snapshot(visible, visible, name, [])
 
-    def _forget_seen(self) -> None:
+    def _forget_seen(self, now: int) -> None:
         # Delete two at a time. Departures come one by one, so the backlog shrinks, and no verb takes long.
-        horizon = self.now_ms() - self._seen_retention_ms
+        horizon = now - self._seen_retention_ms
         for _ in range(2):
             oldest = next(iter(self._seen), None)
             if oldest is None or self._seen[oldest][2] > horizon:

@@ -74,12 +74,15 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         notifications. Notifications that wait for an acknowledgement are always returned.
         """
         local = self._of(session.key)
-        inbox = await asyncio.shield(asked)
-        await self._catch_up(local, inbox.head)
+        inbox = await asked
+        if not local.known or inbox.head > local.cursor:
+            await self._catch_up(local, inbox.head)
         urgent = await self.redelivery.pending(session.key) if inbox.head else []
         start = inbox.head if after is None else after
         self._metrics.notification_recovery_fetch_total += after is not None
-        missed, inbox = await self._missed(local, start, inbox)
+        missed: list[Notification] | None = []
+        if start != local.cursor:
+            missed, inbox = await self._missed(local, start, inbox)
         # No await below. The device gets the notifications that were read, and from this turn on the new ones. A
         # notification that arrived between the two would be lost.
         self._show(local, inbox)
@@ -88,10 +91,12 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             events.append(Resync("inbox"))
         if connection.closing:
             return InboxCatchUp(inbox.unread, events)
+        connection.gets_inbox = True
+        if not urgent and not missed:
+            return InboxCatchUp(inbox.unread, events)
         again = [n for n in urgent if n.seq <= (local.cursor if missed is None else min(start, local.cursor))]
         events += [created_event(notification) for notification in again]
         events += self._replayed(missed or [])
-        connection.gets_inbox = True
         self.receipts.add(local.key, [n.seq for n in (*again, *(missed or ()))])
         self.redelivery.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
         return InboxCatchUp(inbox.unread, events)

@@ -59,6 +59,8 @@ class RateLimits:
         self._usage = usage
         buckets = all_buckets()
         self._common_rules = TenantRules(quota, buckets, clustered=clustered)
+        self._common_shown = _shown(quota)
+        self._shown = {tenant: _shown(own) for tenant, own in tenants.items()}
         self._rules = {tenant: TenantRules(own, buckets, clustered=clustered) for tenant, own in tenants.items()}
 
     # --- connections ---
@@ -80,21 +82,7 @@ class RateLimits:
 
     def shown(self, tenant: str) -> Limits:
         """Return the limits that the welcome shows, so that the client can stay within them."""
-        quota = self._quota(tenant)
-        rate, burst = quota.commands if quota.enabled else (0, 0)
-        return Limits(
-            frame_bytes=MAX_FRAME,
-            commands_per_s=rate,
-            watches=quota.watches,
-            rooms=quota.rooms,
-            commands_burst=burst,
-            typing_per_s=quota.least("typing"),
-            signals_per_s=quota.least("signals"),
-            sends_per_s=quota.least("sends"),
-            watches_per_s=quota.least("watches"),
-            room_signals_per_s=quota.rate("room", "signals"),
-            room_sends_per_s=quota.rate("room", "sends"),
-        )
+        return self._shown.get(tenant, self._common_shown)
 
     def most_watches(self, tenant: str) -> int:
         return self._quota(tenant).watches
@@ -264,3 +252,20 @@ class RateLimits:
 def _refused(said: str, wait_s: float) -> Refused:
     wait_ms = ceil(wait_s * 1000)
     return Refused(Err.RATE_LIMITED, f"{said}; retry after {wait_ms} ms", retry_in_ms=wait_ms)
+
+
+def _shown(quota: Quota) -> Limits:
+    rate, burst = quota.commands if quota.enabled else (0, 0)
+    return Limits(
+        frame_bytes=MAX_FRAME,
+        commands_per_s=rate,
+        watches=quota.watches,
+        rooms=quota.rooms,
+        commands_burst=burst,
+        typing_per_s=quota.least("typing"),
+        signals_per_s=quota.least("signals"),
+        sends_per_s=quota.least("sends"),
+        watches_per_s=quota.least("watches"),
+        room_signals_per_s=quota.rate("room", "signals"),
+        room_sends_per_s=quota.rate("room", "sends"),
+    )

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from greendot.clock import Clock
 
 RATE = 200.0  # arrivals per second: more than a node gets in normal operation
 CHANCE = 8  # arrivals at a time that are no surge: one client with many rooms, or chance
+
+
+class Arrival:
+    """Context of an arrival. With a detector, the arrival came too fast and is counted until the context ends."""
+
+    __slots__ = ("_detector",)
+
+    def __init__(self, detector: SurgeDetector | None) -> None:
+        self._detector = detector
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._detector is not None:
+            self._detector.ended()
+
+
+_UNCOUNTED = Arrival(None)
 
 
 class SurgeDetector:
@@ -22,6 +42,7 @@ class SurgeDetector:
         self._level = 0.0  # recent arrivals minus those that RATE allows; bounded, so that a surge is soon forgotten
         self._level_at = 0.0
         self._crowd = 0  # arrivals under way that came too fast
+        self._counted = Arrival(self)  # one object for all: it has no state of its own
 
     @property
     def are_many(self) -> bool:
@@ -31,18 +52,19 @@ class SurgeDetector:
         """
         return self._crowd >= CHANCE or (self._crowd > 1 and self._leveled(self._now()) > CHANCE)
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count one arrival while the context lasts."""
+    def one(self) -> Arrival:
+        """Count one arrival, from this call to the end of the returned context."""
         now = self._now()
         self._level = min(max(0.0, self._leveled(now)) + 1, 2 * CHANCE)
         self._level_at = now
-        too_fast = self._level > CHANCE
-        self._crowd += too_fast
-        try:
-            yield
-        finally:
-            self._crowd -= too_fast
+        if self._level <= CHANCE:
+            return _UNCOUNTED
+        self._crowd += 1
+        return self._counted
+
+    def ended(self) -> None:
+        """Stop counting an arrival that came too fast."""
+        self._crowd -= 1
 
     def _leveled(self, now: float) -> float:
         return self._level - (now - self._level_at) * RATE

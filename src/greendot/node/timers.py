@@ -36,6 +36,7 @@ class Timers:
         self._wake_at = float("inf")
         self._due: deque[Timer] = deque()  # taken out of the wheel and not fired yet
         self.now = clock.monotonic
+        self.cancel = self._wheel.cancel
 
     def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Timer:
         timer = self._wheel.set(self.now() + delay_s, call, argument)
@@ -50,9 +51,6 @@ class Timers:
         a tenant could learn of the activity of another tenant from the time.
         """
         return self.set(every_s - self.now() % every_s, call)
-
-    def cancel(self, timer: Timer | None) -> None:
-        self._wheel.cancel(timer)
 
     async def sleep(self, delay_s: float) -> None:
         """Wait until the time has passed on the node's clock."""

@@ -241,7 +241,8 @@ class UserPresence:
         return record
 
     def _prune(self, now: int, nodes: Mapping[str, NodeLife]) -> None:
-        for session, record in [*self.sessions.items()]:
+        ended: list[str] | None = None  # nearly always none
+        for session, record in self.sessions.items():
             life = nodes.get(record.incarnation, _GONE)
             if record.deadline is not None and record.deadline <= now:
                 heard = record.heard
@@ -250,8 +251,10 @@ class UserPresence:
                 heard = record.heard or life.last_renewal or now
             else:
                 continue
-            del self.sessions[session]
+            ended = [*(ended or ()), session]
             self.last_heard = max(self.last_heard or 0, heard)
+        for session in ended or ():
+            del self.sessions[session]
 
     def _state(self) -> State:
         if not self.sessions or self.manual is None:
@@ -264,21 +267,25 @@ class UserPresence:
         state = self._state()
         shown: State = "offline" if manual.status == "invisible" else state
         version = max(self.own.version + 1, now)  # a change of `visible` changes `own` as well
-        visible = self._visible(
-            self.visible, shown, manual, version, since, self.last_heard if state == "offline" else now
-        )
         own = self._visible(self.own, state, manual, version, since, self.last_heard)
-        public = (visible.state, visible.text) != (self.visible.state, self.visible.text)
+        if shown == state and self.visible is self.own:  # most users are never invisible
+            visible = own
+        else:
+            seen = self.last_heard if state == "offline" else now
+            visible = self._visible(self.visible, shown, manual, version, since, seen)
+        public = visible.state != self.visible.state or visible.text != self.visible.text
         private = own is not self.own
         came_or_went = (visible.state == "offline") != (self.visible.state == "offline")
         self.turned = visible.state != "offline" if came_or_went else None
-        devices = sorted({record.device for record in self.sessions.values()})
+        devices = [record.device for record in self.sessions.values()]
+        if len(devices) > 1:
+            devices = sorted({*devices})
         if not public and not private and (devices, self.name) == (self.devices, self.published_name):
             return None
         self.published_name = self.name
         if public:
             self.visible = visible
-        # While both states are equal, one object is used for both: most users are never invisible.
+        # While both states are equal, one object is used for both.
         self.own = self.visible if own == self.visible else own
         self.devices = devices
         return Change(self.visible, self.own, self.name, devices, public, private)

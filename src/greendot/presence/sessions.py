@@ -96,7 +96,9 @@ class SessionService:
         Raise EngineUnavailable if the engine is away and `accept_when_away` is False.
         """
         is_first = not self._registry.sessions_of(grants.tenant, grants.user)
-        session = self._resumable(grants, hello) or await self._from_elsewhere(grants, hello)
+        session = None
+        if hello.resume is not None and (wanted := hello.resume.session) is not None:
+            session = self._resumable(grants, wanted) or await self._from_elsewhere(grants, hello, wanted)
         resumed = session is not None
         if session is None:
             session = Session(new_session_id(self.incarnation), grants, hello.device, hello.client)
@@ -159,9 +161,8 @@ class SessionService:
         """
         return SessionEpoch(session.id, self.incarnation, session.ref.conn + 1)
 
-    def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
-        wanted = hello.resume.session if hello.resume else None
-        session = self._registry.sessions.get(wanted) if wanted else None
+    def _resumable(self, grants: Grants, wanted: str) -> Session | None:
+        session = self._registry.sessions.get(wanted)
         if session is None or session.key != (grants.tenant, grants.user) or session.revoked:
             return None
         if session.connection is not None:
@@ -169,13 +170,12 @@ class SessionService:
             old.close(Close.REPLACED, "session resumed elsewhere")
         return session
 
-    async def _from_elsewhere(self, grants: Grants, hello: Hello) -> Session | None:
+    async def _from_elsewhere(self, grants: Grants, hello: Hello, wanted: str) -> Session | None:
         """Adopt a session of another node under a new id; return None if there is no session to adopt.
 
         The other node closes the old socket of the session, if there is one.
         """
-        wanted = hello.resume.session if hello.resume else None
-        if wanted is None or wanted in self._registry.sessions:
+        if wanted in self._registry.sessions:
             return None
         ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
         self._coming.add(ref.session)
@@ -219,15 +219,14 @@ class SessionService:
         session = connection.session
         if session is None or connection.closing:
             return
-        now = self._timers.now()
-        dates = [
-            connection.received_at + self._periods.dead_after,
-            now + (session.grants.expires_at - self._clock.now_ms()) / 1000 + self._periods.leeway,
-        ]
+        now, periods = self._timers.now(), self._periods
+        dead_in = connection.received_at - now + periods.dead_after
+        expires_in = (session.grants.expires_at - self._clock.now_ms()) / 1000 + periods.leeway
+        due_in = min(dead_in, expires_in)
         if not session.idle:
-            dates.append(session.active_at + self._periods.idle)
+            due_in = min(due_in, session.active_at - now + periods.idle)
         self._timers.cancel(connection.timer)
-        connection.timer = self._timers.set(max(0.0, min(dates) - now), self._due, connection)
+        connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
 
     def rearm(self, session: Session) -> None:
         """Set the timer again, because the next deadline may be earlier.
@@ -280,7 +279,7 @@ class SessionService:
         if grace and session.held_until > now:
             grace = max(grace, session.held_until - now + self._periods.graces.lost)
         session.leaving = Disconnection(now, round(grace * 1000), round(silent_s * 1000))
-        self._tasks.spawn(self._linger(session, session.ref))
+        self._tasks.spawn_brief(self._linger(session, session.ref))
 
     async def _linger(self, session: Session, ref: SessionEpoch) -> None:
         if session.ref is not ref or session.leaving is None:
@@ -305,14 +304,14 @@ class SessionService:
         if session.leaving is not None:
             # The client could not return while the engine was away, and had to wait before its next attempt.
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
-        self._tasks.spawn(self._linger(session, session.ref))
+        self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def _remains(self, session: Session, ref: SessionEpoch, remaining: int | None) -> None:
         if session.ref is not ref or session.connection is not None:  # the session came back meanwhile
             return
         if remaining is None and self._is_forgotten(session):
             session.confirmed = False
-            self._tasks.spawn(self._linger(session, ref))
+            self._tasks.spawn_brief(self._linger(session, ref))
             return
         if not remaining:
             self._forget(session)
@@ -370,7 +369,7 @@ class SessionService:
             return
         _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
         session.leaving = Disconnection(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
-        self._tasks.spawn(self._linger(session, session.ref))
+        self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def end(self, session: Session) -> None:
         """End a lingering session now."""
@@ -378,7 +377,7 @@ class SessionService:
             now = self._timers.now()
             _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
             session.leaving = Disconnection(now, 0, silent_ms)
-            self._tasks.spawn(self._linger(session, session.ref))
+            self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
         """Record that another node has adopted the session under another id. If the session lingers here, end it."""
@@ -389,7 +388,7 @@ class SessionService:
 
     def _linger_over(self, session: Session) -> None:
         session.leave_timer = None
-        self._tasks.spawn(self._leave(session, session.ref))
+        self._tasks.spawn_brief(self._leave(session, session.ref))
 
     async def _leave(self, session: Session, ref: SessionEpoch) -> None:
         try:

@@ -145,6 +145,8 @@ class Dialects:
         Unknown events and versions are meant for other servers and ignored. Raise Unreadable if an essential event has
         no common version.
         """
+        if not supports:
+            return None
         versions = {
             kind: max({*read}.intersection(VERSIONS[kind]), default=0)
             for kind, read in supports.items()

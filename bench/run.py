@@ -137,13 +137,13 @@ def _measure(
     found = Found()
     plan = _within_file_limit(plan)
     shown.begin("install")
-    _compile()
+    compile_programs()
     home = Home(BUILD / "peers")
     peers = _had(options.peer, home, found) if set(parts) & set(PEER_PARTS) else []
-    server_core, load_core = cores = _cores()
+    server_core, load_core = cores = choose_cores()
     if load_core is not None:
         os.sched_setaffinity(0, {load_core})  # the driver must not disturb the server
-    command = shlex.split(options.server) if options.server else _greendot_command()
+    command = shlex.split(options.server) if options.server else greendot_command()
     with tempfile.TemporaryDirectory(prefix="greendot-bench-") as folder:
         bench = RecordsBench(command, BUILD, Path(folder), cores)
         bench.mint_tokens(plan.users)
@@ -240,7 +240,7 @@ def _within_file_limit(plan: Plan) -> Plan:
     return replace(plan, **{name: min(room, getattr(plan, name)) for name in wanted})
 
 
-def _cores() -> tuple[int | None, int | None]:
+def choose_cores() -> tuple[int | None, int | None]:
     """Return a core for the server and one for the generator."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
@@ -249,7 +249,7 @@ def _cores() -> tuple[int | None, int | None]:
     return usable[0], usable[1]
 
 
-def _compile() -> None:
+def compile_programs() -> None:
     for name, files in PROGRAMS.items():
         command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(BUILD / name), *map(str, files)]
         try:
@@ -261,7 +261,7 @@ def _compile() -> None:
     say(f"compiled {', '.join(PROGRAMS)}")
 
 
-def _greendot_command() -> list[str]:
+def greendot_command() -> list[str]:
     program = Path(sys.executable).parent / "greendot"
     if not program.exists():
         raise Trouble("`greendot` was not found beside this Python: run `make bench`, which installs it.")

@@ -21,7 +21,7 @@ class Tenants:
     def __init__(self, store: TenantStore, context: NodeContext, named: Collection[str], *, strict: bool) -> None:
         self._context = context
         self._named = frozenset(named)
-        self.are_registered = self._strict = strict  # False: every tenant is admitted
+        self._strict = strict
         self._registered: ReadCache[str, RegisteredTenant | None] = ReadCache(store.tenant, context.clock)
         self._page: ReadCache[int, list[RegisteredTenant]] = ReadCache(
             lambda most: store.tenants(None, most), context.clock
@@ -34,7 +34,7 @@ class Tenants:
 
     async def admit(self, tenant: str) -> None:
         """Raise TokenError unless the tenant is admitted."""
-        if not await self._is_known(tenant):
+        if self._strict and not await self._is_known(tenant):
             raise TokenError("the token's tenant is not registered; create it with greendot tenants create TENANT")
 
     async def labels(self) -> frozenset[str]:

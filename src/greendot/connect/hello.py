@@ -188,8 +188,7 @@ class HelloService:
         """Open or resume the session and send the welcome. Return False if the connection was closed with a reason."""
         connection.hold()
         try:
-            if self._tenants.are_registered:
-                await self._tenants.admit(grants.tenant)
+            await self._tenants.admit(grants.tenant)
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session

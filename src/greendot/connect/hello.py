@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from math import ceil
+from typing import Any
 
 from msgspec import structs
 
@@ -236,8 +237,8 @@ class HelloService:
         for at in range(0, len(named), AT_ONCE):
             if connection.closing:
                 break
-            work = (self._rooms.rejoin(connection, session, *room, most) for room in named[at : at + AT_ONCE])
-            for reply in await asyncio.gather(*work, return_exceptions=True):
+            work = [self._rooms.rejoin(connection, session, *room, most) for room in named[at : at + AT_ONCE]]
+            for reply in await _all_of(work):
                 if isinstance(reply, JoinReply):
                     size = sum(len(bytes(message.body)) for message in reply.messages)
                     joined.append(reply if size <= most else _truncated(reply))
@@ -377,6 +378,16 @@ class HelloService:
 
 def _returns(hello: Hello) -> bool:
     return hello.resume is not None and hello.resume.session is not None
+
+
+async def _all_of(work: list[Coroutine[Any, Any, JoinReply]]) -> list[JoinReply | BaseException]:
+    """Run all coroutines concurrently; return results and exceptions. A single one, which is usual, needs no task."""
+    if len(work) > 1:
+        return await asyncio.gather(*work, return_exceptions=True)
+    try:
+        return [await work[0]]
+    except Exception as error:
+        return [error]
 
 
 def _truncated(reply: JoinReply) -> JoinReply:

@@ -121,7 +121,9 @@ class Acceptor:
                 first = accepted.recv(READ)
             except OSError:  # nothing has arrived, or the peer is gone, which the protocol will notice
                 first = b""
-            await self._loop.connect_accepted_socket(partial(self._make, visit, first), accepted)
+            transport, _ = await self._loop.connect_accepted_socket(partial(self._make, visit, first), accepted)
+            if self._listener.fileno() < 0:  # closed meanwhile
+                transport.close()
         except OSError:
             self._surge.leave(visit)  # the peer is gone
             accepted.close()

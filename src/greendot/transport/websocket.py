@@ -64,9 +64,10 @@ _INTERNAL = 1011  # close code after an exception in a callback
 def write_now(socket: asyncio.Transport, fd: int, data: bytes) -> None:
     """Write to a descriptor directly, which takes less time than the transport.
 
-    The transport writes what the kernel does not take. It writes all if output waits, or without a descriptor.
+    The transport writes what the kernel does not take. It writes all if output waits, or without a descriptor. The
+    descriptor of a closing transport may already belong to another socket.
     """
-    if fd >= 0 and not socket.get_write_buffer_size():
+    if fd >= 0 and not socket.is_closing() and not socket.get_write_buffer_size():
         try:
             data = data[os.write(fd, data) :]
         except OSError:  # the kernel takes nothing now, or the socket is broken, which the transport finds out
@@ -177,9 +178,9 @@ class Framing(asyncio.BufferedProtocol):
         """Handle all frames in the received bytes."""
         if self._rest:
             data = self._rest + data
-        at = 0
+        at, size = 0, len(data)
         try:
-            while (frame := next_frame(data, at)) is not None:
+            while at < size and (frame := next_frame(data, at)) is not None:
                 first, payload, at = frame
                 self._on_frame(first, payload)
         except BadFrame as bad:

@@ -90,7 +90,7 @@ def close_code(payload: bytes) -> int:
     if not payload:
         return 0
     code = _from_bytes(payload[:2], "big")
-    if len(payload) == 1 or (code not in _CLOSE_CODES and code not in _FREE_CODES):
+    if code not in _CLOSE_CODES and code not in _FREE_CODES:  # half a code is none of them
         raise BadFrame(Close.PROTOCOL_VIOLATION, "this close code is not allowed in a close frame", of_close=True)
     try:
         payload[2:].decode()

@@ -285,19 +285,27 @@ class SessionService:
         if session.ref is not ref or session.leaving is None:
             return
         left_ms, silent_ms = session.leaving.since(self._timers.now())
+        if left_ms and not session.confirmed:
+            # The engine would treat an unknown session epoch as ended. A restore has a time limit, so it needs a task.
+            self._tasks.spawn(self._restore_lingering(session))
+            return
         try:
-            if left_ms and not session.confirmed:
-                # The engine would treat an unknown session epoch as ended.
-                await self.restore(session)
-                if self._registry.sessions.get(session.id) is session and not session.confirmed:
-                    self._later(self._linger_again, session)  # the grace ended before the session was written
-                return
             remaining = await self._engine.linger(*session.key, ref, left_ms, silent_ms)
         except (EngineUnavailable, StoreUnavailable):
             if session.connection is None:
                 self._later(self._linger_again, session)
             return
         self._remains(session, ref, remaining)
+
+    async def _restore_lingering(self, session: Session) -> None:
+        try:
+            await self.restore(session)
+        except (EngineUnavailable, StoreUnavailable):
+            if session.connection is None:
+                self._later(self._linger_again, session)
+            return
+        if self._registry.sessions.get(session.id) is session and not session.confirmed:
+            self._later(self._linger_again, session)  # the grace ended before the session was written
 
     def _linger_again(self, session: Session) -> None:
         """Retry the write after the engine was away."""

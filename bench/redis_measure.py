@@ -182,8 +182,10 @@ class RedisBench(Bench):
 
     def _bare_read(self, redis: Redis, users: list[str], rounds: int) -> float:
         where = [keys.user_keys("", TENANT, name) for name in users]
+        counts = [int(redis.client.hget(keys.nodes_key("", p), "~buckets") or 128) for p in range(keys.PARTITIONS)]
+        reads = (resp("HGET", one.buckets(counts[one.partition])[0], one.field) for one in where)
         commands = self.folder / "hgets"
-        commands.write_bytes(b"%d\n" % len(users) + b"".join(resp("HGET", one.presence, one.field) for one in where))
+        commands.write_bytes(b"%d\n" % len(users) + b"".join(reads))
         with controlled([self.build / "hget", redis.port, commands, rounds], self.load_core) as program:
             return float(json.loads(line(program))["p50_us"])
 

@@ -189,7 +189,7 @@ async def test_commands_go_to_the_new_owner_of_a_moving_slot_and_missed_changes_
     without: Cluster,
 ) -> None:
     there, gone = neighbours()
-    slot = without.slot_of(keys.user_keys(PREFIX, TENANT, there).presence)
+    slot = without.slot_of(keys.user_keys(PREFIX, TENANT, there).nodes)
     source = without.owner(slot)
     target = next(process for process in without.primaries if process is not source)
     async with engines(without.url, without.url) as (first, second):
@@ -218,7 +218,7 @@ def neighbours() -> tuple[str, str]:
     known: dict[str, str] = {}
     for number in range(20_000):
         user = f"v{number}"
-        other = known.setdefault(keys.user_keys(PREFIX, TENANT, user).presence, user)
+        other = known.setdefault(keys.user_keys(PREFIX, TENANT, user).buckets(128)[0], user)
         if other != user:
             return other, user
     raise AssertionError("no two users are in the same bucket")

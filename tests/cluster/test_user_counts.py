@@ -18,6 +18,8 @@ TWO = "o1a||Ann|a|19|k3Fa-1;k3Fa-2,phone"
 def fill(redis: RedisProcess, users: int) -> None:
     """Create users evenly over the buckets, every second one with two sessions."""
     with redis.connect() as connection:
+        # A partition of an older version: it has all buckets.
+        connection.call("HSETNX", keys.nodes_key(PREFIX, PARTITION), "~epoch", "older")
         for number in range(users):
             bucket, _ = keys.buckets(PREFIX, PARTITION, number % keys.BUCKETS)
             connection.call("HSET", bucket, f"default/u{number}", TWO if number // keys.BUCKETS % 2 else ONE)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hiredis
 import pytest
 
+from greendot.engine.redis import keys
 from greendot.engine.redis.scripts import SCRIPTS
 from redis_servers import KINDS, RedisProcess
 
@@ -40,12 +41,12 @@ class Partition:
         return answer
 
     def of_user(self, name: str, user: str, *arguments: Any, time: Any = "") -> Any:
-        return self.verb(name, ["bucket", "nodes", "seen"], time, user, "channel", "PUBLISH", "key", *arguments)
+        return self.verb(name, ["bucket", "nodes", "seen"], time, user, "channel", "PUBLISH", "key", 128, *arguments)
 
     def reap(self, retention: Any = "", *incarnations: str) -> tuple[int, int, int, set[bytes]]:
         keys = ["bucket", "nodes", "seen"]
         ended, gone, forgotten, going = self.verb(
-            "reap", keys, "", "PUBLISH", "key", "channel:", retention, *incarnations
+            "reap", keys, "", "PUBLISH", "key", "channel:", 128, retention, *incarnations
         )
         return ended, gone, forgotten, {*going}
 
@@ -217,10 +218,24 @@ def test_a_last_seen_is_forgotten_when_its_time_is_over(redis: Partition) -> Non
 def test_users_who_are_not_offline_are_counted_and_reading_stops_when_it_is_enough(redis: Partition) -> None:
     for bucket, user, visible in ((0, "t/ann", "o5"), (0, "t/bob", "f5"), (0, "u/eve", "o5"), (1, "t/zoe", "i5")):
         redis("HSET", f"bucket:{bucket:02x}", user, f"{visible}||x|a||n1-s1")
-    online = ["bucket:00"]
-    assert redis.verb("online", online, "t/", 0, 2, 100, 0) == [1, 0, 4, 2]
-    assert redis.verb("online", online, "t/", 0, 2, 3, 0) == [0, 1, 3, 1]
-    assert redis.verb("online", online, "t/", 1, 2, 100, 0) == [1, 0, 1, 1]
+    online = ["nodes", "bucket:00"]
+    assert redis.verb("online", online, "t/", 0, 100, 0) == [1, 0, 4, 2, 128]
+    assert redis.verb("online", online, "t/", 0, 3, 0) == [0, 1, 3, 1, 1]
+    assert redis.verb("online", online, "t/", 1, 100, 0) == [1, 0, 1, 1, 127]
+
+
+def test_users_are_listed_from_the_bucket_with_a_number_on_however_many_buckets_there_are(redis: Partition) -> None:
+    redis("HSET", "nodes", "~buckets", 3)  # 0 to 31, 32 to 63, 64 to 127
+    for bucket, user in ((0, "t/ann"), (32, "t/bob"), (64, "t/eve")):
+        redis("HSET", f"bucket:{bucket:02x}", user, "o5||x|a||n1-s1")
+    online, ann, bob, eve = (
+        ["nodes", "bucket:00"],
+        *([f"t/{u}".encode(), b"o5||x|a||n1-s1"] for u in ("ann", "bob", "eve")),
+    )
+    assert redis.verb("online", online, "t/", 0, 100, 9) == [1, 0, 3, 3, 3, ann, bob, eve]
+    assert redis.verb("online", online, "t/", 31, 1, 9) == [0, 32, 1, 1, 1, ann]
+    assert redis.verb("online", online, "t/", 33, 1, 9) == [0, 64, 1, 1, 1, bob]
+    assert redis.verb("online", online, "t/", 127, 1, 9) == [1, 0, 1, 1, 1, eve]
 
 
 # --- nodes ---
@@ -255,12 +270,24 @@ def test_a_beat_publishes_its_message_and_returns_epoch_and_time(redis: Partitio
 
 
 def test_an_incarnation_comes_to_life_once_and_never_after_its_death(redis: Partition) -> None:
-    assert redis.verb("register", ["nodes"], "n1", "e1", "1")[0] == b"e1"
-    assert redis.verb("register", ["nodes"], "n1", "e2", "")[0] == b"e1"
+    assert redis.verb("register", ["nodes"], "n1", "e1", "1", 1)[0] == b"e1"
+    assert redis.verb("register", ["nodes"], "n1", "e2", "", 1)[0] == b"e1"
     redis.node("n2", ends=5)
     for incarnation, new in (("n1", "1"), ("n2", ""), ("n2", "1")):
         with pytest.raises(hiredis.ReplyError, match="FENCED"):
-            redis.verb("register", ["nodes"], incarnation, "e3", new)
+            redis.verb("register", ["nodes"], incarnation, "e3", new, 1)
+
+
+def test_only_a_partition_without_an_epoch_gets_the_number_of_buckets_of_the_first_node(redis: Partition) -> None:
+    assert redis.verb("register", ["nodes"], "n1", "e1", "1", 128)[3] == 128
+    assert redis.verb("register", ["nodes"], "n2", "e2", "1", 1)[3] == 128
+    assert {*redis("HKEYS", "nodes")} == {b"n1", b"~n1", b"n2", b"~n2", b"~epoch"}
+    redis("FLUSHALL")
+    assert redis.verb("register", ["nodes"], "n1", "e1", "1", 1)[3] == 1
+    assert redis.verb("register", ["nodes"], "n2", "e2", "1", 128)[3] == 1
+    redis.node("n2", ends=5)
+    redis.verb("forget", ["nodes"], "n2")
+    assert {*redis("HKEYS", "nodes")} == {b"n1", b"~n1", b"~epoch", b"~buckets"}
 
 
 def test_a_node_dies_once(redis: Partition) -> None:
@@ -283,13 +310,13 @@ def test_a_census_counts_users_and_sessions_until_it_is_enough(redis: Partition)
     redis.user("ann", "n1-s1", "n1-s2")
     redis("HSET", "other", "bob", "o5||x|a||n1-s3", "eve", "o5||x|a||n1-s4")
     buckets = ["nodes", "bucket", "other", "none"]
-    assert redis.verb("census", buckets, "n1", 100) == [b"live", 3, 3, 4]
-    assert redis.verb("census", buckets, "n9", 1) == [None, 1, 1, 2]
+    assert redis.verb("census", buckets, "n1", 100) == [b"live", 128, 3, 3, 4]
+    assert redis.verb("census", buckets, "n9", 1) == [None, 128, 1, 1, 2]
 
 
 def test_an_audit_names_the_sessions_of_one_node_and_their_connections(redis: Partition) -> None:
     redis.user("ann", "n1-s1,,7", "n2-s2,,,,,,n1", "n2-s3")
-    found = redis.verb("audit", ["bucket"], "n1")
+    found = redis.verb("audit", ["nodes", "bucket"], "n1", 128)
     assert found == [b"ann", b"n1-s1", 7, b"ann", b"n2-s2", 1]
 
 
@@ -304,5 +331,104 @@ def test_what_is_read_is_the_record_or_the_last_seen_and_the_epoch(redis: Partit
     redis("HSET", "nodes", "~epoch", "e1")
     redis.user("ann", "n1-s1")
     redis("HSET", "seen", "bob", "f5|Bob")
-    keys = ["bucket", "seen"] * 3 + ["nodes"]
-    assert redis.verb("read", keys, "ann", "bob", "eve") == [b"o5||Ann|a||n1-s1", b"f5|Bob", b"", b"e1"]
+    keys = ["bucket", "seen", "nodes"] * 3 + ["nodes"]
+    asked = ("ann", 128, "bob", 128, "eve", 128)
+    assert redis.verb("read", keys, *asked) == [b"o5||Ann|a||n1-s1", b"f5|Bob", b"", b"e1"]
+    redis("HSET", "nodes", "~buckets", 5)  # what is found is right, what is not may be in another bucket
+    assert redis.verb("read", keys, *asked) == [b"o5||Ann|a||n1-s1", b"f5|Bob", 5, b"e1"]
+
+
+# --- growth ---
+
+USERS = [f"t{number % 7}/user.{number}" for number in range(400)]
+
+
+def number_of(field: str) -> int:
+    tenant, _, user = field.partition("/")
+    return keys.number_of(tenant, user)[1]
+
+
+def fill(redis: Partition, count: int) -> None:
+    """Put half of the users into the presence buckets and half into the seen buckets of a partition."""
+    redis("HSET", "nodes", "~buckets", count, "~epoch", "e1")
+    for index, field in enumerate(USERS):
+        kind = ("presence", "seen")[index % 2]
+        redis("HSET", f"{kind}:{keys.bucket_with(number_of(field), count):02x}", field, f"record of {field}")
+
+
+def layout(redis: Partition) -> dict[str, list[str]]:
+    names = [name.decode() for name in redis("KEYS", "*:*")]
+    return {name: sorted(field.decode() for field in redis("HKEYS", name)) for name in names}
+
+
+def grow(redis: Partition, count: int, wanted: int, buckets: Sequence[int], epoch: str = "") -> int:
+    names = [f"{kind}:{bucket:02x}" for bucket in buckets for kind in ("presence", "seen")]
+    done: int = redis.verb("grow", ["nodes", *names], count, wanted, epoch)
+    return done
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 63, 64, 126])
+def test_a_partition_grows_by_one_bucket_and_everybody_is_where_nodes_look(redis: Partition, count: int) -> None:
+    fill(redis, count)
+    (added,) = {*keys.bucket_names(count + 1)} - {*keys.bucket_names(count)}
+    redis("HSET", f"presence:{added:02x}", "t/left", "from lost data")
+    assert grow(redis, count, count + 1, [keys.bucket_with(added, count), added]) == count + 1
+    assert redis("HGET", "nodes", "~buckets") == str(count + 1).encode()
+    grown = layout(redis)
+    ttl = redis("PTTL", f"presence:{added:02x}")
+    assert f"presence:{added:02x}" not in grown or DAY_MS - 60_000 < ttl <= DAY_MS
+    redis("FLUSHALL")
+    fill(redis, count + 1)
+    assert grown == layout(redis)
+    assert redis("HGET", f"presence:{keys.bucket_with(number_of(USERS[0]), count + 1):02x}", USERS[0]) is not None
+
+
+def test_a_partition_that_has_grown_already_does_not_change(redis: Partition) -> None:
+    fill(redis, 3)
+    before = layout(redis)
+    assert grow(redis, 2, 3, [64, 96]) == 3
+    assert layout(redis) == before
+
+
+def test_the_last_step_is_the_layout_that_older_nodes_know(redis: Partition) -> None:
+    fill(redis, 127)
+    assert grow(redis, 127, 128, [126, 127]) == 128
+    assert redis("HEXISTS", "nodes", "~buckets") == 0
+    assert redis("HGET", "nodes", "~epoch") == b"e1"
+
+
+def test_a_partition_that_grows_completely_keeps_records_of_older_nodes_and_has_another_epoch(redis: Partition) -> None:
+    fill(redis, 3)
+    newer = f"presence:{number_of(USERS[0]):02x}"
+    redis("HSET", newer, USERS[0], "by an older node")
+    assert grow(redis, 3, 128, range(128), "e2") == 128
+    assert (redis("HEXISTS", "nodes", "~buckets"), redis("HGET", "nodes", "~epoch")) == (0, b"e2")
+    assert redis("HGET", newer, USERS[0]) == b"by an older node"
+    grown = layout(redis)
+    redis("FLUSHALL")
+    fill(redis, 128)
+    assert grown == layout(redis)
+
+
+def test_a_verb_with_another_number_of_buckets_is_refused_and_changes_nothing(redis: Partition) -> None:
+    redis.node("n1")
+    redis.user("ann", "n1-s1,,,,1")
+    redis("HSET", "nodes", "~buckets", 5)
+    before = redis("HGETALL", "bucket")
+    user = {
+        "touch": ("n1-s2", "n1", 1, "default", "a", "Ann"),
+        "adopt": ("n1-s2", "n1", 1, "n1-s1"),
+        "linger": ("n1-s1", "n1", 1, 0, 0),
+        "leave": ("n1-s1", "n1", 1),
+        "status": ("", 1, "", ""),
+        "settle": (),
+        "erase": (),
+    }
+    for name, arguments in user.items():
+        with pytest.raises(hiredis.ReplyError, match=r"^BUCKETS 5"):
+            redis.of_user(name, "ann", *arguments)
+    with pytest.raises(hiredis.ReplyError, match=r"^BUCKETS 5"):
+        redis.reap()
+    with pytest.raises(hiredis.ReplyError, match=r"^BUCKETS 5"):
+        redis.verb("audit", ["nodes", "bucket"], "n1", 128)
+    assert redis("HGETALL", "bucket") == before

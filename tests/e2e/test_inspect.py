@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from e2e.processes import PATIENCE_S, SECRET, Ended, Process, crowding, greendot, running
-from greendot.engine.redis.keys import user_keys
+from greendot.engine.redis.keys import UserKeys, user_keys
 from greendot.testing import WireClient
 from redis_servers import Cluster, RedisProcess, redis_cluster
 
@@ -65,14 +65,17 @@ class Site:
 
     def record(self, user: str) -> bytes | None:
         where = user_keys(self.prefix, "default", user)
-        record: bytes | None = self._command("HGET", where.presence, where.field)
+        record: bytes | None = self._command("HGET", self._bucket(where), where.field)
         return record
+
+    def _bucket(self, where: UserKeys) -> str:
+        return where.buckets(int(self._command("HGET", where.nodes, "~buckets") or 128))[0]
 
     def plant(self, user: str, session: str) -> None:
         """Write the record of a user with only this session, of an unknown node."""
         where = user_keys(self.prefix, "default", user)
         record = f"o{round(time.time() * 1000):x}|||a||{session},,1"
-        self._command("HSET", where.presence, where.field, record)
+        self._command("HSET", self._bucket(where), where.field, record)
 
     def _command(self, name: str, key: str, *arguments: str) -> Any:
         server = self.redis.primary_of(key) if isinstance(self.redis, Cluster) else self.redis

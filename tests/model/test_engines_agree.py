@@ -200,16 +200,19 @@ class RedisSide(Side):
     async def forget(self, tenant: str, user: str) -> None:
         where = keys.user_keys("model:", tenant, user)
         server = self.nodes[0].engine.servers.of(where.partition)
-        await asyncio.gather(
-            server.call("HDEL", where.presence, where.field), server.call("HDEL", where.seen, where.field)
-        )
+        count = self.nodes[0].engine.servers.bucket_counts[where.partition]
+        await asyncio.gather(*(server.call("HDEL", bucket, where.field) for bucket in where.buckets(count)))
 
     async def sweep(self, node: int, tenant: str, only: list[str]) -> Swept:
         """Sweep the buckets of this sequence only: a sweep of all would take a second."""
         names = [keys.user_keys("model:", tenant, user) for user in USERS]
-        buckets = {(where.partition, int(where.presence.rpartition(":")[2], 16)) for where in names}
-        sweeper = self.nodes[node].engine.sweeper
-        parts = [await sweeper._reap(partition, bucket, None, only) for partition, bucket in sorted(buckets)]
+        engine = self.nodes[node].engine
+        counts, parts = engine.servers.bucket_counts, []
+        for partition in sorted({where.partition for where in names}):
+            own = {int(w.buckets(counts[partition])[0][-2:], 16) for w in names if w.partition == partition}
+            parts += [
+                await engine.sweeper._reap(partition, None, only, [bucket], counts[partition]) for bucket in sorted(own)
+            ]
         return Swept(*(sum(column) for column in zip(*parts, strict=True)))
 
     async def settle(self) -> None:

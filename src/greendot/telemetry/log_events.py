@@ -79,6 +79,9 @@ REDIS_SWEPT = LogEvent(
     INFO,
     "sweep removed %(sessions)d leftover sessions, %(users)d users and %(nodes)d nodes",
 )
+REDIS_BUCKETS = LogEvent(
+    "redis.buckets", WARNING, "a node of an older version has joined; all users move to the buckets that it knows"
+)
 REDIS_PASS_CUT = LogEvent("redis.pass_cut", INFO, "pass over the presence buckets interrupted: %(reason)s")
 STORE_LOST = LogEvent("store.lost", WARNING, "store unreachable: %(reason)s; retrying")
 STORE_BACK = LogEvent("store.back", WARNING, "store reachable again after %(away_s).1f s")

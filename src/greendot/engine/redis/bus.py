@@ -8,7 +8,7 @@ pubsub`). The node then counts a gap in its metrics and reads all subscribed top
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from greendot.engine.messages import Message, Topic
@@ -61,6 +61,7 @@ class RedisBus:
         self._host: Host | None = None
         self._subscriptions: dict[bytes, ChannelSubscription] = {}  # subscriptions by channel
         self._beats: dict[bytes, Primary] = {}  # server by channel of the watchdog's beats: test messages to itself
+        self.read: Callable[[list[keys.UserKeys]], Coroutine[Any, Any, list[bytes]]]  # set by the engine: Verbs.read
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
@@ -216,7 +217,7 @@ class RedisBus:
         if not server.up:
             self.here(topic, message)
             return
-        asked = server.call("HGET", where.presence, where.field)
+        asked = asyncio.get_running_loop().create_task(self.read([where]))
         self._routing.add(asked)
         asked.add_done_callback(lambda answer: self._routed(topic, message, answer))
 
@@ -225,8 +226,8 @@ class RedisBus:
         if answer.cancelled() or answer.exception() is not None:
             self.here(topic, message)
             return
-        record = answer.result()
-        nodes = nodes_of(record.decode()) if record else set()
+        (record,) = answer.result()
+        nodes = nodes_of(record.decode())
         if nodes & self.own:
             self.here(topic, message)
         for node in nodes - self.own:

@@ -20,6 +20,7 @@ from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.bus_codec import BusCodec
 from greendot.engine.redis.engine_time import EngineTime
+from greendot.engine.redis.growth import PartitionGrowth
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.losses import Losses
 from greendot.engine.redis.metrics import Census, Figures
@@ -103,7 +104,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.time = EngineTime(self._clock)
         self.bus = RedisBus(self.servers, messages, options.prefix)
         verbs = Verbs(self.servers, messages, self.time, options.prefix)
-        verbs.repair = self._repair
+        verbs.repair, self.bus.read = self._repair, verbs.read
         self.bus.silenced, self.bus.now = self._silenced, self.time.now
         RedisPresence.__init__(self, verbs)
         RedisTyping.__init__(self, verbs, options.typing_ttl_ms, options.typing_throttle_ms, self.bus.here)
@@ -114,6 +115,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.losses = Losses(verbs, self.watchdog, self._clock, options.periods)
         self.lives.report = self.losses.report
         verbs.restoring, verbs.answered = self.losses.restoring, self._answered
+        self.growth = PartitionGrowth(verbs, self.lives)
+        verbs.crowded = lambda partition: self._spawn(f"growing partition {partition}", self.growth.grow(partition))
         self.census = Census(self.servers, options.prefix)
         self._figures = Figures(self.servers, self.bus, self.lives, self.sweeper, self.census)
         self._host: Host | None = None
@@ -289,6 +292,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         except EngineUnavailable:
             self.losses.review({}, {})  # ends waits that are longer than a lease, even without the table
             raise
+        if table.older and self.growth.is_needed():
+            self._spawn("using the buckets of older nodes", self.growth.grow_completely())
         life = table.lives.get(self.lives.incarnation)
         if life is None:
             home = self.servers.of(HOME)

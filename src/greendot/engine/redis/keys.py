@@ -14,8 +14,11 @@
 | `node:{tag}:INCARNATION` | channel | messages to one node |
 | `beat:{tag}:INCARNATION` | channel | messages of a node to itself, which check its connections |
 
-In `nodes`, `~epoch` changes when a partition loses its data, and `~clock` corrects its time. Claims are only in the
-first partition.
+In `nodes`, `~epoch` changes when a partition loses its data, `~clock` corrects its time, and `~buckets` is the number
+of its buckets. `~` and an incarnation marks a node that knows `~buckets`. Claims are only in the first partition.
+
+A partition has 1 to 128 buckets. Each bucket has a range of the 128 numbers of users, and the first number is its name.
+A partition grows by one bucket at a time: the next range is divided into halves, from left to right.
 
 A tag names a partition. All keys of a verb (Lua script) carry the same tag, so that each verb stays in one slot of a
 cluster.
@@ -29,7 +32,7 @@ from zlib import crc32
 from greendot.engine.messages import Topic
 
 PARTITIONS = 128
-BUCKETS = 128
+BUCKETS = 128  # buckets of a partition that has grown completely, and of one without `~buckets`
 
 # One tag per 1/128 of the slots, each in the middle of its range. However the slots are divided into equal ranges,
 # every server gets its equal share of the partitions. (`{0}` … `{127}` would give one of 12 servers three times its
@@ -43,25 +46,47 @@ TAGS = (
 ).split()
 
 
-def bucket_of(tenant: str, user: str) -> tuple[int, int]:
-    """Return a user's partition, and the bucket in the partition."""
+def number_of(tenant: str, user: str) -> tuple[int, int]:
+    """Return a user's partition, and the number of the user in the partition: 0 to 127."""
     number = crc32(f"{tenant}/{user}".encode())
     return number % PARTITIONS, number // PARTITIONS % BUCKETS
+
+
+def bucket_with(number: int, count: int) -> int:
+    """Return the bucket with this number, if the partition has `count` buckets."""
+    whole = 1 << count.bit_length() - 1  # the ranges before the first of them was divided
+    width = BUCKETS // whole
+    if number < (count - whole) * width:
+        width //= 2
+    return number - number % width
+
+
+@lru_cache(maxsize=BUCKETS)
+def bucket_names(count: int) -> tuple[int, ...]:
+    """Return the buckets of a partition that has `count` buckets."""
+    return tuple(sorted({bucket_with(number, count) for number in range(BUCKETS)}))
 
 
 class UserKeys:
     """Keys and channel of one user's presence."""
 
-    __slots__ = ("channel", "field", "nodes", "partition", "presence", "seen")
+    __slots__ = ("_buckets", "_count", "_number", "_prefix", "channel", "field", "nodes", "partition")
 
     def __init__(self, prefix: str, tenant: str, user: str) -> None:
         self.field = f"{tenant}/{user}"
-        self.partition, bucket = bucket_of(tenant, user)
-        tag = TAGS[self.partition]
-        self.presence = f"{prefix}presence:{{{tag}}}:{bucket:02x}"
-        self.seen = f"{prefix}seen:{{{tag}}}:{bucket:02x}"
+        self.partition, self._number = number_of(tenant, user)
         self.nodes = nodes_key(prefix, self.partition)
-        self.channel = f"{prefix}watch:{{{tag}}}:{self.field}"
+        self.channel = f"{prefix}watch:{{{TAGS[self.partition]}}}:{self.field}"
+        self._prefix = prefix
+        self._count = 0
+        self._buckets = ("", "")
+
+    def buckets(self, count: int) -> tuple[str, str]:
+        """Return the presence bucket and the last-seen bucket, if the partition has `count` buckets."""
+        if self._count != count:
+            self._count = count
+            self._buckets = buckets(self._prefix, self.partition, bucket_with(self._number, count))
+        return self._buckets
 
 
 @lru_cache(maxsize=65_536)
@@ -90,6 +115,7 @@ def watch_channels(prefix: str, partition: int) -> str:
     return f"{prefix}watch:{{{TAGS[partition]}}}:"
 
 
+@lru_cache(maxsize=PARTITIONS * BUCKETS)
 def buckets(prefix: str, partition: int, bucket: int) -> tuple[str, str]:
     """Return the names of the presence bucket and the last-seen bucket."""
     tag = TAGS[partition]

@@ -43,19 +43,21 @@ class Census:
         """
         if not self._servers.of(partition).up:
             return True
-        home = keys.nodes_key(self._prefix, partition)
+        home, known = keys.nodes_key(self._prefix, partition), self._servers.bucket_counts[partition]
         counting = partition not in self._counted or partition in _share(incarnation, alive)
-        names = self._buckets(partition) if counting else []
-        life, read, users, sessions = await self._servers.run(partition, "census", [home, *names], incarnation, MOST)
-        if counting:
-            whole = keys.BUCKETS / max(1, read)
+        names = self._buckets(partition, known) if counting else []
+        arguments = [home, *names], incarnation, MOST
+        life, count, read, users, sessions = await self._servers.run(partition, "census", *arguments)
+        self._servers.bucket_counts[partition] = count
+        if counting and count == known:  # otherwise the next visit counts
+            whole = count / max(1, read)
             self._counted[partition] = UserCounts(round(users * whole), round(sessions * whole))
         return bool(life)
 
-    def _buckets(self, partition: int) -> list[str]:
-        first = random.randrange(keys.BUCKETS)  # random start: crowded partitions do not always count the same buckets
-        order = ((first + step) % keys.BUCKETS for step in range(keys.BUCKETS))
-        return [keys.buckets(self._prefix, partition, bucket)[0] for bucket in order]
+    def _buckets(self, partition: int, count: int) -> list[str]:
+        buckets = keys.bucket_names(count)
+        first = random.randrange(count)  # random start: crowded partitions do not always count the same buckets
+        return [keys.buckets(self._prefix, partition, b)[0] for b in buckets[first:] + buckets[:first]]
 
     def share(self, incarnation: str, alive: Collection[str]) -> UserCounts:
         """Return the counts of this node's share of the partitions.

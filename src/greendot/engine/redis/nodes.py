@@ -36,6 +36,7 @@ HOME = 0
 CLAIM_MS = 5_000  # time for which one node has the exclusive right to bury a peer
 MOST_DEAD = 10_000  # maximum number of remembered dead nodes
 LATE_S = 1.0  # time in which all nodes bury a dead node in a partition that can be reached again
+OLDER_S = 3_600.0  # time without older nodes after which new partitions begin with one bucket
 RECONNECT_S = 4.0  # time in which all nodes connect again after Redis was away
 
 
@@ -70,6 +71,7 @@ class NodeTable(NamedTuple):
     lives: dict[str, str]  # incarnation → `live`; for a dead one `renewed,ends`, two times in hexadecimal
     leases: dict[str, str]  # incarnation → `counter,renewed,level,report`; for the report see `engine.redis.losses`
     now: int  # the engine's time
+    older: frozenset[str] = frozenset()  # live nodes of a version that knows only partitions with all 128 buckets
 
     def dead(self) -> list[Death]:
         """Return the dead nodes that still have a lease. The lease is deleted after their sessions are removed."""
@@ -127,22 +129,25 @@ class NodeLeases:
         self._dead: dict[str, str] = {}  # dead node → its last value `renewed,ends` in `lives`; newest node last
         # Node that was buried late in a partition, which was away → monotonic time at which its sessions end there.
         self._late: dict[str, float] = {}
+        self._met_older_at = float("-inf")  # monotonic time at which an older node was last known to live
 
     # --- this node ---
 
     async def register(self, partitions: Iterable[int], *, new: bool = False) -> dict[int, tuple[str, int, str]]:
         """Register this incarnation in these partitions. Return each partition's epoch, time and clock correction.
 
+        A partition without data begins with one bucket. If older nodes may use it, it has all buckets.
+
         Raise RedisError (FENCED) if the incarnation is dead in a partition; with `new`, also if it already exists.
         """
-        epoch = f"{new_incarnation()}{new_incarnation()}"
-        chosen = [*partitions]
-        answers = await asyncio.gather(
-            *(self._on(p, "register", self.incarnation, epoch, "1" if new else "") for p in chosen)
-        )
+        chosen, count = [*partitions], keys.BUCKETS if self._clock.monotonic() < self._met_older_at + OLDER_S else 1
+        arguments = self.incarnation, new_epoch(), "1" if new else "", count
+        answers = await asyncio.gather(*(self._on(p, "register", *arguments) for p in chosen))
+        for partition, answer in zip(chosen, answers, strict=True):
+            self._verbs.servers.bucket_counts[partition] = answer[3]
         return {
             p: (epoch.decode(), now, correction.decode())
-            for p, (epoch, now, correction) in zip(chosen, answers, strict=True)
+            for p, (epoch, now, correction, _) in zip(chosen, answers, strict=True)
         }
 
     async def begin(self, partitions: Iterable[int]) -> None:
@@ -209,8 +214,12 @@ class NodeLeases:
         now, leases, lives = await self._on(HOME, "look", *arguments, leases=True)
         if self._verbs.time.learning or not self._verbs.time.known:
             self._verbs.time.observe(now)
-        nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}
-        return NodeTable(nodes, _pairs(leases), now)
+        known = _pairs(lives)
+        nodes = {node: life for node, life in known.items() if not node.startswith("~")}
+        older = frozenset(node for node, life in nodes.items() if life == "live" and f"~{node}" not in known)
+        if older:
+            self._met_older_at = self._clock.monotonic()
+        return NodeTable(nodes, _pairs(leases), now, older)
 
     def overdue(self, table: NodeTable) -> list[str]:
         """Return the live nodes whose counter has not changed for the period of a lease."""
@@ -344,6 +353,10 @@ class NodeLeases:
         prefix = self._verbs.prefix
         names = [keys.nodes_key(prefix, partition)] + ([keys.leases_key(prefix)] if leases else [])
         return await self._verbs.servers.run(partition, verb, names, *arguments)
+
+
+def new_epoch() -> str:
+    return f"{new_incarnation()}{new_incarnation()}"
 
 
 def _pairs(flat: Any) -> dict[str, str]:

@@ -16,7 +16,7 @@ from greendot.engine.redis.partitions import Primaries
 from greendot.engine.results import Page, cursor, most_by_id, page_by_id, read_cursor
 from greendot.presence.model import Snapshot
 
-AT_ONCE = 8  # partitions in one step: 1,024 buckets
+AT_ONCE = 8  # partitions in one step: at most 1,024 buckets
 MOST_READ = 1_000  # users in one script: it takes about half a millisecond
 MOST_STEPS = 100  # steps for one page; then the page ends with fewer users than its limit
 COUNTED_S = 30.0  # lifetime of a count for further pages
@@ -26,7 +26,7 @@ _ALL = keys.PARTITIONS * keys.BUCKETS
 
 MOST_COUNTS = 1_000  # tenants whose count is kept, in addition to recent counts
 
-OnlineBuckets = list[tuple[int, list[bytes]]]  # buckets in order, with fields and records of the tenant's users
+OnlineBuckets = list[list[bytes]]  # fields and records of the tenant's users, by bucket, in order
 Settle = Callable[[str, str], Awaitable[Snapshot]]
 Read = Callable[[bytes], Snapshot | None]  # decodes a packed record; None if some of its data may have expired
 
@@ -34,7 +34,7 @@ Read = Callable[[bytes], Snapshot | None]  # decodes a packed record; None if so
 class Seen(NamedTuple):
     """Extent and cost of a search."""
 
-    ends: int = 0  # the next bucket to read, counted over all partitions
+    ends: int = 0  # the next number to read, counted over all partitions
     online: int = 0  # users of the tenant who are not offline
     work: int = 0  # cost of the search
 
@@ -86,20 +86,19 @@ class OnlinePages:
         return page_by_id(users, after, limit, 1 + seen.work)
 
     async def _find(self, tenant: str, first: int, past: str, limit: int) -> tuple[list[str], str | None, Seen]:
-        """Search users online from a bucket on.
+        """Search users online from a number on.
 
         Return the users, the cursor to continue with, and the extent of the search.
         """
         found: list[str] = []
-        seen = Seen(first)
+        seen, following = Seen(first), None
         for _ in range(MOST_STEPS):
             if seen.ends >= _ALL:
                 return found, None, seen
             step, buckets = await self._step(tenant, seen.ends, limit + 1 - len(found))
             seen = seen.plus(step)
-            for bucket, pairs in buckets:
-                following = cursor(bucket)
-                for user, record in _users(tenant, pairs, past if bucket == first else ""):
+            for pairs in buckets:
+                for position, user, record in _users(tenant, pairs, (first, past)):
                     if len(found) == limit:
                         return found, following, seen
                     snapshot = self._read(record) or await self._settle(tenant, user)
@@ -108,43 +107,43 @@ class OnlinePages:
                         found.append(user)
                     # The script counts by the last visible state, which may have expired.
                     seen = seen._replace(online=seen.online + is_online - (not record.startswith(b"f")))
-                    following = cursor(bucket, user)
+                    following = cursor(position, user)
         return found, cursor(seen.ends) if seen.ends < _ALL else None, seen
 
     async def _count(self, tenant: str, seen: Seen) -> Seen:
-        """Count the users online in the buckets that were not read yet."""
+        """Count the users online whose numbers were not read yet."""
         while seen.ends < _ALL:
             step, _ = await self._step(tenant, seen.ends, 0)
             seen = seen.plus(step)
         return seen
 
     async def _step(self, tenant: str, position: int, wanted: int) -> tuple[Seen, OnlineBuckets]:
-        """Read some partitions, the first of them from a bucket on."""
-        partition, bucket = divmod(position, keys.BUCKETS)
+        """Read some partitions, the first of them from a number on."""
+        partition, number = divmod(position, keys.BUCKETS)
         some = range(partition, min(partition + AT_ONCE, keys.PARTITIONS))
         if not self._servers.sharded:
-            return await self._read_buckets(tenant, some, bucket, wanted)
+            return await self._read_buckets(tenant, some, number, wanted)
         # In a cluster, each partition needs its own script. Results after a partition that was not read completely are
         # discarded.
-        looks = [self._read_buckets(tenant, [one], bucket if one == partition else 0, wanted) for one in some]
-        seen, buckets = Seen(position), list[tuple[int, list[bytes]]]()
-        for (one, found), number in zip(await asyncio.gather(*looks), some, strict=True):
+        looks = [self._read_buckets(tenant, [one], number if one == partition else 0, wanted) for one in some]
+        seen, buckets = Seen(position), list[list[bytes]]()
+        for (one, found), at in zip(await asyncio.gather(*looks), some, strict=True):
             seen = seen.plus(one)
             buckets += found
-            if one.ends < (number + 1) * keys.BUCKETS:
+            if one.ends < (at + 1) * keys.BUCKETS:
                 break
         return seen, buckets
 
     async def _read_buckets(
-        self, tenant: str, partitions: Sequence[int], bucket: int, wanted: int
+        self, tenant: str, partitions: Sequence[int], number: int, wanted: int
     ) -> tuple[Seen, OnlineBuckets]:
-        first = partitions[0] * keys.BUCKETS
-        names = [keys.buckets(self._prefix, partition, 0)[0] for partition in partitions]
-        arguments = (f"{tenant}/", bucket, keys.BUCKETS, MOST_READ, wanted)
-        whole, stopped, read, online, *found = await self._servers.run(partitions[0], "online", names, *arguments)
-        ends = first + whole * keys.BUCKETS + stopped
-        work = read + (ends - first - bucket) // FREE
-        return Seen(ends, online, work), [(first + found[at], found[at + 1]) for at in range(0, len(found), 2)]
+        first, names = partitions[0], list[str]()
+        for partition in partitions:
+            names += (keys.nodes_key(self._prefix, partition), keys.buckets(self._prefix, partition, 0)[0])
+        arguments = (f"{tenant}/", number, MOST_READ, wanted)
+        whole, stopped, read, online, buckets, *found = await self._servers.run(first, "online", names, *arguments)
+        ends = (first + whole) * keys.BUCKETS + stopped
+        return Seen(ends, online, read + buckets // FREE), found
 
     # --- counts ---
 
@@ -165,14 +164,18 @@ class OnlinePages:
         self._counts[tenant] = Count(users, now)
 
 
-def _users(tenant: str, pairs: list[bytes], past: str) -> list[tuple[str, bytes]]:
-    """Return the users of a bucket with their records, sorted by id; only those after `past`."""
+def _users(tenant: str, pairs: list[bytes], past: tuple[int, str]) -> list[tuple[int, str, bytes]]:
+    """Return the users of a bucket with positions and records, sorted. `past` is the position and user before them.
+
+    This order stays the same when a partition grows, so no user is listed twice or left out.
+    """
     start = len(tenant) + 1
     users = ((pairs[at].decode()[start:], pairs[at + 1]) for at in range(0, len(pairs), 2))
-    return sorted((user, record) for user, record in users if user > past)
+    placed = ((_position(tenant, user), user, record) for user, record in users)
+    return sorted(one for one in placed if one[:2] > past)
 
 
 def _position(tenant: str, user: str) -> int:
-    """Return the user's bucket, counted over all partitions."""
-    partition, bucket = keys.bucket_of(tenant, user)
-    return partition * keys.BUCKETS + bucket
+    """Return the user's number, counted over all partitions."""
+    partition, number = keys.number_of(tenant, user)
+    return partition * keys.BUCKETS + number

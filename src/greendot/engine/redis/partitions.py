@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from greendot.engine.messages import Part
 from greendot.engine.redis import topology
-from greendot.engine.redis.keys import PARTITIONS, partition_of
+from greendot.engine.redis.keys import BUCKETS, PARTITIONS, partition_of
 from greendot.engine.redis.link import Argument, RedisError
 from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
@@ -51,6 +51,7 @@ class Primaries:
         self.place = place
         self.sharded = place.kind == "cluster"
         self.all: dict[Address, Primary] = {}
+        self.bucket_counts = [BUCKETS] * PARTITIONS  # buckets of each partition, as far as this node knows
         self.latency = Histogram(SHORT_S)  # latency of commands on all servers
         self.reconnects = 0  # reconnections to servers that were connected before
         self._met: set[Address] = set()
@@ -117,6 +118,12 @@ class Primaries:
                             self.ask()
                         raise
         raise EngineUnavailable("the keys are moving between servers of the cluster: try again")
+
+    def learn_count(self, partition: int, error: RedisError) -> bool:
+        """Use the number of buckets in an error from now on. Return False for an error of another kind."""
+        if error.code == "BUCKETS":
+            self.bucket_counts[partition] = int(str(error).split()[1])
+        return error.code == "BUCKETS"
 
     def _redirected(self, error: RedisError) -> Primary:
         host, _, port = str(error).split()[2].rpartition(":")

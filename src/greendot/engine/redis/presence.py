@@ -16,9 +16,11 @@ from greendot.engine.redis.online_pages import OnlinePages
 from greendot.engine.redis.partitions import Primaries
 from greendot.engine.redis.record_codec import STATUS_LETTERS, escape, read_sessions, read_snapshot
 from greendot.engine.results import Adopted, EngineSession, Known, Page, Touched
+from greendot.errors import EngineUnavailable
 from greendot.presence.model import ManualStatus, SessionEpoch, Snapshot
 
 READ_BATCH = 250  # users in one script outside a cluster: about half a millisecond
+MOST_MOVES = 50  # attempts of a verb whose partition keeps growing
 
 
 class Verbs:
@@ -32,6 +34,7 @@ class Verbs:
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
         self.alive: Collection[str] = ()  # live incarnations, as of the latest read
         self.restored = 0  # sessions and occupants that this node has restored
+        self.crowded: Callable[[int], None] = lambda partition: None  # called if a partition needs another bucket
         self.turned: Callable[[Transition], None] | None = None
         self.restoring: Callable[[], Collection[int]] = lambda: ()  # partitions that may lack records after a loss
         self.answered: Callable[[int, str], None] = lambda partition, epoch: None  # called with a partition's epoch
@@ -41,9 +44,18 @@ class Verbs:
     async def on_user(self, name: str, tenant: str, user: str, *arguments: Argument) -> Any:
         """Run a verb on one user. Report a transition if the verb caused one."""
         where = keys.user_keys(self.prefix, tenant, user)
-        names = (where.presence, where.nodes, where.seen)
-        answer = await self._on(where.partition, name, names, (where.field, where.channel), arguments)
-        return self._observed("user", tenant, user, answer)
+        for _ in range(MOST_MOVES):
+            count = self.servers.bucket_counts[where.partition]
+            presence, seen = where.buckets(count)
+            names, about = (presence, where.nodes, seen), (where.field, where.channel)
+            try:
+                answer = await self._on(where.partition, name, names, about, (count, *arguments))
+            except RedisError as error:
+                if not self.servers.learn_count(where.partition, error):
+                    raise
+            else:
+                return self._observed("user", tenant, user, answer)
+        raise EngineUnavailable("the buckets of the user keep moving: try again")
 
     async def on_room(self, name: str, tenant: str, room: str, *arguments: Argument) -> Any:
         """Run a verb on the occupancy of one room. Report a transition if the verb caused one."""
@@ -56,22 +68,46 @@ class Verbs:
         """Return the verb's own answer, and report the transition that may accompany it."""
         if not (isinstance(answer, list) and answer and answer[0] == b"!"):
             return answer
-        if self.turned is not None:
-            self.turned(Transition(kind, tenant, name, bool(answer[1])))
-        return answer[2]
+        _, turned, own, *crowded = answer
+        if self.turned is not None and turned != b"":
+            self.turned(Transition(kind, tenant, name, bool(turned)))
+        if crowded:
+            self.crowded(keys.partition_of(tenant, name))
+        return own
 
     async def compare_epoch(self, partition: int) -> None:
         """Read the partition's epoch to detect a loss of its records.
 
         If this read comes after a verb, it also detects a loss before the verb.
         """
-        await self.read([keys.nodes_key(self.prefix, partition)], partition)
+        await self._read(partition, [], [])
 
-    async def read(self, names: Sequence[str], partition: int, *fields: str) -> list[bytes]:
-        """Return the records of some users. The last name is the partition's nodes key."""
-        *records, epoch = await self.servers.run(partition, "read", names, *fields)
+    async def read(self, users: Sequence[keys.UserKeys]) -> list[bytes]:
+        """Return the records of some users. In a cluster, all users must be in one partition."""
+        found, missing = [b""] * len(users), [*range(len(users))]
+        while missing:
+            names: list[str] = []
+            arguments: list[Argument] = []
+            for index in missing:
+                one = users[index]
+                count = self.servers.bucket_counts[one.partition]
+                names += (*one.buckets(count), one.nodes)
+                arguments += (one.field, count)
+            answers = await self._read(users[missing[0]].partition, names, arguments)
+            asked, missing = missing, []
+            for index, answer in zip(asked, answers, strict=True):
+                if isinstance(answer, bytes):
+                    found[index] = answer
+                else:
+                    self.servers.bucket_counts[users[index].partition] = answer
+                    missing.append(index)
+        return found
+
+    async def _read(self, partition: int, names: list[str], arguments: list[Argument]) -> list[bytes | int]:
+        names.append(keys.nodes_key(self.prefix, partition))
+        *records, epoch = await self.servers.run(partition, "read", names, *arguments)
         self.answered(partition, epoch.decode())
-        found: list[bytes] = records
+        found: list[bytes | int] = records
         return found
 
     async def _on(
@@ -84,16 +120,17 @@ class Verbs:
                 return await self.servers.run(partition, name, names, *fixed, *arguments)
             except RedisError as error:
                 if error.code == "FENCED":
-                    await self.repair("FENCED", partition, str(arguments[1]))
-                    raise Fenced(str(arguments[1])) from None
+                    await self.repair("FENCED", partition, refused := _refused(error))
+                    raise Fenced(refused) from None
                 if error.code not in ("UNKNOWN", "CLOCK") or attempt == 2:
-                    raise _named(error, arguments) from None
+                    raise (Fenced(_refused(error)) if error.code == "UNKNOWN" else error) from None
                 await self.repair(error.code, partition, "")
         raise AssertionError("not reached")
 
 
-def _named(error: RedisError, arguments: Sequence[Argument]) -> Exception:
-    return Fenced(str(arguments[1])) if error.code == "UNKNOWN" else error
+def _refused(error: RedisError) -> str:
+    """Return the incarnation in an error of a verb that refuses a node."""
+    return str(error).split()[1]
 
 
 class RedisPresence:
@@ -198,13 +235,7 @@ class RedisPresence:
 
         A group is decoded while Redis reads the next one.
         """
-        names: list[str] = []
-        for index in share:
-            names += (where[index].presence, where[index].seen)
-        first = where[share[0]]
-        answer = await self._verbs.read(
-            [*names, first.nodes], first.partition, *(where[index].field for index in share)
-        )
+        answer = await self._verbs.read([where[index] for index in share])
         alive, now = self._verbs.alive, self._verbs.time.now()
         return [read_snapshot(record, alive, now) for record in answer]
 
@@ -223,13 +254,10 @@ class RedisPresence:
 
     async def forget(self, tenant: str, user: str) -> None:
         """Delete the user's last-seen time and name. For operators, after the last session has ended."""
-        where = keys.user_keys(self._verbs.prefix, tenant, user)
-        await self._verbs.servers.of(where.partition).call("HDEL", where.seen, where.field)
+        await self._verbs.on_user("erase", tenant, user)
 
     async def sessions(self, tenant: str, user: str) -> list[EngineSession]:
-        await self._verbs.on_user("settle", tenant, user)
-        where = keys.user_keys(self._verbs.prefix, tenant, user)
-        record = await self._verbs.servers.of(where.partition).call("HGET", where.presence, where.field)
+        record = await self._verbs.on_user("settle", tenant, user)
         now = self._verbs.time.now()
         return [
             EngineSession(
@@ -239,7 +267,7 @@ class RedisPresence:
                 "idle" if entry.idle else "online",
                 None if entry.deadline is None else max(0, entry.deadline - now),
             )
-            for entry in (read_sessions(record.decode()) if record else ())
+            for entry in read_sessions(record.decode())
         ]
 
 

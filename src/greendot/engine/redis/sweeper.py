@@ -8,7 +8,9 @@ first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from greendot.engine.messages import Audit, Topic
 from greendot.engine.port import PassThrottle, Transition
@@ -24,11 +26,12 @@ from greendot.presence.model import SessionEpoch
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-AT_ONCE = 64  # buckets processed in parallel
 AUDITED = 16  # buckets compared by one script: half a millisecond with a million users
 SWEEP_EVERY_MS = 600_000
 SWEPT_MS = 900_000  # pause of automatic sweeps after a sweep by a job or an operator
 REMEMBERED_MS = 90_000_000  # retention of dead nodes: longer than a bucket lives without its nodes
+
+T = TypeVar("T")
 
 
 class Sweeper:
@@ -116,17 +119,22 @@ class Sweeper:
         return ended
 
     async def _audit(self, partition: int, incarnation: str, holds: Callable[[SessionEpoch], bool]) -> int:
-        run, ended = self._verbs.servers.run, 0
-        names = [keys.buckets(self._verbs.prefix, partition, bucket)[0] for bucket in range(keys.BUCKETS)]
-        shares = (names[at : at + AUDITED] for at in range(0, len(names), AUDITED))
-        answers = await asyncio.gather(*(run(partition, "audit", share, incarnation) for share in shares))
-        for answer in answers:
-            for field, session, conn in zip(answer[::3], answer[1::3], answer[2::3], strict=True):
-                ref = SessionEpoch(session.decode(), incarnation, int(conn))
-                if not holds(ref):
-                    tenant, _, user = field.decode().partition("/")
-                    await self._verbs.on_user("linger", tenant, user, *ref, 0, 0)
-                    ended += 1
+        verbs, ended = self._verbs, 0
+        nodes = keys.nodes_key(verbs.prefix, partition)
+
+        async def listed(some: Sequence[int], count: int) -> list[bytes]:
+            names = [keys.buckets(verbs.prefix, partition, bucket)[0] for bucket in some]
+            found: list[bytes] = await verbs.servers.run(partition, "audit", [nodes, *names], incarnation, count)
+            return found
+
+        answers = await self._over_buckets(partition, AUDITED, listed)
+        found = {entry for answer in answers for entry in zip(answer[::3], answer[1::3], answer[2::3], strict=True)}
+        for field, session, conn in sorted(found):
+            ref = SessionEpoch(session.decode(), incarnation, int(conn))
+            if not holds(ref):
+                tenant, _, user = field.decode().partition("/")
+                await verbs.on_user("linger", tenant, user, *ref, 0, 0)
+                ended += 1
         return ended
 
     # --- passes ---
@@ -147,21 +155,44 @@ class Sweeper:
     async def _over(self, server: Primary, retention_ms: int | None, only: Sequence[str]) -> Swept:
         total = Swept()
         for partition in [*server.partitions]:
-            for at in range(0, keys.BUCKETS, AT_ONCE):
-                reaped = await asyncio.gather(
-                    *(self._reap(partition, bucket, retention_ms, only) for bucket in range(at, at + AT_ONCE))
-                )
-                total = Swept(*(a + sum(column) for a, column in zip(total, zip(*reaped, strict=True), strict=True)))
+            reap = partial(self._reap, partition, retention_ms, only)
+            reaped = await self._over_buckets(partition, 1, reap)
+            total = Swept(*(a + sum(column) for a, column in zip(total, zip(*reaped, strict=True), strict=True)))
             if only and partition % 16 == 0:
                 self._verbs.servers.of(HOME).post("PEXPIRE", keys.claim_key(self._verbs.prefix, "reap"), CLAIM_MS)
         return total
 
+    async def _over_buckets(
+        self, partition: int, at_once: int, work: Callable[[Sequence[int], int], Awaitable[T]]
+    ) -> list[T]:
+        """Call `work` with all buckets of a partition, `at_once` in one call, and with the number of buckets.
+
+        A partition that grows meanwhile refuses a call. Then all buckets are visited again, because some of the
+        entries may have moved from a bucket before its visit to a bucket that is not known yet.
+        """
+        done: list[T] = []
+        while True:
+            count = self._verbs.servers.bucket_counts[partition]
+            names = keys.bucket_names(count)
+            calls = (work(names[at : at + at_once], count) for at in range(0, count, at_once))
+            moved = False
+            for answer in await asyncio.gather(*calls, return_exceptions=True):
+                if not isinstance(answer, BaseException):
+                    done.append(answer)
+                elif isinstance(answer, RedisError) and self._verbs.servers.learn_count(partition, answer):
+                    moved = True
+                else:
+                    raise answer
+            if not moved:
+                return done
+
     async def _reap(
-        self, partition: int, bucket: int, retention_ms: int | None, only: Sequence[str]
+        self, partition: int, retention_ms: int | None, only: Sequence[str], some: Sequence[int], count: int
     ) -> tuple[int, int, int, int]:
+        """Reap one bucket, the only one in `some`."""
         verbs = self._verbs
-        presence, seen = keys.buckets(verbs.prefix, partition, bucket)
-        ended, gone, forgotten, seen_going = await verbs.servers.run(
+        presence, seen = keys.buckets(verbs.prefix, partition, *some)
+        ended, gone, forgotten, seen_going, *crowded = await verbs.servers.run(
             partition,
             "reap",
             [presence, keys.nodes_key(verbs.prefix, partition), seen],
@@ -169,6 +200,7 @@ class Sweeper:
             verbs.publish,
             verbs.messages.script_key,
             keys.watch_channels(verbs.prefix, partition),
+            count,
             "" if retention_ms is None else retention_ms,
             *only,
         )
@@ -176,6 +208,8 @@ class Sweeper:
             for field in seen_going:
                 tenant, _, user = field.decode().partition("/")
                 tell(Transition("user", tenant, user, False))
+        if crowded:
+            verbs.crowded(partition)
         return ended, gone, forgotten, 0
 
     def _add(self, swept: Swept) -> None:

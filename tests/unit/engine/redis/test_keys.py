@@ -12,12 +12,14 @@ from greendot.engine.messages import Topic
 from greendot.engine.redis.keys import (
     TAGS,
     beat_channel,
-    bucket_of,
+    bucket_names,
+    bucket_with,
     buckets,
     channel,
     claim_key,
     leases_key,
     nodes_key,
+    number_of,
     partition_of,
     present_key,
     slot,
@@ -66,7 +68,7 @@ def test_a_tag_may_be_one_character_anywhere_in_a_key(key: bytes) -> None:
 @given(tenant=ids, name=ids)
 def test_everything_a_verb_touches_is_in_one_slot(tenant: str, name: str) -> None:
     where = user_keys("p:", tenant, name)
-    slots = {slot(key.encode()) for key in (where.presence, where.seen, where.nodes, where.channel)}
+    slots = {slot(key.encode()) for key in (*where.buckets(128), *where.buckets(3), where.nodes, where.channel)}
     assert len(slots) == 1
     assert where.channel == channel("p:", Topic("watch", tenant, name))
     assert where.nodes == nodes_key("p:", partition_of(tenant, name))
@@ -78,16 +80,17 @@ def test_everything_a_verb_touches_is_in_one_slot(tenant: str, name: str) -> Non
 
 
 def test_a_user_is_in_one_of_128_buckets_of_one_of_128_partitions() -> None:
-    assert bucket_of("acme", "ann") == (4, 51)
-    assert bucket_of("acme", "lobby") == (120, 114)
+    assert number_of("acme", "ann") == (4, 51)
+    assert number_of("acme", "lobby") == (120, 114)
     assert partition_of("acme", "lobby") == 120
 
 
 def test_the_keys_of_a_user() -> None:
     where = user_keys("p:", "acme", "ann")
     assert (where.field, where.partition) == ("acme/ann", 4)
-    assert where.presence == "p:presence:{a2j}:33"
-    assert where.seen == "p:seen:{a2j}:33"
+    assert where.buckets(128) == ("p:presence:{a2j}:33", "p:seen:{a2j}:33")
+    assert where.buckets(4) == ("p:presence:{a2j}:20", "p:seen:{a2j}:20")
+    assert where.buckets(1) == ("p:presence:{a2j}:00", "p:seen:{a2j}:00")
     assert where.nodes == "p:nodes:{a2j}"
     assert where.channel == "p:watch:{a2j}:acme/ann"
 
@@ -112,3 +115,32 @@ def test_the_keys_of_a_room() -> None:
 
 def test_the_channel_of_a_node_names_no_tenant() -> None:
     assert channel("p:", Topic("node", "", "n1")) == "p:node:{221}:n1"
+
+
+# --- growth of a partition ---
+
+
+def test_with_all_buckets_each_number_has_its_own() -> None:
+    assert bucket_names(128) == (*range(128),)
+
+
+def test_buckets_are_divided_from_left_to_right() -> None:
+    assert [bucket_names(count) for count in (1, 2, 3, 4, 5)] == [
+        (0,),
+        (0, 64),
+        (0, 32, 64),
+        (0, 32, 64, 96),
+        (0, 16, 32, 64, 96),
+    ]
+
+
+@pytest.mark.parametrize("count", range(1, 128))
+def test_one_bucket_more_takes_the_upper_half_of_one_bucket_and_changes_no_other(count: int) -> None:
+    (added,) = {*bucket_names(count + 1)} - {*bucket_names(count)}
+    assert len(bucket_names(count)) == count
+    divided = bucket_with(added, count)
+    moved = [number for number in range(128) if bucket_with(number, count) != bucket_with(number, count + 1)]
+    assert {bucket_with(number, count) for number in moved} == {divided}
+    assert {bucket_with(number, count + 1) for number in moved} == {added}
+    assert moved == [number for number in range(128) if bucket_with(number, count) == divided and number >= added]
+    assert 2 * len(moved) == sum(bucket_with(number, count) == divided for number in range(128))

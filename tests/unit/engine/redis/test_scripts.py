@@ -49,7 +49,7 @@ def test_a_script_is_known_by_the_hash_of_its_source(script: Script) -> None:
 def test_the_head_of_a_verb_names_its_keys_or_goes_on_where_the_shared_part_began(script: Script) -> None:
     head = [line for line in (LUA / f"{script.name}.lua").read_text().splitlines() if line.startswith("--")]
     assert (
-        any("KEYS" in line for line in head) or any("ARGV from 6" in line for line in head) or script.name == "settle"
+        any("KEYS" in line for line in head) or any("ARGV from 7" in line for line in head) or script.name == "settle"
     )
 
 
@@ -67,7 +67,7 @@ def test_a_server_takes_every_script(full: RedisProcess, script: Script) -> None
 @every_script
 def test_out_of_memory_nothing_new_is_taken_in_and_everything_else_goes_on(full: RedisProcess, script: Script) -> None:
     """Scripts that remove data or only read must still run: removal frees the memory."""
-    grows = script.name in ("enter", "register", "restore", "status", "touch", "typing_start")
+    grows = script.name in ("enter", "grow", "register", "restore", "status", "touch", "typing_start")
     assert bool(flags(script)) != grows
     full.command("SCRIPT", "LOAD", script.source)
     assert answer(full, script).startswith("OOM") == grows

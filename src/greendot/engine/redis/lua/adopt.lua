@@ -1,16 +1,17 @@
 -- Continue a session under another id and connection. Returns {previous incarnation, i if idle}, or an empty table if the
 -- user has no such session.
--- ARGV from 6: new session id, incarnation, connection, previous session id
-local v = verb()
-local session, node, conn = ARGV[6], ARGV[7], tonumber(ARGV[8])
-local refused = fenced(v.nodes, node)
+-- ARGV from 7: new session id, incarnation, connection, previous session id
+local session, node, conn = ARGV[7], ARGV[8], tonumber(ARGV[9])
+local refused = fenced(KEYS[2], node)
 if refused then return refused end
-if not v.now then return other_time() end
+local v
+v, refused = verb()
+if refused then return refused end
 local record = load_record(v)
 if not record then return {} end
 local before = told(record)
 prune(record, v.nodes, v.now)
-local entry = find_entry(record, ARGV[9])
+local entry = find_entry(record, ARGV[10])
 local found = {}
 if entry then
   found = { entry.node, entry.idle and 'i' or '' }

@@ -1,5 +1,6 @@
 -- Check whether a node is known in a partition, and count the partition's users and sessions.
--- Returns {state of the node or false, buckets read, users in them, their sessions}. Reading stops after enough users.
+-- Returns {state of the node or false, number of buckets, buckets read, users in them, their sessions}. Reading stops after
+-- enough users.
 -- KEYS: nodes, presence buckets
 -- ARGV: incarnation, number of users after which no further bucket is read
 local most = tonumber(ARGV[2])
@@ -13,4 +14,4 @@ for index = 2, #KEYS do
   end
   read = read + 1
 end
-return { redis.call('HGET', KEYS[1], ARGV[1]), read, users, sessions }
+return { redis.call('HGET', KEYS[1], ARGV[1]), tonumber(bucket_count(KEYS[1])), read, users, sessions }

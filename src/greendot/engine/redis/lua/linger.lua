@@ -1,8 +1,8 @@
 -- Start the grace of a session without a connection. Returns the grace, or -1 if the session has another connection.
--- ARGV from 6: session, incarnation, connection, grace, silent
-local v = verb()
-local session, node, conn, grace, silent = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-if not v.now then return other_time() end
+-- ARGV from 7: session, incarnation, connection, grace, silent
+local v, refused = verb()
+if refused then return refused end
+local session, node, conn, grace, silent = ARGV[7], ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local record = load_record(v)
 if not record then return -1 end
 local before = told(record)

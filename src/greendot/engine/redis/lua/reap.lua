@@ -1,11 +1,14 @@
 -- Sweep one bucket: settle every user with an expired session, and remove expired last-seen times.
--- Returns {sessions ended, users gone offline, last-seen times removed, fields of users who became offline to others}.
+-- Returns {sessions ended, users gone offline, last-seen times removed, fields of users who became offline to others,
+-- 1 if a bucket has too many users}.
 -- KEYS: presence bucket, nodes, seen bucket
--- ARGV: time, publish command, bus key, prefix of channels, retention of last-seen times (ms; empty: do not remove any),
---   incarnations: if given, only records that name one of them are processed
+-- ARGV: time, publish command, bus key, prefix of channels, number of buckets that the node knows, retention of last-seen
+--   times (ms; empty: do not remove any), incarnations: if given, only records that name one of them are processed
+local refused = misplaced(KEYS[2], ARGV[5])
+if refused then return refused end
 local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end
-local publish, key, channels, retention = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local publish, key, channels, retention = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
 local ended, gone, forgotten, seen_going = 0, 0, 0, {}
 local match, gmatch, sha1hex, call = string.match, string.gmatch, redis.sha1hex, redis.call
 
@@ -46,15 +49,15 @@ local function end_any(field, text)
   ended = ended + prune(record, KEYS[2], now)
   if #record.entries == 0 then gone = gone + 1 end
   settle({ presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = now, field = field, channel = channels .. field,
-           publish = publish, key = key }, record, before)
+           publish = publish, key = key, count = ARGV[5] }, record, before)
   if turned == 0 then seen_going[#seen_going + 1] = field end
 end
 
 local function concerned(text)
-  for index = 6, #ARGV do
+  for index = 7, #ARGV do
     if string.find(text, ARGV[index], 1, true) then return true end
   end
-  return #ARGV < 6
+  return #ARGV < 7
 end
 
 local found = call('HGETALL', KEYS[1])
@@ -76,6 +79,7 @@ end
 for at = 1, #left, 1000 do  -- the number of values for unpack is limited
   call('HDEL', KEYS[1], unpack(left, at, math.min(at + 999, #left)))
   call('HSET', KEYS[3], unpack(kept, 2 * at - 1, math.min(2 * at + 1998, #kept)))
+  check_size({ count = ARGV[5], now = 0 }, KEYS[3])
 end
 
 if retention then
@@ -89,4 +93,4 @@ if retention then
     end
   end
 end
-return { ended, gone, forgotten, seen_going }
+return { ended, gone, forgotten, seen_going, crowded }

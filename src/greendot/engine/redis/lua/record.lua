@@ -12,7 +12,8 @@
 --
 -- All verbs on one user begin with the same arguments:
 --   KEYS    presence bucket, nodes, seen bucket
---   ARGV    time (the node's estimate of the engine's time; empty: unknown), field, channel, publish command, bus key
+--   ARGV    time (the node's estimate of the engine's time; empty: unknown), field, channel, publish command, bus key,
+--           number of buckets that the node used to choose the keys
 
 local function split(text, separator)
   local parts, count = {}, 0
@@ -126,6 +127,17 @@ local function other_time()
   return redis.error_reply('CLOCK the time has jumped')
 end
 
+-- Return the number of buckets of a partition, as text. Without an entry there are all: older nodes know no other number.
+local function bucket_count(nodes_key)
+  return redis.call('HGET', nodes_key, '~buckets') or '128'
+end
+
+-- Return an error if the node does not know the current number of buckets. Its keys may then be those of other buckets.
+local function misplaced(nodes_key, count)
+  local current = bucket_count(nodes_key)
+  if current ~= count then return redis.error_reply('BUCKETS ' .. current) end
+end
+
 local lives = {}
 -- Return the state of a node: alive, or its last renewal and the time at which its sessions stop counting.
 local function life_of(nodes_key, node)
@@ -197,14 +209,23 @@ local function true_state(record)
 end
 
 local DAY_MS = 86400000
+local CROWDED = 32  -- users of a bucket; with more, the partition gets a further bucket
+
+local crowded  -- 1 if the verb found a bucket with too many users
+local function check_size(v, bucket)
+  -- One of eight times, because the verbs may not use HLEN, and reading a bucket takes as long as the rest of a verb.
+  if v.count ~= '128' and v.now % 8 == 0 and #redis.call('HVALS', bucket) > CROWDED then crowded = 1 end
+end
 
 local function keep(v, record)
   if #record.entries == 0 then
     redis.call('HDEL', v.presence, v.field)
     redis.call('HSET', v.seen, v.field, write_face(record.face) .. '|' .. record.name)
+    check_size(v, v.seen)
     return
   end
   redis.call('HSET', v.presence, v.field, write_record(record))
+  if record.fresh then check_size(v, v.presence) end
   if record.fresh or v.restoring then
     redis.call('HDEL', v.seen, v.field)
     redis.call('PEXPIRE', v.presence, DAY_MS)  -- removes the bucket if no node ever returns
@@ -216,7 +237,7 @@ end
 local turned
 
 local function answer(what)
-  if turned then return { '!', turned, what } end
+  if turned or crowded then return { '!', turned or '', what, crowded } end
   return what
 end
 
@@ -273,10 +294,14 @@ local function fresh_record(v)
   return { face = face, own = face, name = name, entries = {}, fresh = true }
 end
 
--- Return the common arguments of a verb on one user.
+-- Return the common arguments of a verb on one user; or nil, and the error to return.
 local function verb()
-  return { presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = clock(KEYS[2], ARGV[1]), field = ARGV[2],
-           channel = ARGV[3], publish = ARGV[4], key = ARGV[5] }
+  local refused = misplaced(KEYS[2], ARGV[6])
+  if refused then return nil, refused end
+  local now = clock(KEYS[2], ARGV[1])
+  if not now then return nil, other_time() end
+  return { presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = now, field = ARGV[2], channel = ARGV[3],
+           publish = ARGV[4], key = ARGV[5], count = ARGV[6] }
 end
 
 local function find_entry(record, session, node, conn)

@@ -1,21 +1,22 @@
 -- Record that a session is on this connection. Returns {resumed, status known}. Refuses a node that is not live (FENCED)
 -- or not known (UNKNOWN).
--- ARGV from 6: session, incarnation, connection, device, idle (i, a or empty to keep), name (empty to keep);
+-- ARGV from 7: session, incarnation, connection, device, idle (i, a or empty to keep), name (empty to keep);
 --   to restore lost data also: age of the state (ms), status letter, revision, until, text
-local v = verb()
-local session, node, conn, device, idle, name = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11]
-local refused = fenced(v.nodes, node)
+local session, node, conn, device, idle, name = ARGV[7], ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11], ARGV[12]
+local refused = fenced(KEYS[2], node)
 if refused then return refused end
-if not v.now then return other_time() end
+local v
+v, refused = verb()
+if refused then return refused end
 local record = load_record(v) or fresh_record(v)
 local before = told(record)
 if name ~= '' then record.name = name end
-if ARGV[12] then
+if ARGV[13] then
   v.restoring = true
-  v.since = v.now - tonumber(ARGV[12])
-  local rev = tonumber(ARGV[14])
+  v.since = v.now - tonumber(ARGV[13])
+  local rev = tonumber(ARGV[15])
   if not record.manual or rev >= record.manual.rev then
-    record.manual = { status = ARGV[13], rev = rev, till = tonumber(ARGV[15]), text = ARGV[16] }
+    record.manual = { status = ARGV[14], rev = rev, till = tonumber(ARGV[16]), text = ARGV[17] }
   end
 end
 prune(record, v.nodes, v.now)

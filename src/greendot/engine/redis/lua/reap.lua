@@ -79,7 +79,7 @@ end
 for at = 1, #left, 1000 do  -- the number of values for unpack is limited
   call('HDEL', KEYS[1], unpack(left, at, math.min(at + 999, #left)))
   call('HSET', KEYS[3], unpack(kept, 2 * at - 1, math.min(2 * at + 1998, #kept)))
-  check_size({ count = ARGV[5], now = 0 }, KEYS[3])
+  check_size(ARGV[5], KEYS[3])
 end
 
 if retention then

@@ -212,20 +212,24 @@ local DAY_MS = 86400000
 local CROWDED = 32  -- users of a bucket; with more, the partition gets a further bucket
 
 local crowded  -- 1 if the verb found a bucket with too many users
-local function check_size(v, bucket)
-  -- One of eight times, because the verbs may not use HLEN, and reading a bucket takes as long as the rest of a verb.
-  if v.count ~= '128' and v.now % 8 == 0 and #redis.call('HVALS', bucket) > CROWDED then crowded = 1 end
+local function check_size(count, bucket)
+  if count ~= '128' and #redis.call('HVALS', bucket) > CROWDED then crowded = 1 end
+end
+
+-- Check the size of a bucket one of eight times. The verbs have no right to use HLEN, and reading a bucket takes long.
+local function sample_size(v, bucket)
+  if redis.call('TIME')[2] % 8 == 0 then check_size(v.count, bucket) end
 end
 
 local function keep(v, record)
   if #record.entries == 0 then
     redis.call('HDEL', v.presence, v.field)
     redis.call('HSET', v.seen, v.field, write_face(record.face) .. '|' .. record.name)
-    check_size(v, v.seen)
+    sample_size(v, v.seen)
     return
   end
   redis.call('HSET', v.presence, v.field, write_record(record))
-  if record.fresh then check_size(v, v.presence) end
+  if record.fresh then sample_size(v, v.presence) end
   if record.fresh or v.restoring then
     redis.call('HDEL', v.seen, v.field)
     redis.call('PEXPIRE', v.presence, DAY_MS)  -- removes the bucket if no node ever returns

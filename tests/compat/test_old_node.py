@@ -171,3 +171,40 @@ async def a_program_of_then_works(server: Process, source: Path, bob: Listener) 
     assert told["presence"] == [["bob", "online"]]
     assert told["notifications"] == ["n"]
     assert told["history"] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.timeout(120)
+async def test_an_old_node_that_comes_back_to_fewer_buckets_finds_everybody_and_nobody_flickers(
+    tmp_path: Path, redis: RedisProcess, postgres: str
+) -> None:
+    source, where = unpacked(LAST, tmp_path / "then"), redis_url(redis.port)
+    async with fresh_schema(postgres) as place:
+        settings = GRACES | {"GREENDOT_STORE_URL": place, "GREENDOT_STORE_MIGRATE": "true"}
+        (tmp_path / "a").mkdir()
+        (tmp_path / "b").mkdir()
+        async with node(tmp_path / "a", where, **settings, PYTHONPATH=str(source)) as old, Clients() as clients:
+            bob = await clients.join(old, "bob")
+            old.signal(signal.SIGSTOP)
+            redis.command("FLUSHALL")  # a node of this version that starts now knows of no older one
+            users = [f"user{number}" for number in range(20)]
+            async with node(tmp_path / "b", where, **settings) as new:
+                for user in users:
+                    await clients.join(new, user)
+                watcher = await clients.join(new, "watcher")
+                await watcher.watch(*users, "bob")
+                assert {watcher.shown()[user] for user in users} == {"online"}
+                counts = {redis.command("HGET", name, "~buckets") for name in redis.command("KEYS", "nodes:*")}
+                assert counts == {b"1"}
+                old.signal(signal.SIGCONT)
+                await watcher.sees("bob", "online")
+                await bob.watch(*users)
+                await until(lambda: {bob.shown()[user] for user in users} == {"online"})
+                await until(
+                    lambda: not any(redis.command("HGET", n, "~buckets") for n in redis.command("KEYS", "nodes:*"))
+                )
+                await everything_works(clients, old, new, "three")
+                redis.command("FLUSHALL")
+                await until(lambda: redis.command("KEYS", "presence:*") != [])
+                await everything_works(clients, new, old, "four")
+                assert watcher.changes(*users) == []
+                assert watcher.states("bob") == ["online"]

@@ -363,8 +363,10 @@ def _plant(redis: Redis, one: str, other: str, sessions: int, users: int) -> Non
         where = keys.UserKeys("", TENANT, user(number))
         holder = other if number % every == 0 else one
         record = f"o{now:x}||User {number}|a||{holder}-{number:09d}"
-        buckets.setdefault(where.presence, {})[where.field] = record
+        buckets.setdefault(where.buckets(keys.BUCKETS)[0], {})[where.field] = record
     with redis.client.pipeline(transaction=False) as pipeline:
+        for partition in range(keys.PARTITIONS):
+            pipeline.hdel(keys.nodes_key("", partition), "~buckets")  # as after growth
         for at, (bucket, records) in enumerate(buckets.items()):
             pipeline.hset(bucket, mapping=records)
             if at % 1_000 == 999:

@@ -18,6 +18,7 @@ SETTINGS = {
     "bind": "127.0.0.1",
     "save": "",
     "hash-max-listpack-value": "256",
+    "latency-tracking": "no",
     "client-output-buffer-limit": "pubsub 1gb 1gb 60",  # a flood is counted until its end and must not be cut off
     "slowlog-log-slower-than": "5000",
 }

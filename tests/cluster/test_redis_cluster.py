@@ -151,7 +151,7 @@ async def test_a_slot_that_moves_under_traffic_takes_its_topics_and_users_along(
     user = names_everywhere("u")[70]
     room = Topic("room", TENANT, names_everywhere("r")[70])
     watch, where = Topic("watch", TENANT, user), keys.user_keys(PREFIX, TENANT, user)
-    slot = without.slot_of(where.presence)
+    slot = without.slot_of(where.nodes)
     assert slot == without.slot_of(keys.channel(PREFIX, room)) == without.slot_of(keys.channel(PREFIX, watch))
     async with engines(without.url, without.url) as (first, second):
         await second.engine.subscribe([room, watch])

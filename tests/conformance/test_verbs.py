@@ -328,13 +328,14 @@ def test_the_live_nodes_of_a_room_are_named_once(redis: Partition) -> None:
 
 
 def test_what_is_read_is_the_record_or_the_last_seen_and_the_epoch(redis: Partition) -> None:
-    redis("HSET", "nodes", "~epoch", "e1")
-    redis.user("ann", "n1-s1")
-    redis("HSET", "seen", "bob", "f5|Bob")
-    keys = ["bucket", "seen", "nodes"] * 3 + ["nodes"]
+    presence, seen, nodes = "presence.p:presence:{tag}:00", "presence.p:seen:{tag}:00", "presence.p:nodes:{tag}"
+    redis("HSET", nodes, "~epoch", "e1")
+    redis("HSET", presence, "ann", "o5||Ann|a||n1-s1")
+    redis("HSET", seen, "bob", "f5|Bob")
+    keys = [presence, seen] * 3 + [nodes]
     asked = ("ann", 128, "bob", 128, "eve", 128)
     assert redis.verb("read", keys, *asked) == [b"o5||Ann|a||n1-s1", b"f5|Bob", b"", b"e1"]
-    redis("HSET", "nodes", "~buckets", 5)  # what is found is right, what is not may be in another bucket
+    redis("HSET", nodes, "~buckets", 5)  # what is found is right, what is not may be in another bucket
     assert redis.verb("read", keys, *asked) == [b"o5||Ann|a||n1-s1", b"f5|Bob", 5, b"e1"]
 
 

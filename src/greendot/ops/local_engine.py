@@ -45,6 +45,7 @@ daemonize no
 logfile {log}
 maxmemory-policy noeviction
 hash-max-listpack-value 256
+latency-tracking no
 client-output-buffer-limit pubsub 32mb 8mb 60
 """
 

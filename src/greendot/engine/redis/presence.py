@@ -91,7 +91,7 @@ class Verbs:
             for index in missing:
                 one = users[index]
                 count = self.servers.bucket_counts[one.partition]
-                names += (*one.buckets(count), one.nodes)
+                names += one.buckets(count)
                 arguments += (one.field, count)
             answers = await self._read(users[missing[0]].partition, names, arguments)
             asked, missing = missing, []

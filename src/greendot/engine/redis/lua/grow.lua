@@ -25,16 +25,17 @@ local function number_of(field)
 end
 
 local function move(from, to, first)
-  local found, moved = redis.call('HGETALL', from), false
+  local found, moved = redis.call('HGETALL', from), {}
   for index = 1, #found, 2 do
-    local field = found[index]
-    if number_of(field) >= first then
-      redis.call('HDEL', from, field)
-      redis.call('HSETNX', to, field, found[index + 1])
-      moved = true
+    if number_of(found[index]) >= first then
+      moved[#moved + 1] = found[index]
+      redis.call('HSETNX', to, found[index], found[index + 1])  -- an older node may have written a record
     end
   end
-  return moved
+  for at = 1, #moved, 1000 do  -- the number of values for unpack is limited
+    redis.call('HDEL', from, unpack(moved, at, math.min(at + 999, #moved)))
+  end
+  return #moved > 0
 end
 
 while count < wanted do

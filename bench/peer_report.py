@@ -11,7 +11,7 @@ from peer_servers import PEERS
 from redis_measure import Nodes
 from report import grid, verdict
 
-MEMORY_TARGET_BYTES, MEMORY_TARGET_AT = 9_000, 15_000  # per idle connection; with fewer, the fixed cost weighs more
+MEMORY_TARGET_BYTES, MEMORY_TARGET_AT = 6_000, 15_000  # per idle connection; with fewer, the fixed cost weighs more
 CONNECT_RATIO_TARGET = 0.5  # share of Bun's upgrades
 CONNECT_TARGET = 1_500  # per second, with hello and token
 DELIVERIES_TARGET = 600_000  # per second, sixteen in flight

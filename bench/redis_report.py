@@ -9,7 +9,7 @@ from measure import Rounds
 from redis_measure import DELIVERY_RATE, READ_USERS, Cycles, Delivery, Nodes, Quiet, Reading, Reaped, Restored, Workers
 from report import Row, rate, verdict
 
-BYTES_TARGET, BYTES_TARGET_USERS = 100, 100_000  # per online user; with fewer, the cost of the buckets weighs more
+BYTES_TARGETS = {10_000: 100, 100_000: 85}  # per online user, by users; with fewer, scripts and connections weigh more
 COMMANDS_TARGET = 5  # per second, for any number of idle users
 MEMORY_NOISE = 0.02  # share that the allocator may vary
 READ_TARGET_MS = 2
@@ -34,8 +34,8 @@ def _memory(found: dict) -> list[Row]:
         Row(
             f"memory of Redis per online user, {users:,} users",
             f"{each:.1f} bytes",
-            target=f"≤ {BYTES_TARGET} bytes" if users == BYTES_TARGET_USERS else "",
-            verdict=verdict(each <= BYTES_TARGET) if users == BYTES_TARGET_USERS else "",
+            target=f"≤ {BYTES_TARGETS[users]} bytes" if users in BYTES_TARGETS else "",
+            verdict=verdict(each <= BYTES_TARGETS[users]) if users in BYTES_TARGETS else "",
         )
         for users, each in found.items()
     ]

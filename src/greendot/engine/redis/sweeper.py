@@ -26,6 +26,7 @@ from greendot.presence.model import SessionEpoch
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
+AT_ONCE = 64  # scripts in parallel
 AUDITED = 16  # buckets compared by one script: half a millisecond with a million users
 SWEEP_EVERY_MS = 600_000
 SWEPT_MS = 900_000  # pause of automatic sweeps after a sweep by a job or an operator
@@ -174,15 +175,17 @@ class Sweeper:
         while True:
             count = self._verbs.servers.bucket_counts[partition]
             names = keys.bucket_names(count)
-            calls = (work(names[at : at + at_once], count) for at in range(0, count, at_once))
+            shares = [names[at : at + at_once] for at in range(0, count, at_once)]
             moved = False
-            for answer in await asyncio.gather(*calls, return_exceptions=True):
-                if not isinstance(answer, BaseException):
-                    done.append(answer)
-                elif isinstance(answer, RedisError) and self._verbs.servers.learn_count(partition, answer):
-                    moved = True
-                else:
-                    raise answer
+            for at in range(0, len(shares), AT_ONCE):
+                calls = (work(share, count) for share in shares[at : at + AT_ONCE])
+                for answer in await asyncio.gather(*calls, return_exceptions=True):
+                    if not isinstance(answer, BaseException):
+                        done.append(answer)
+                    elif isinstance(answer, RedisError) and self._verbs.servers.learn_count(partition, answer):
+                        moved = True
+                    else:
+                        raise answer
             if not moved:
                 return done
 

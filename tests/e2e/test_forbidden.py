@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backends import on_each_pair, serving_on
 from e2e import processes
 from greendot.auth.model import hash_of, text_of
 from greendot.http.scopes import NEEDED
@@ -135,6 +137,30 @@ async def test_a_room_that_is_not_there_is_answered_like_one_that_is_closed(who:
             else:
                 assert str(absent).replace("pit", "den") == str(there)
         assert await served.node.store.room("default", "pit") is None
+
+
+@on_each_pair
+async def test_only_a_token_that_grants_a_room_shows_that_the_room_does_not_exist(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await served.node.store.put_room("default", "doc-closed")
+        guest = await served.client("guest", claims={"rooms": ["doc-*"]})
+        stranger = await served.client("stranger", claims={"rooms": ["other-*"]})
+        reads = {type: IN_A_ROOM[type][0] for type in ("room.history", "room.present", "room.read")}
+        for type, fields in reads.items():
+            there = await answer(guest, type=type, room="doc-closed", **fields)
+            absent = await answer(guest, type=type, room="doc-1", **fields)
+            assert (there["type"], absent.get("code"), absent.get("retry")) == ("reply", "no_such_room", False)
+            assert "'doc-1'" in absent["message"]
+            closed = await answer(stranger, type=type, room="doc-closed", **fields)
+            missing = await answer(stranger, type=type, room="doc-1", **fields)
+            assert closed["code"] == NOT
+            assert str(closed).replace("doc-closed", "doc-1") == str(missing)
+        assert await served.node.store.room("default", "doc-1") is None
+        assert (await answer(guest, type="room.join", room="doc-1"))["type"] == "reply"
+        for type, fields in reads.items():
+            assert (await answer(guest, type=type, room="doc-1", **fields))["type"] == "reply"
 
 
 @pytest.mark.parametrize(("who", "code"), [("stranger", OK), ("foreigner", OK), ("silenced", NO)])

@@ -6,6 +6,7 @@ export type ErrorCode =
   | "unknown_type"
   | "bad_field"
   | "not_a_member"
+  | "no_such_room"
   | "forbidden"
   | "rate_limited"
   | "too_many"

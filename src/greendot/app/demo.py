@@ -18,7 +18,7 @@ from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
 from greendot.http.pages import demo_pages
 from greendot.http.problem import Problem
-from greendot.http.request import json, read_body
+from greendot.http.request import Body, check_query, json, read_body
 from greendot.ids import ID_RULE, valid_id
 from greendot.inbox.service import InboxService
 from greendot.protocol.commands import Id
@@ -28,7 +28,7 @@ T = TypeVar("T")
 TENANT = "default"  # tenant of the tokens
 
 
-class PostNotify(Struct):
+class PostNotify(Body):
     """Body of POST /dev/notify."""
 
     user: Id
@@ -36,7 +36,7 @@ class PostNotify(Struct):
     sender: Annotated[str, Meta(max_length=200)] | None = None
 
 
-class PostCut(Struct):
+class PostCut(Body):
     """Body of POST /dev/cut."""
 
     session: str
@@ -80,6 +80,7 @@ class DevRoutes:
         ]
 
     async def token(self, request: Request) -> Response:
+        check_query(request, ("user", "name"))
         user, name = request.query_params.get("user", ""), request.query_params.get("name")
         if not valid_id(user):
             raise Problem(400, f"user {user[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")

@@ -13,6 +13,7 @@ from greendot.auth.revocation import RevocationService
 from greendot.clock import Clock
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
+from greendot.http.request import Body
 from greendot.http.schema import having, never
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import Id
@@ -23,7 +24,7 @@ LEEWAY_MS = 600_000  # longest time that a token may stay valid after its `exp` 
 TokenId = Annotated[str, Meta(min_length=1, max_length=200, pattern=TEXT_PATTERN)]
 
 
-class PostRevoke(Struct, forbid_unknown_fields=True):
+class PostRevoke(Body):
     """Tokens or session to revoke: exactly one of `jti`, `session`, `user` and `all`.
 
     With `jti`, `user` may name the user of the token.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
@@ -15,6 +14,7 @@ from greendot.config.fields import is_secret, is_section, split
 from greendot.config.push import Push, TenantPush
 from greendot.config.settings import OF_THE_NODE, Limits, Settings
 from greendot.config.webhooks import Hook, Webhooks
+from greendot.protocol.spelling import nearest
 
 WrongValues = Iterator[tuple[str, str]]  # the setting and the mistake
 MOST_SHOWN = 60  # characters of a wrong value in a mistake
@@ -27,10 +27,10 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def nearest(word: str, known: list[str]) -> str:
+def _meant(word: str, known: Iterable[str]) -> str:
     """Return a hint: the known word closest to `word`, or all known words."""
-    found = get_close_matches(word, known, n=1)
-    return f" Did you mean {found[0]!r}?" if found else f" Valid names: {', '.join(known)}."
+    found = nearest(word, known)
+    return f" Did you mean {found!r}?" if found else f" Valid names: {', '.join(known)}."
 
 
 def check_values(given: Mapping[str, Any]) -> WrongValues:
@@ -38,7 +38,7 @@ def check_values(given: Mapping[str, Any]) -> WrongValues:
     known = {field.name: field.type for field in fields(Settings)}
     for section, values in given.items():
         if section not in known:
-            yield section, f"there is no section [{section}].{nearest(section, [*known])}"
+            yield section, f"there is no section [{section}].{_meant(section, known)}"
         else:
             yield from _check_value(section, known[section], values)
 
@@ -70,7 +70,7 @@ def _check_section(at: str, kind: type[Struct], given: Any) -> WrongValues:
         if elsewhere := _elsewhere(at, kind, key):
             yield f"{at}.{key}", elsewhere
         elif key not in known:
-            yield f"{at}.{key}", f"[{at}] has no setting {key!r}.{nearest(key, [*known])}"
+            yield f"{at}.{key}", f"[{at}] has no setting {key!r}.{_meant(key, known)}"
         else:
             yield from _check_value(f"{at}.{key}", known[key].type, value)
     missing = [field.name for field in known.values() if field.required and field.name not in given]

@@ -16,19 +16,20 @@ from greendot.auth.model import SCOPES
 from greendot.http import problem
 from greendot.http.operation import Content, Operation
 from greendot.http.schema import Json, ecma
-from greendot.http.scopes import NEEDED, UNCOUNTED
+from greendot.http.scopes import NEEDED, OPEN, UNCOUNTED
 from greendot.protocol.commands import Id
 
 ABOUT = """\
 This API is for app backends. An API key belongs to a tenant and has scopes. Each operation names the scope that it
-requires; `admin` includes all scopes except `operator`. Times are milliseconds UTC. The server ignores unknown fields.
-An error is a problem document (RFC 9457), and its `detail` names the remedy. Status 500 is an internal error of the
-server. A request that is refused before it reaches an operation is answered in plain text.
+requires; `admin` includes all scopes except `operator`. Times are milliseconds UTC. The server refuses unknown fields
+and query parameters. Answers may get new fields in later versions; ignore fields that you do not know. An error is a
+problem document (RFC 9457), and its `detail` names the remedy. Status 500 is an internal error of the server. A request
+that is refused before it reaches an operation is answered in plain text.
 """
 AT_THE_DOOR = {400, 403, 408, 429, 431}  # statuses that any request may get, in plain text
 OF_KEYS = {401, 403, 503}  # statuses of key checks, which read the store
 MEANING = {
-    400: "The request is malformed or a value in it is invalid. Correct the request before you send it again.",
+    400: "The request is malformed, or a name or value in it is invalid. Correct the request before you send it again.",
     401: "The request has no API key, or the key is unknown, expired or revoked.",
     403: "The key lacks the required scope, or the server does not serve the request's host name.",
     404: "The room, session or device in the path does not exist.",
@@ -199,7 +200,7 @@ def _without(schema: Json, name: str) -> Json:
 
 
 def _answers(it: Operation, schemas: _Schemas) -> dict[str, Json]:
-    problems = it.fails | ({400} if it.ids or it.query or it.body or it.keyed else set())
+    problems = it.fails | ({400} if it.name not in OPEN else set())
     problems |= {413} if it.body else set()
     if it.name in NEEDED:
         problems |= OF_KEYS if it.name in UNCOUNTED else OF_KEYS | {429}

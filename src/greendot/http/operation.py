@@ -20,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.http.request import idempotency_key, json, path_id, read_body, read_query
+from greendot.http.request import check_no_body, check_query, idempotency_key, json, path_id, read_body, read_query
+from greendot.http.scopes import OPEN
 from greendot.telemetry.spans import ROOT, began, span
 from greendot.telemetry.traceparent import enter
 
@@ -71,12 +72,14 @@ def operation(
         assert taken - _READ == {*ids}, f"{name}: {method.__qualname__} takes {sorted(taken)}"
         assert body == () or "body" not in taken, f"{name}: the body is named twice"
         given = _answer(hints["return"], status) if answers is None else answers
+        bodies = (hints["body"],) if "body" in taken else body
+        assert all(kind.__struct_config__.forbid_unknown_fields for kind in bodies), f"{name}: its body is no Body"
         method.operation = Operation(  # type: ignore[attr-defined]
             name=name,
             about=inspect.getdoc(method) or "",
             ids=ids,
             query=hints.get("query"),
-            body=(hints["body"],) if "body" in taken else body,
+            body=bodies,
             keyed="idempotency_key" in taken,
             answers=given,
             fails=frozenset(fails),
@@ -107,6 +110,8 @@ def _answer(returned: Any, status: int | None) -> Mapping[int, Content]:
 def _route(method: Callable[..., Awaitable[Any]]) -> Route:
     it: Operation = method.operation  # type: ignore[attr-defined]
     reads_body, status = "body" in method.__annotations__, next(iter(it.answers))
+    # Probes, scrapers and browsers add queries of their own to the routes without a key.
+    is_strict = it.name not in OPEN
 
     async def serve(request: Request) -> Response:
         trace = began(request.headers.get("traceparent"))
@@ -124,10 +129,14 @@ def _route(method: Callable[..., Awaitable[Any]]) -> Route:
         given: dict[str, Any] = {name: path_id(request, name) for name in it.ids}
         if it.query is not None:
             given["query"] = read_query(request, it.query)
+        elif is_strict:
+            check_query(request, ())
         if it.keyed:
             given["idempotency_key"] = idempotency_key(request)
         if reads_body:
             given["body"] = await read_body(request, it.body[0])
+        elif is_strict and not it.body:
+            await check_no_body(request)
         answer = await method(request, **given)
         if isinstance(answer, Response):
             return answer

@@ -24,6 +24,7 @@ _STATUS = {
     Err.BAD_FIELD: 400,
     Err.BAD_FRAME: 400,
     Err.NOT_A_MEMBER: 404,
+    Err.NO_SUCH_ROOM: 404,
     Err.FORBIDDEN: 403,
     Err.RATE_LIMITED: 429,
     Err.UNAVAILABLE: 503,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -18,12 +20,18 @@ from greendot.protocol.commands import Id, Limit
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.protocol.decoding import decode as decode_json
 from greendot.protocol.fields import about
+from greendot.protocol.spelling import unknown
 
 MAX_BODY = 2 * 1024 * 1024  # enough for 10,000 ids of maximum length
 
 T = TypeVar("T")
 Query = TypeVar("Query", bound=Struct)
 Position = Annotated[int, Meta(ge=0, le=2**31)]  # number in a stream; 0 is before the first
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(\S*)`)?", re.DOTALL)  # an error of msgspec
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    """Base of request bodies, and of objects in them: an unknown field is refused, not ignored."""
 
 
 class Page(Struct, frozen=True):
@@ -69,7 +77,7 @@ async def read_text(request: Request, most: int = MAX_BODY) -> str:
             if len(body) > most:
                 raise Problem(413, f"the request body may have at most {most} bytes")
     except ClientDisconnect:
-        raise Problem(400, "the connection closed before the whole body was received; send the request again") from None
+        raise _cut_off() from None
     try:
         # msgspec does not validate raw JSON that it forwards, and a frame that is not UTF-8 breaks a client.
         return body.decode() or "{}"
@@ -82,10 +90,37 @@ def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
     try:
         return decode_json(text, kind)
     except msgspec.ValidationError as error:
-        said = str(error) if "`$" in str(error) or within == "$" else f"{error} - at `$`"
-        raise Problem(400, said.replace("`$", f"`{within}").replace("`$.", "`"), code="bad_field") from None
+        if found := _UNKNOWN.fullmatch(str(error)):
+            name, below = found[1], found[2] or ""
+            at = f"{within}{below}.".removeprefix("$").removeprefix(".")
+            said = unknown("field", name, _fields_at(kind, below), at)
+        else:
+            said = str(error) if "`$" in str(error) or within == "$" else f"{error} - at `$`"
+            said = said.replace("`$", f"`{within}").replace("`$.", "`")
+        raise Problem(400, said, code="bad_field") from None
     except msgspec.DecodeError:
         raise _not_json() from None
+
+
+def _fields_at(kind: Any, path: str) -> list[str]:
+    """Return the fields of the object at `path` in a body of this type; none if there is no such object."""
+    found = _struct(msgspec.inspect.type_info(kind))
+    for name in re.findall(r"\.(\w+)", path):
+        found = (
+            next((_struct(field.type) for field in found.fields if field.encode_name == name), None) if found else None
+        )
+    return [field.encode_name for field in found.fields] if found else []
+
+
+def _struct(kind: msgspec.inspect.Type) -> msgspec.inspect.StructType | None:
+    """Return the struct in a type: the type itself, the only struct of a union, or that of a list's items."""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _struct(kind.type)
+    if isinstance(kind, msgspec.inspect.ListType):
+        return _struct(kind.item_type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return next((found for one in kind.types if (found := _struct(one)) is not None), None)
+    return kind if isinstance(kind, msgspec.inspect.StructType) else None
 
 
 def _not_json() -> Problem:
@@ -93,10 +128,11 @@ def _not_json() -> Problem:
 
 
 def read_query(request: Request, kind: type[Query]) -> Query:
-    """Return the query string decoded as `kind`. Unknown names are ignored.
+    """Return the query string decoded as `kind`. Numbers are plain digits.
 
-    Of a repeated name, the last value counts. Numbers are plain digits. Raise Problem (400) if a value is wrong.
+    Raise Problem (400) if a name is unknown or repeated, or a value is wrong.
     """
+    check_query(request, kind.__struct_encode_fields__)
     numbers = _numbers(kind)
     given: dict[str, str | int] = dict(request.query_params)
     for name, text in request.query_params.items():
@@ -106,6 +142,33 @@ def read_query(request: Request, kind: type[Query]) -> Query:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise Problem(400, str(error).replace("`$.", "`"), code="bad_field") from None
+
+
+def check_query(request: Request, known: Collection[str]) -> None:
+    """Raise Problem (400) if the query string has a name that is not `known`, or a name twice."""
+    seen = set[str]()
+    for name, _ in request.query_params.multi_items():
+        if name not in known:
+            raise Problem(400, unknown("query parameter", name, known), code="bad_field")
+        if name in seen:
+            raise Problem(400, f"the query has `{name}` twice; give it once", code="bad_field")
+        seen.add(name)
+
+
+async def check_no_body(request: Request) -> None:
+    """Raise Problem (400) if a request that takes no body has one. An empty object counts as none."""
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body = b"".join((body + chunk).split())
+            if body not in (b"", b"{", b"{}"):
+                raise Problem(400, "this request takes no body; send it without one", code="bad_field")
+    except ClientDisconnect:
+        raise _cut_off() from None
+
+
+def _cut_off() -> Problem:
+    return Problem(400, "the connection closed before the whole body was received; send the request again")
 
 
 @cache

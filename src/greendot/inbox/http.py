@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, defstruct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,7 +12,7 @@ from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
-from greendot.http.request import Span, check_size, decode, json, read_text
+from greendot.http.request import Body, Span, check_size, decode, json, read_text
 from greendot.http.schema import having, never
 from greendot.ids import valid_id
 from greendot.inbox.service import InboxService
@@ -45,7 +45,7 @@ MOST = 10_000  # notifications in one request
 MOST_BYTES = 16 * 1024 * 1024  # bytes of one request
 
 
-class PostNotification(Struct):
+class PostNotification(Body):
     """Notification to create, with at most one of `expires_at` and `ttl_s`."""
 
     RULE: ClassVar = never(having("expires_at", "ttl_s"))
@@ -80,7 +80,7 @@ class PostNotification(Struct):
     push: Annotated[bool, about("Whether the notification may be pushed; false: inbox only.")] = True
 
 
-class PostNotifications(Struct):
+class PostNotifications(Body):
     """Several notifications to create. All are written, or none."""
 
     notifications: Annotated[
@@ -88,10 +88,16 @@ class PostNotifications(Struct):
     ]
 
 
-class _Opened(Struct):
-    """Body of POST /v1/notifications with the list undecoded; None if the body is one notification."""
-
-    notifications: Annotated[list[Raw], Meta(min_length=1, max_length=MOST)] | None = None
+# Body of POST /v1/notifications, undecoded: one notification, or a list. It has the names of both, and no others.
+_OF_ONE = PostNotification.__struct_encode_fields__
+_Opened = defstruct(
+    "_Opened",
+    [
+        ("notifications", Annotated[list[Raw], Meta(min_length=1, max_length=MOST)] | UnsetType, UNSET),
+        *((name, Raw | UnsetType, UNSET) for name in _OF_ONE),
+    ],
+    bases=(Body,),
+)
 
 
 class NotificationMade(Struct, gc=False):
@@ -182,7 +188,7 @@ class NotificationRoutes:
         tenant, key = self._keys.tenant(request), idempotency_key
         text = await read_text(request, MOST_BYTES)
         await self._slices.turn()
-        many = decode(text, _Opened).notifications
+        many = _list_in(text)
         if many is None:
             notice = self._notice(tenant, decode(text, PostNotification), key, "")
             await self._backpressure.check_users(tenant, [notice.user])
@@ -243,6 +249,17 @@ class NotificationRoutes:
             tenant, user, after=after, before=query.before, limit=query.limit, only=query.filter
         )
         return InboxShown([_shown(one) for one in fit(found, newest=after is None)], *inbox)
+
+
+def _list_in(text: str) -> list[Raw] | None:
+    """Return the notifications of a list, undecoded; None if the body is one notification."""
+    opened = structs.asdict(decode(text, _Opened))
+    many: list[Raw] | UnsetType = opened["notifications"]
+    if isinstance(many, UnsetType):
+        return None
+    if beside := [name for name in _OF_ONE if opened[name] is not UNSET]:
+        raise Problem(400, f"field `{beside[0]}` is beside the list; give it in each notification", code="bad_field")
+    return many
 
 
 def _made(created: Created | None) -> NotificationMade:

@@ -13,7 +13,7 @@ from greendot.auth.api_keys import ApiKeys
 from greendot.engine.port import Engine
 from greendot.engine.results import CURSOR
 from greendot.http.operation import operation
-from greendot.http.request import json
+from greendot.http.request import Body, json
 from greendot.ids import ID_PATTERN
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
@@ -29,13 +29,13 @@ from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
 MOST_TENANTS = 10_000  # maximum number of entries of `PresenceRoutes._work`
 
 
-class QueryPresence(Struct):
+class QueryPresence(Body):
     """Users whose presence is requested."""
 
     users: Annotated[Users, about("Ids of the users.")]
 
 
-class SetStatus(Struct):
+class SetStatus(Body):
     """Status of a user, as the user could set it."""
 
     status: Status = "auto"

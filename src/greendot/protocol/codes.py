@@ -41,6 +41,7 @@ class Err(StrEnum):
     UNKNOWN_TYPE = "unknown_type"
     BAD_FIELD = "bad_field"
     NOT_A_MEMBER = "not_a_member"
+    NO_SUCH_ROOM = "no_such_room"
     FORBIDDEN = "forbidden"
     RATE_LIMITED = "rate_limited"
     TOO_MANY = "too_many"
@@ -78,6 +79,7 @@ REFUSED: dict[Err, str] = {
     Err.UNKNOWN_TYPE: "The server has no command of this type.",
     Err.BAD_FIELD: "A field is missing or invalid; the message names the field.",
     Err.NOT_A_MEMBER: "The user may not join this room, or the room does not exist.",
+    Err.NO_SUCH_ROOM: "The room does not exist. A user gets this error only if the token grants the room.",
     Err.FORBIDDEN: "The token, or the role in the room, does not allow the command.",
     Err.RATE_LIMITED: "A rate limit is exceeded; the message names the connection, user, room or tenant. Retry later.",
     Err.TOO_MANY: "A connection has reached its limit of watches or rooms, or a user the limit of contacts.",

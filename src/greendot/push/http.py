@@ -12,7 +12,7 @@ from starlette.responses import Response
 from greendot.auth.api_keys import ApiKeys
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
-from greendot.http.request import json, read_body
+from greendot.http.request import Body, json, read_body
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import PushProvider
 from greendot.protocol.fields import about
@@ -23,9 +23,11 @@ from greendot.store.push import MOST_TOKEN, Choices, Device
 SHOWN_OF_A_TOKEN = 6  # characters at the end of a token: enough to distinguish two tokens
 
 Minute = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+TimeZone = Annotated[str, Meta(max_length=64), about("Time zone of the quiet hours, such as Europe/Berlin.")]
+_QUIET = about("Daily time in which pushes wait, except critical ones; null: none.")
 
 
-class PutDevice(Struct):
+class PutDevice(Body):
     """Registration of a device for pushes."""
 
     provider: Annotated[PushProvider, about("Service that delivers pushes to the device.")]
@@ -68,14 +70,21 @@ class QuietHours(Struct):
 
 
 class PushChoices(Struct):
+    """Push settings of a user."""
+
+    time_zone: TimeZone = "UTC"
+    quiet_hours: Annotated[QuietHours | None, _QUIET] = None
+
+
+class PutQuietHours(QuietHours, Body):
+    """Daily time in which pushes wait, except critical ones. If `ends` is before `begins`, the time spans midnight."""
+
+
+class PutPushChoices(Body):
     """Push settings of a user. An omitted field gets its default."""
 
-    time_zone: Annotated[str, Meta(max_length=64), about("Time zone of the quiet hours, such as Europe/Berlin.")] = (
-        "UTC"
-    )
-    quiet_hours: Annotated[
-        QuietHours | None, about("Daily time in which pushes wait, except critical ones; null: none.")
-    ] = None
+    time_zone: TimeZone = "UTC"
+    quiet_hours: Annotated[PutQuietHours | None, _QUIET] = None
 
 
 class DeviceRoutes:
@@ -120,7 +129,7 @@ class DeviceRoutes:
         return _choices_body(await self._store.choices(*self._key(request, user)))
 
     @operation("PUT /v1/users/{user}/push")
-    async def choose(self, request: Request, user: str, body: PushChoices) -> PushChoices:
+    async def choose(self, request: Request, user: str, body: PutPushChoices) -> PushChoices:
         """Set the push settings of a user."""
         if not self._is_zone(body.time_zone):
             raise Problem(

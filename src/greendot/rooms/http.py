@@ -13,12 +13,13 @@ from greendot.engine.messages import Deliver, Topic
 from greendot.engine.port import Engine
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
-from greendot.http.request import Page, Span, check_size
+from greendot.http.request import Body, Page, Span, check_size
 from greendot.http.schema import one_of
 from greendot.ids import new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Err
 from greendot.protocol.commands import Id, SignalBody, SignalKey, SignalKind, SignalRoom, SignalUser, Text
 from greendot.protocol.events import RoomMessage, Signal
 from greendot.protocol.fields import RoomField, RoomHeadField, about
@@ -31,7 +32,7 @@ from greendot.store.wire import fit, message_event
 from greendot.telemetry.spans import parent
 
 
-class PutRoom(Struct):
+class PutRoom(Body):
     """Settings of a room. The body may be empty."""
 
     open: Annotated[
@@ -47,7 +48,7 @@ class PutRoom(Struct):
     ] = None
 
 
-class PutMember(Struct):
+class PutMember(Body):
     """Role of a member. The body may be empty."""
 
     role: Annotated[
@@ -59,7 +60,7 @@ class PutMember(Struct):
     ] = "member"
 
 
-class PostMessage(Struct):
+class PostMessage(Body):
     """Message to send to a room."""
 
     user: Annotated[Id, about("Id of the user who is the author of the message.")]
@@ -74,7 +75,7 @@ class PostMessage(Struct):
     ] = None
 
 
-class PostSignal(Struct, rename={"sender": "from"}):
+class PostSignal(Body, rename={"sender": "from"}):
     """Signal to send to a room or to the devices of a user: exactly one of `room` and `user`."""
 
     RULE: ClassVar = one_of("room", "user")
@@ -288,7 +289,7 @@ class RoomRoutes:
 
 
 def _no_room(name: str) -> Problem:
-    return Problem(404, f"there is no room {name!r}; create it with PUT /v1/rooms/{name}")
+    return Problem(404, f"there is no room {name!r}; create it with PUT /v1/rooms/{name}", code=Err.NO_SUCH_ROOM)
 
 
 def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:

@@ -54,13 +54,13 @@ class RoomMembers:
         With `make`, create a missing room that the token grants. With `fresh`, read the store even if the access is
         remembered: only then is the marker current. A refusal always comes from the store, for two reasons. A user
         who became a member a moment ago must not be refused. The time that a refusal takes must not show whether the
-        room exists or has listeners.
+        room exists or has listeners. Only a user whose token grants the room learns that the room does not exist.
         """
         admitted = None if fresh else self._remembered(session, room)
         if admitted is None:
             admitted = await self._asked(session, room, make)
         if admitted is None:
-            raise not_a_member(room)
+            raise _no_such_room(room) if session.grants.may_join(room) else not_a_member(room)
         return admitted
 
     async def admits(self, grants: Grants, room: str) -> bool:
@@ -158,4 +158,9 @@ def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:
 
 
 def not_a_member(room: str) -> Refused:
+    """Return the refusal for a user who may not know whether the room exists."""
     return Refused(Err.NOT_A_MEMBER, f"room {room!r} does not exist, or you are not a member; the app can add you")
+
+
+def _no_such_room(room: str) -> Refused:
+    return Refused(Err.NO_SUCH_ROOM, f"there is no room {room!r} yet; join the room or send to it to create it")

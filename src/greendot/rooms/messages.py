@@ -162,7 +162,7 @@ class RoomMessages:
             with span("store.commit", channel="room"):
                 written = await self._store.append(tenant, room, structs.replace(draft, traceparent=traceparent))
         if written is None:
-            raise Refused(Err.NOT_A_MEMBER, f"there is no room {room!r}")
+            raise Refused(Err.NO_SUCH_ROOM, f"there is no room {room!r}")
         record = written.record
         if written.new:
             is_hint = written.bus == "hint"

@@ -11,12 +11,13 @@ from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
+from greendot.http.request import Body
 from greendot.protocol.commands import Seq
 from greendot.protocol.fields import about
 from greendot.visibility.updates import VisibilityUpdates
 
 
-class PutContact(Struct):
+class PutContact(Body):
     """Time of the last contact between two users. The body may be empty."""
 
     last_contact_at: Annotated[

@@ -103,6 +103,41 @@ def test_a_query_declares_its_bounds_and_has_no_null() -> None:
     assert {*found["filter"]["enum"]} == {"all", "unread", "unseen", "archived"}
 
 
+def objects(schema: Any) -> set[str]:
+    """Return the names of all objects that a schema contains, directly or through others."""
+    found, waiting = set[str](), [schema]
+    while waiting:
+        at = waiting.pop()
+        if isinstance(at, dict):
+            name = str(at.get("$ref", "")).rpartition("/")[2]
+            if name and name not in found:
+                found.add(name)
+                waiting.append(DOCUMENT["components"]["schemas"][name])
+            waiting += at.values()
+        elif isinstance(at, list):
+            waiting += at
+    return {name for name in found if "properties" in DOCUMENT["components"]["schemas"][name]}
+
+
+def test_bodies_of_requests_have_no_other_fields_and_answers_may_get_more() -> None:
+    is_closed = {
+        name: schema.get("additionalProperties") is False for name, schema in DOCUMENT["components"]["schemas"].items()
+    }
+    sent, got = set[str](), set[str]()
+    for operation in OPERATIONS.values():
+        sent |= objects(described(operation).get("requestBody"))
+        got |= objects([answer.get("content") for answer in described(operation)["responses"].values()])
+    assert {"PutRoom", "PostNotification", "PutQuietHours"} <= sent
+    assert {name for name in sent if not is_closed[name]} == set()
+    assert {name for name in got if is_closed[name]} == set()
+
+
+@every_operation
+def test_a_request_with_a_key_may_fail_with_a_problem_for_its_names(operation: Operation) -> None:
+    refused = described(operation)["responses"]["400"]["$ref"].rpartition("/")[2]
+    assert refused == ("Text400" if operation.name in OPEN else "Problem400")
+
+
 # --- rules between fields: the document and the code agree ---
 
 

@@ -8,9 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from greendot.http.operation import operation, operations_of, routes_of
+from greendot.http.request import Body
 
 
-class Given(Struct):
+class Given(Body):
     """A request body."""
 
     word: str
@@ -63,3 +64,14 @@ def test_a_body_is_not_named_twice() -> None:
 
     with pytest.raises(AssertionError, match="twice"):
         operation("POST /v1/things", body=(Given,))(handler)
+
+
+def test_a_body_that_ignores_unknown_fields_is_refused() -> None:
+    class Lenient(Struct):
+        """A body that ignores unknown fields."""
+
+    async def handler(request: Request, body: Lenient) -> None: ...
+
+    handler.__annotations__["body"] = Lenient
+    with pytest.raises(AssertionError, match="no Body"):
+        operation("POST /v1/things")(handler)

@@ -1,0 +1,134 @@
+"""Unknown names in HTTP requests: fields, query parameters and bodies that would otherwise be ignored."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from e2e.processes import ask
+from e2e.test_http import backend, is_problem
+from greendot.app.http import KINDS
+from greendot.http.operation import operations_of
+from greendot.testing import serving
+
+NOTICE = {"user": "alice", "kind": "news", "body": 1}
+UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
+    ("POST", "/v1/presence/query", {"users": ["alice"], "user": "bob"}, "`user`; did you mean `users`?"),
+    ("PUT", "/v1/users/alice/status", {"state": "busy"}, "`state`; did you mean `status`?"),
+    ("PUT", "/v1/users/alice/contacts/bob", {"last_contact": 1}, "`last_contact`; did you mean `last_contact_at`?"),
+    (
+        "PUT",
+        "/v1/users/alice/devices/phone",
+        {"provider": "fcm", "token": "t", "user": "bob"},
+        "`user`; use one of `provider`, `token`",
+    ),
+    ("PUT", "/v1/users/alice/push", {"timezone": "UTC"}, "`timezone`; did you mean `time_zone`?"),
+    (
+        "PUT",
+        "/v1/users/alice/push",
+        {"quiet_hours": {"begins": "22:00", "end": "07:00"}},
+        "`quiet_hours.end`; did you mean `ends`?",
+    ),
+    ("PUT", "/v1/rooms/lobby", {"opne": True}, "`opne`; did you mean `open`?"),
+    ("PUT", "/v1/rooms/lobby", {"title": "The lobby"}, "`title`; use one of `open`, `bus`"),
+    ("PUT", "/v1/rooms/lobby/members/alice", {"Role": "admin"}, "`Role`; did you mean `role`?"),
+    ("POST", "/v1/rooms/lobby/messages", {"user": "bot", "body": 1, "keys": "k"}, "`keys`; did you mean `key`?"),
+    ("POST", "/v1/signals", {"room": "lobby", "kind": "x", "form": "bot"}, "`form`; did you mean `from`?"),
+    ("POST", "/v1/notifications", NOTICE | {"ttl": 5}, "`ttl`; did you mean `ttl_s`?"),
+    ("POST", "/v1/notifications", {"notificatons": [NOTICE]}, "`notificatons`; did you mean `notifications`?"),
+    (
+        "POST",
+        "/v1/notifications",
+        {"notifications": [NOTICE, NOTICE | {"pusch": False}]},
+        "`notifications[1].pusch`; did you mean `push`?",
+    ),
+    ("POST", "/v1/tokens/revoke", {"user": "alice", "bevore": 1}, "`bevore`; did you mean `before`?"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "said"), UNKNOWN_FIELDS, ids=[case[3] for case in UNKNOWN_FIELDS])
+async def test_an_unknown_field_is_refused_with_the_nearest_and_nothing_is_done(
+    method: str, path: str, body: dict[str, Any], said: str
+) -> None:
+    async with backend() as (served, api):
+        await served.lobby()
+        alice = await served.client("alice")
+        await alice.request(type="room.join", room="lobby")
+        assert is_problem(await api(method, path, body), 400, "bad_field") == f"unknown field {said}"
+        assert await alice.quiet() == []
+        assert (await api.get("/v1/rooms/lobby"))["head"] == 0
+        assert (await api.get("/v1/users/alice/inbox"))["head"] == 0
+
+
+def test_every_request_with_a_body_refuses_an_unknown_field() -> None:
+    bodies = {it.name for kind in KINDS for it in operations_of(kind) if it.body}
+    tested = {f"{method} {path}" for method, path, _, _ in UNKNOWN_FIELDS}
+    assert {re.sub(r"/(alice|bob|phone|lobby)\b", "/{}", name) for name in tested} == {
+        re.sub(r"{\w+}", "{}", name) for name in bodies
+    }
+
+
+async def test_a_list_of_notifications_has_no_fields_of_one_beside_it() -> None:
+    async with backend() as (_, api):
+        body = {"notifications": [NOTICE], "user": "bob"}
+        assert "`user` is beside the list" in is_problem(await api("POST", "/v1/notifications", body), 400, "bad_field")
+        empty = await api("POST", "/v1/notifications", {"notifications": None})
+        assert "`notifications`" in is_problem(empty, 400, "bad_field")
+        assert (await api.get("/v1/users/alice/inbox"))["head"] == 0
+
+
+UNKNOWN_QUERIES = {
+    "/v1/rooms?limt=5": "`limt`; did you mean `limit`?",
+    "/v1/rooms?limit=5&cursor=x": "`cursor`; use one of `after`, `limit`",
+    "/v1/presence/online?LIMIT=5": "`LIMIT`; did you mean `limit`?",
+    "/v1/rooms/lobby/members?role=admin": "`role`; use one of `after`, `limit`",
+    "/v1/rooms/lobby/messages?befor=3": "`befor`; did you mean `before`?",
+    "/v1/users/alice/inbox?filters=unread": "`filters`; did you mean `filter`?",
+    "/v1/users/alice/sessions?node=x": "`node`; this request takes no query parameters",
+    "/v1/rooms/lobby?open=true": "`open`; this request takes no query parameters",
+    "/v1/nodes?": None,
+    "/v1/stats?tenant=acme": "`tenant`; this request takes no query parameters",
+}
+
+
+@pytest.mark.parametrize(("path", "said"), UNKNOWN_QUERIES.items(), ids=UNKNOWN_QUERIES.keys())
+async def test_an_unknown_query_parameter_is_refused_with_the_nearest(path: str, said: str | None) -> None:
+    async with backend() as (served, api):
+        await served.lobby()
+        answer = await api("GET", path)
+        if said is None:
+            assert answer.status == 200
+        else:
+            assert is_problem(answer, 400, "bad_field") == f"unknown query parameter {said}"
+
+
+async def test_a_query_parameter_is_refused_beside_a_body_too_and_does_nothing() -> None:
+    async with backend() as (_, api):
+        detail = is_problem(await api("PUT", "/v1/rooms/den?open=true", {}), 400, "bad_field")
+        assert detail == "unknown query parameter `open`; this request takes no query parameters"
+        assert (await api.get("/v1/rooms"))["rooms"] == []
+
+
+async def test_a_query_parameter_that_is_given_twice_is_refused() -> None:
+    async with backend() as (_, api):
+        assert "`limit` twice" in is_problem(await api("GET", "/v1/rooms?limit=5&limit=6"), 400, "bad_field")
+
+
+@pytest.mark.parametrize("body", [b'{"reason": "spam"}', b"[]", b"spam", b"{}{}", b"x" * 100_000])
+async def test_a_body_is_refused_where_none_is_taken(body: bytes) -> None:
+    async with backend() as (served, api):
+        await served.lobby()
+        alice = await served.client("alice")
+        for method, path in (("DELETE", f"/v1/sessions/{alice.welcome['session']}"), ("GET", "/v1/rooms")):
+            assert "takes no body" in is_problem(await api(method, path, body), 400, "bad_field")
+        assert await alice.quiet() == []
+        for nothing in (b"", b"{}", b" { }\n"):
+            assert (await api("GET", "/v1/rooms", nothing)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/openapi.json"])
+async def test_probes_and_scrapers_may_add_queries_of_their_own(path: str) -> None:
+    async with serving() as served:
+        assert (await ask(served.port, "GET", f"{path}?at=123")).status == 200

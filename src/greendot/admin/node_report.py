@@ -24,6 +24,7 @@ from greendot.node.session import Session
 from greendot.node.subscriptions import TopicSubscription
 from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.cluster import (
+    MOST_DETAILED,
     MOST_SESSIONS,
     Answer,
     DisconnectAll,
@@ -37,6 +38,8 @@ from greendot.protocol.cluster import (
     Sample,
     SampleQuery,
     SessionReport,
+    SessionsQuery,
+    SessionsReport,
     SlowClient,
     TopicQuery,
     TopicReport,
@@ -62,18 +65,23 @@ class NodeReporter:
         self._store_ms: float | None = None  # latency of the last ping; None: the store was unreachable
         self.bus: BusTable = {ClusterQuestion: self._asked, ClusterAnswer: rpc.answered}
 
+    @property
+    def name(self) -> str:
+        """Return the incarnation of this node."""
+        return self._rpc.name()
+
     async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]:
         """Return the answers by node, including this one, of the nodes that answered in time.
 
         `nodes` are the live ones.
         """
-        here = self._rpc.name()
+        here = self.name
         answers = {here: encode(self.reply(question))}
         return answers | await self._rpc.query({*nodes} - {here}, encode(question), within_s)
 
     async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None:
         """Return the answer of one node, or None. No other node acts on the question."""
-        if node == self._rpc.name():
+        if node == self.name:
             return encode(self.reply(question))
         return (await self._rpc.query({node}, encode(question), within_s)).get(node)
 
@@ -91,6 +99,9 @@ class NodeReporter:
                 return self._sample(question)
             case UserQuery():
                 return self._user(question)
+            case SessionsQuery():
+                found = self._sources.registry.sessions_of(question.tenant, question.user)
+                return SessionsReport([stats.info(self._sources, session) for session in found[:MOST_DETAILED]])
             case RoomQuery():
                 channel = self._sources.hub.find(Topic("room", question.tenant, question.room))
                 return RoomReport(0 if channel is None else len(channel.listeners))
@@ -252,7 +263,7 @@ class NodeReporter:
             watches=len(connection.watches or ()) if connection is not None else 0,
             behind=connection is not None and connection.behind,
             waiting=0 if connection is None else connection.unsent,
-            ends_in_ms=None if session.leaving is None else session.leaving.since(self._sources.clock.monotonic())[0],
+            ends_in_ms=info.ends_in_ms,
         )
 
 

@@ -13,7 +13,6 @@ from greendot.connect.drain import Drainer
 from greendot.connect.hello import HelloService
 from greendot.connect.recovery import Recovery
 from greendot.engine.port import Engine
-from greendot.errors import EngineUnavailable
 from greendot.limits.overload import OverloadMonitor
 from greendot.node.event_recorder import EventRecorder
 from greendot.node.hub import Hub
@@ -62,35 +61,6 @@ class NodeSources(Struct):
         return self.sessions.incarnation
 
 
-async def sessions_of(sources: NodeSources, tenant: str, user: str) -> list[SessionInfo]:
-    """Return the user's sessions on all nodes.
-
-    Fields that only a session's own node knows are None for sessions on other nodes.
-    """
-    here = [info(sources, session) for session in sources.registry.sessions_of(tenant, user)]
-    known = {info.session for info in here}
-    try:
-        entries = await sources.engine.sessions(tenant, user)
-    except EngineUnavailable:
-        return here
-    return here + [
-        SessionInfo(
-            session=entry.session,
-            user=user,
-            device=entry.device,
-            client=None,
-            node=entry.node,
-            connected_at=None,
-            last_heard=None,
-            state=entry.state if entry.ends_in_ms is None else "lingering",
-            ip_hash=None,
-            agent_hash=None,
-        )
-        for entry in entries
-        if entry.session not in known
-    ]
-
-
 def info(sources: NodeSources, session: Session) -> SessionInfo:
     """Return the description of a session on this node."""
     connection, last_heard = session.connection, session.last_heard
@@ -107,6 +77,7 @@ def info(sources: NodeSources, session: Session) -> SessionInfo:
         state="lingering" if connection is None else "idle" if session.idle else "online",
         ip_hash=session.ip_hash,
         agent_hash=connection.agent_hash if connection is not None else None,
+        ends_in_ms=None if session.leaving is None else session.leaving.since(sources.clock.monotonic())[0],
     )
 
 

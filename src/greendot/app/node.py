@@ -12,6 +12,7 @@ from greendot.admin import stats
 from greendot.admin.metrics import MetricsPage
 from greendot.admin.node_report import NodeReporter
 from greendot.admin.stats import Counters, NodeSources
+from greendot.admin.user_sessions import UserSessions
 from greendot.app import node_settings
 from greendot.app.tokens import make_tokens
 from greendot.auth.jwks_refresh import JwksRefresh
@@ -60,7 +61,7 @@ from greendot.presence.model import Change
 from greendot.presence.sessions import SessionPeriods, SessionService
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
-from greendot.protocol.replies import SessionInfo
+from greendot.protocol.replies import SessionsReply
 from greendot.push.devices import DeviceService
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.messages import RoomMessages
@@ -340,6 +341,7 @@ class Node:
         )
         self._metrics_page = MetricsPage(self._sources)
         self.cluster = NodeReporter(self._sources, self.engine, self.rpc, lambda: self.draining)
+        self._user_sessions = UserSessions(self.engine, self.cluster)
 
     @property
     def incarnation(self) -> str:
@@ -422,9 +424,9 @@ class Node:
     def cut(self, session_id: str) -> bool:
         return self.connections.cut(session_id)
 
-    async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
-        """Return the sessions on all nodes, with less detail for those of other nodes."""
-        return await stats.sessions_of(self._sources, tenant, user)
+    async def sessions_of(self, tenant: str, user: str) -> SessionsReply:
+        """Return the sessions on all nodes."""
+        return await self._user_sessions.of(tenant, user)
 
     @property
     def overload(self) -> str | None:

@@ -24,7 +24,7 @@ from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Status, StatusEnd, StatusText, Users
 from greendot.protocol.events import Presence
 from greendot.protocol.fields import about
-from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
+from greendot.protocol.replies import PresenceReply, SessionsReply, StatusReply
 
 MOST_TENANTS = 10_000  # maximum number of entries of `PresenceRoutes._work`
 
@@ -64,12 +64,6 @@ class OnlineUsers(Struct):
     ] = UNSET
 
 
-class Sessions(Struct):
-    """Sessions of a user on all nodes."""
-
-    sessions: Annotated[list[SessionInfo], about("Sessions of the user, on all nodes.")]
-
-
 class PresenceRoutes:
     """Routes of `/v1/presence` and `/v1/users`."""
 
@@ -81,7 +75,7 @@ class PresenceRoutes:
         slices: TimeSlices,
         snapshots: PresenceSnapshots,
         statuses: StatusService,
-        sessions_of: Callable[[str, str], Awaitable[list[SessionInfo]]],
+        sessions_of: Callable[[str, str], Awaitable[SessionsReply]],
     ) -> None:
         self._keys = keys
         self._engine = engine
@@ -131,9 +125,9 @@ class PresenceRoutes:
         return project(user, snapshot)
 
     @operation("GET /v1/users/{user}/sessions")
-    async def sessions(self, request: Request, user: str) -> Sessions:
-        """List the sessions of a user on all nodes."""
-        return Sessions(await self._sessions_of(self._keys.tenant(request), user))
+    async def sessions(self, request: Request, user: str) -> SessionsReply:
+        """List the sessions of a user on all nodes, whichever node answers."""
+        return await self._sessions_of(self._keys.tenant(request), user)
 
     @operation("PUT /v1/users/{user}/status")
     async def set_status(self, request: Request, user: str, body: SetStatus) -> StatusReply:

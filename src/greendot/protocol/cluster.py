@@ -12,8 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from greendot.protocol.decoding import Json, decoder
+from greendot.protocol.replies import SessionInfo
 
 MOST_SESSIONS = 200  # sessions of a user, or rooms of a session, in one answer
+MOST_DETAILED = 1_000  # sessions of a user in one answer for the HTTP API
 TopicKind = Literal["room", "watch", "user"]  # a room, the watchers of a user, the devices of a user
 WatchMode = Literal["live", "slices", "asked"]  # delivery of changes to watchers: at once, in slices, or on request
 
@@ -33,6 +35,13 @@ class SampleQuery(Struct, frozen=True, tag="sample"):
 
 class UserQuery(Struct, frozen=True, tag="user"):
     """Query for a user's sessions and watchers on a node."""
+
+    tenant: str
+    user: str
+
+
+class SessionsQuery(Struct, frozen=True, tag="sessions"):
+    """Query for a user's sessions on a node, as the HTTP API shows them."""
 
     tenant: str
     user: str
@@ -129,6 +138,12 @@ class UserReport(Struct, frozen=True):
     told: WatchMode = "live"  # delivery mode of the watchers
 
 
+class SessionsReport(Struct, frozen=True):
+    """Sessions of a user on one node, as the HTTP API shows them."""
+
+    sessions: list[SessionInfo]
+
+
 class RoomReport(Struct, frozen=True):
     """Listeners of a room on one node."""
 
@@ -173,13 +188,14 @@ class Ended(Struct, frozen=True):
     sessions: int
 
 
-Question = SampleQuery | UserQuery | RoomQuery | NodeQuery | TopicQuery | DisconnectAll
-Answer = Sample | UserReport | RoomReport | NodeReport | TopicReport | Ended
+Question = SampleQuery | UserQuery | SessionsQuery | RoomQuery | NodeQuery | TopicQuery | DisconnectAll
+Answer = Sample | UserReport | SessionsReport | RoomReport | NodeReport | TopicReport | Ended
 
 encode = msgspec.json.Encoder().encode
 read_question: Callable[[Json], Question] = decoder(Question)  # type: ignore[arg-type]  # a union
 read_sample = decoder(Sample)
 read_user = decoder(UserReport)
+read_sessions = decoder(SessionsReport)
 read_room = decoder(RoomReport)
 read_node = decoder(NodeReport)
 read_topic = decoder(TopicReport)

@@ -188,27 +188,43 @@ REPLIES: dict[type[commands.Command], type[Reply]] = {
 
 
 class SessionInfo(Struct, frozen=True):
-    """Session of a user, for operators. Some fields are null if another node than the session's own answers."""
+    """Session of a user. Some fields are null if the node of the session did not answer."""
 
     session: Annotated[str, about("Id of the session.")]
     user: Annotated[str, about("Id of the user.")]
     device: Annotated[str, about("Name of the device.")]
     client: Annotated[
         dict[str, str] | None,
-        about("Name and version of the client program; null for a session on another node."),
+        about("Name and version of the client program; null if the node did not answer."),
     ]
     node: Annotated[str, about("Incarnation of the node that holds the session.")]
     connected_at: Annotated[
         int | None,
-        about("Time of the last connect or resume, in milliseconds UTC; null for a session on another node."),
+        about("Time of the last connect or resume, in milliseconds UTC; null if the node did not answer."),
     ]
     last_heard: Annotated[
         int | None,
-        about("Time of the client's last frame, in milliseconds UTC; null for a session on another node."),
+        about("Time of the client's last frame, in milliseconds UTC; null if the node did not answer."),
     ]
     state: Annotated[str, about("`online`, `idle`, or `lingering`: the session has no connection and still counts.")]
-    ip_hash: Annotated[str | None, about("Hash of the client's address; null for a session on another node.")]
+    ip_hash: Annotated[str | None, about("Hash of the client's address; null if the node did not answer.")]
     agent_hash: Annotated[
         str | None,
-        about("Hash of the client's User-Agent; null for a session without a connection or on another node."),
+        about("Hash of the client's User-Agent; null without a connection, or if the node did not answer."),
     ]
+    ends_in_ms: Annotated[
+        int | None, about("Time until a lingering session ends, in milliseconds; null for other sessions.")
+    ] = None
+
+
+class SessionsReply(Struct, frozen=True):
+    """Sessions of a user on all nodes."""
+
+    sessions: Annotated[list[SessionInfo], about("Sessions of the user, on all nodes.")]
+    incomplete: Annotated[
+        list[str],
+        about("Nodes that did not answer in time or are dead. Details of their sessions are null."),
+    ]
+    stale: Annotated[
+        bool | UnsetType, about("True: sessions may be missing, because the engine is away or restores lost records.")
+    ] = UNSET

@@ -257,7 +257,8 @@ class RedisPresence:
         await self._verbs.on_user("erase", tenant, user)
 
     async def sessions(self, tenant: str, user: str) -> list[EngineSession]:
-        record = await self._verbs.on_user("settle", tenant, user)
+        settling = self._verbs.on_user("settle", tenant, user)
+        record, _ = await asyncio.gather(settling, self._verbs.compare_epoch(keys.partition_of(tenant, user)))
         now = self._verbs.time.now()
         return [
             EngineSession(

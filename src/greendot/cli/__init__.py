@@ -13,6 +13,7 @@ from importlib import import_module
 import click
 
 from greendot import __version__
+from greendot.cli._group import Group
 from greendot.errors import GreendotError
 
 # File → the commands in it.
@@ -49,7 +50,7 @@ COMMANDS = {
 }
 
 
-class Commands(click.Group):
+class Commands(Group):
     """Group of the commands in COMMANDS. Each is a function of its file, under its own name."""
 
     def list_commands(self, ctx: click.Context | None = None) -> list[str]:

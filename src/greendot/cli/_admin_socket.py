@@ -19,6 +19,7 @@ import click
 import msgspec
 from picows import WSError, WSFrame, WSInvalidStatusError, WSListener, WSMsgType, WSTransport, ws_connect
 
+from greendot.cli._http import check_url
 from greendot.cli._settings import config_option, settings_from, with_dev_key
 from greendot.cli._store import on_a_loop
 from greendot.cli._terminal import check_reader
@@ -58,9 +59,7 @@ def where(url: str | None, config: Path | None) -> Where:
     if url is None:
         port = settings.admin.port or settings.server.port
         url = f"http{'s' if settings.tls.cert else ''}://127.0.0.1:{port}"
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"--url {url!r} must begin with http:// or https://.")
-    return Where(url.rstrip("/"), key)
+    return Where(check_url(url), key)
 
 
 def dashboard_options(command: Callable[..., None]) -> Callable[..., None]:

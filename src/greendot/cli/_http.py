@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import urllib.error
 import urllib.request
+from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -28,40 +30,73 @@ def check_target(url: str | None, store: str | None, tenant: str | None) -> None
         raise click.UsageError("Give either --url (call a server) or --store (write directly to the store), not both.")
 
 
-def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -> dict[str, Any]:
-    """Send a request to the server at `url`, else to the one of the settings on this machine. Return the answer.
-
-    Raise ConfigError without an API key, or if the server refuses or does not answer.
-    """
-    settings = with_dev_key(settings_from(config, {}))
-    url = url or f"http://127.0.0.1:{settings.server.port}"
-    if not settings.api.key:
-        raise ConfigError(
-            "no API key found. Set GREENDOT_API_KEY to the server's key, or write directly to the store with --store "
-            f"URL. For a dev server, run this command in its working directory: there is no key in "
-            f"{settings.server.data_dir}."
-        )
+def check_url(url: str) -> str:
+    """Return the address of a server without a slash at its end. Raise ConfigError if it is not one of HTTP."""
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url!r} must begin with http:// or https://.")
+    return url.rstrip("/")
+
+
+class Answer(NamedTuple):
+    """Answer of a server."""
+
+    url: str  # the server that was called
+    data: dict[str, Any]
+    at_ms: int  # time of the answer by the server's clock, in whole seconds
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Handler that follows no redirect: the key is for this server only."""
+
+    def redirect_request(self, *request: Any) -> None:
+        return None
+
+
+def ask(
+    config: Path | None,
+    url: str | None,
+    path: str,
+    said: dict[str, Any] | None = None,
+    *,
+    instead: str = "write directly to the store with --store URL",
+) -> Answer:
+    """Send a request to the server at `url`, else to the one of the settings on this machine. Return the answer.
+
+    `said` is the body; without a body the request is a GET. Raise ConfigError without an API key, or if the server
+    refuses or does not answer. `instead` is what the command can do without a server.
+    """
+    settings = with_dev_key(settings_from(config, {}))
+    url = check_url(url or f"http{'s' if settings.tls.cert else ''}://127.0.0.1:{settings.server.port}")
+    if not settings.api.key:
+        raise ConfigError(
+            f"no API key found. Set GREENDOT_API_KEY to the server's key, or {instead}. For a dev server, run this "
+            f"command in its working directory: there is no key in {settings.server.data_dir}."
+        )
     request = urllib.request.Request(  # noqa: S310  (the scheme is checked above)
-        f"{url.rstrip('/')}{path}",
-        msgspec.json.encode(said),
+        f"{url}{path}",
+        None if said is None else msgspec.json.encode(said),
         {"Authorization": f"Bearer {settings.api.key}", "Content-Type": "application/json"},
     )
     try:
         # Without the environment's proxies, which are for the web: servers are near.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)
         with opener.open(request, timeout=REQUEST_S) as response:
-            answer: dict[str, Any] = decode(response.read(), dict)
-            return answer
+            data: dict[str, Any] = decode(response.read(), dict)
+            return Answer(url, data, _time(response.headers.get("Date")))
     except urllib.error.HTTPError as error:
         raise ConfigError(f"the server at {url} refused the request: {_reason(error)}") from None
     except (OSError, ValueError, msgspec.DecodeError) as error:
         reason = getattr(error, "reason", error)
         raise ConfigError(
             f"no server answers at {url}: {getattr(reason, 'strerror', None) or reason}. Start one (greendot serve "
-            "--dev), choose another with --url, or write directly to the store with --store URL."
+            f"--dev), choose another with --url, or {instead}."
         ) from None
+
+
+def _time(date: str | None) -> int:
+    """Return the time in a Date header in milliseconds; without one, the time of this machine."""
+    found = None if date is None else parsedate_tz(date)
+    return round(time.time() if found is None else mktime_tz(found)) * 1000
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

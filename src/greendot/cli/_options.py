@@ -14,10 +14,11 @@ tenant_option = click.option("--tenant", default="default", show_default=True, h
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
-def check_ids(what: str, names: tuple[str, ...], tenant: str) -> None:
+def check_ids(what: str, names: tuple[str, ...], tenant: str | None) -> None:
     for name in names:
         check_id(what, name)
-    check_id("tenant", tenant)
+    if tenant is not None:
+        check_id("tenant", tenant)
 
 
 def print_json(answer: Any) -> None:

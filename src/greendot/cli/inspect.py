@@ -9,6 +9,7 @@ import click
 
 from greendot.cli import inspect_view
 from greendot.cli._admin_socket import Where, dashboard_options, open_live, some_tenant_option
+from greendot.cli._group import Group
 from greendot.cli._options import json_option, print_json
 from greendot.cli._store import on_a_loop
 from greendot.config import check_id
@@ -18,12 +19,12 @@ Lines = Callable[[dict[str, Any], int], list[str]]  # from the answer and its ti
 KINDS = "room", "watch", "user"
 
 
-@click.group("inspect")
+@click.group("inspect", cls=Group)
 def inspect() -> None:
     """Show all data of a user, a room, a node or a topic on all nodes, and when it expires.
 
-    The command calls a running server through its dashboard socket. `nodes`, `presence`, `sessions` and `typing` read
-    a shared engine without a server.
+    The command calls a running server through its dashboard socket. `nodes`, `presence`, `sessions` and `typing` need
+    no dashboard, and read a shared engine even without a server.
     """
 
 

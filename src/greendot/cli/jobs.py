@@ -14,6 +14,7 @@ import msgspec
 
 from greendot.app.adapters import make_engine, make_store, pushes
 from greendot.app.jobs import JOBS, JobServices, all_jobs, plainly
+from greendot.cli._group import Group
 from greendot.cli._options import engine_option, json_option, print_json
 from greendot.cli._settings import as_running_server
 from greendot.cli._store import INTERRUPTED, StoreAccess, on_a_loop, store_options
@@ -34,7 +35,7 @@ _ENGINE = "the memory engine is inside the server process, so only the server ca
 _ASK_ENGINE = ("unread-reminder", "sweep")  # jobs that need the presence in the engine
 
 
-@click.group()
+@click.group(cls=Group)
 def jobs() -> None:
     """List and run jobs. Each job runs on one server at a time."""
 

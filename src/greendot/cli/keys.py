@@ -8,6 +8,7 @@ import click
 
 from greendot.auth.model import SCOPES, hash_of, text_of
 from greendot.cli._durations import Duration
+from greendot.cli._group import Group
 from greendot.cli._options import json_option, print_json
 from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import NOTHING, ago, duration, left, print_table
@@ -25,7 +26,7 @@ _tenant = click.option("--tenant", metavar="T", help="Tenant of the key. [defaul
 _operator = click.option("--operator", is_flag=True, help="Operator key, which belongs to no tenant.")
 
 
-@click.group()
+@click.group(cls=Group)
 def keys() -> None:
     """Manage API keys for the HTTP API."""
 

@@ -62,7 +62,7 @@ def notify(
         how = "\nConnected devices receive it within about a minute, when the servers read the store again."
     else:
         said = {"user": notice.user, "kind": notice.kind, "body": msgspec.Raw(notice.body), "key": notice.key}
-        answer = ask(config, url, "/v1/notifications", said)
+        answer = ask(config, url, "/v1/notifications", said).data
         how = ""
     if as_json:
         print_json(answer)

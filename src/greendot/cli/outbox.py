@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from greendot.app.adapters import make_outbox
+from greendot.cli._group import Group
 from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import on_a_loop
@@ -20,7 +21,7 @@ MOST_SHOWN = 50  # rows that were set aside
 url_option = click.option("--url", metavar="URL", help="Database of the app: postgresql://… [default: outbox.url]")
 
 
-@click.group()
+@click.group(cls=Group)
 def outbox() -> None:
     """Manage the outbox: rows that an app writes in its own transactions, for Greendot to send."""
 

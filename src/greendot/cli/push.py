@@ -8,6 +8,7 @@ from msgspec import structs
 from greendot.app.config_checks import CHECKS
 from greendot.app.push import ALL, make_senders
 from greendot.cli import _undelivered
+from greendot.cli._group import Group
 from greendot.cli._options import check_ids, json_option, print_json
 from greendot.cli._settings import settings_from
 from greendot.cli._store import StoreAccess, on_a_loop, store_options
@@ -47,7 +48,7 @@ WORDS = {
 tenant_option = click.option("--tenant", default="default", show_default=True, help="Tenant of the user.")
 
 
-@click.group()
+@click.group(cls=Group)
 def push() -> None:
     """Inspect, replay and test pushes to devices."""
 

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from greendot.cli._group import Group
 from greendot.cli._options import json_option, print_json
 from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import table
@@ -13,7 +14,7 @@ from greendot.cli._tables import table
 DRIFT = 1  # exit code if a counter is wrong and was not corrected
 
 
-@click.group()
+@click.group(cls=Group)
 def repair() -> None:
     """Find and correct wrong counters."""
 

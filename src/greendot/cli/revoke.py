@@ -69,7 +69,7 @@ def revoke(
         said: dict[str, str | int | None] = {"jti": jti, "session": session, "user": user, "all": everything or None}
         said["before"] = before if ago is not None else None
         asked = {name: given for name, given in said.items() if given is not None}
-        answer = ask(config, url, "/v1/tokens/revoke", asked)
+        answer = ask(config, url, "/v1/tokens/revoke", asked).data
         how = f"Sockets closed: {answer['closed']}."
     if as_json:
         print_json(answer)

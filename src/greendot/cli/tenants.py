@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from greendot.cli._group import Group
 from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json, print_next_page
 from greendot.cli._revoked_sessions import EndedSessions, revocation_until_now, revoke_and_end
 from greendot.cli._settings import as_running_server
@@ -21,7 +22,7 @@ AT_ONCE = 1_000  # rows erased in one commit: other writers wait no longer than 
 REPORT_EVERY = 100_000
 
 
-@click.group()
+@click.group(cls=Group)
 def tenants() -> None:
     """Manage tenants. Registration is required only if auth.tenants is `registered`."""
 

@@ -12,6 +12,7 @@ import click
 import msgspec
 from msgspec import Raw
 
+from greendot.cli._group import Group
 from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.cli._revoked_sessions import EndedSessions, revocation_until_now, revoke_and_end
 from greendot.cli._settings import as_running_server
@@ -26,7 +27,7 @@ AT_ONCE = 1_000  # rows read or erased in one step, so that no other work waits 
 OWN = ("tenant", "user", "user_id")  # columns that the first line has for all rows
 
 
-@click.group()
+@click.group(cls=Group)
 def user() -> None:
     """Export or erase all data of a user."""
 

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from greendot.app.webhooks import call_terms, make_hook
 from greendot.cli import _undelivered
+from greendot.cli._group import Group
 from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import StoreAccess, on_a_loop, store_options
@@ -26,7 +27,7 @@ from greendot.webhooks.hook import ping_event
 MOST_SHOWN = 200  # characters of an app's response
 
 
-@click.group()
+@click.group(cls=Group)
 def webhooks() -> None:
     """Inspect, replay and test webhooks."""
 

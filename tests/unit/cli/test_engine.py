@@ -14,24 +14,39 @@ every_command = pytest.mark.parametrize("command", COMMANDS, ids=[name for name,
 NOWHERE = "redis://ann:hush@127.0.0.1:1"
 
 
-@pytest.mark.parametrize(
-    ("command", "request_line"),
-    [
-        (["nodes"], "GET /v1/nodes"),
-        (["presence", "alice"], "GET /v1/users/alice/presence"),
-        (["presence", "alice", "bob"], "POST /v1/presence/query"),
-        (["sessions", "alice"], "GET /v1/users/alice/sessions"),
-        (["typing", "club"], "GET /v1/rooms/club/typing"),
-        (["sweep"], "GET /v1/stats"),
-    ],
-)
-def test_a_command_on_the_memory_engine_is_refused_and_names_the_equivalent_request(
-    command: list[str], request_line: str
-) -> None:
-    said = complaint(*command)
+READS = COMMANDS[:-1]
+every_read = pytest.mark.parametrize("command", READS, ids=[name for name, *_ in READS])
+
+
+@every_read
+def test_on_the_memory_engine_the_server_of_this_machine_is_asked(command: list[str]) -> None:
+    port = str(free_port())
+    said = complaint(*command, GREENDOT_API_KEY="key", GREENDOT_SERVER_PORT=port)
+    assert said == (
+        f"no server answers at http://127.0.0.1:{port}: Connection refused. Start one (greendot serve --dev), choose "
+        "another with --url, or read the engine that the servers share with --engine URL."
+    )
+
+
+@every_read
+def test_a_server_is_asked_whatever_the_engine_of_the_settings(command: list[str]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    said = complaint(*command, "--url", f"{url}/", GREENDOT_API_KEY="key", GREENDOT_ENGINE_URL=NOWHERE)
+    assert said.startswith(f"no server answers at {url}: Connection refused.")
+
+
+@every_read
+def test_a_server_is_not_asked_without_a_key(command: list[str]) -> None:
+    said = complaint(*command, "--url", "http://127.0.0.1:1")
+    assert "Set GREENDOT_API_KEY to the server's key, or read the engine" in said
+    assert "http://" in complaint(*command, "--url", "ftp://localhost", GREENDOT_API_KEY="key")
+
+
+def test_a_sweep_needs_a_shared_engine() -> None:
+    said = complaint("sweep")
     assert "inside the server process" in said
-    assert f"Send the server {request_line}. " in said
     assert "\n" not in said
+    assert "--url" in complaint("sweep", "--url", "http://127.0.0.1:1")
 
 
 @every_command
@@ -73,6 +88,9 @@ def test_the_engine_and_a_dev_servers_secret_are_found_where_the_server_finds_th
         (["typing", "a/b"], "room 'a/b'"),
         (["typing", "club", "--tenant", "*"], "tenant '*'"),
         (["nodes", "--tenant", "acme"], "--tenant"),
+        (["typing", "club", "--tenant", "acme"], "--tenant needs a shared engine"),
+        (["sessions", "alice", "--tenant", "acme", "--url", "http://h"], "--tenant needs a shared engine"),
+        (["presence", "alice", "--engine", NOWHERE, "--url", "http://h"], "either --url"),
         (["sweep", "all"], "all"),
         (["nodes", "--engine", "rabbit://localhost"], "engine.url"),
         (["nodes", "--engine", "redis://[::1"], "engine.url"),

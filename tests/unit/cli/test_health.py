@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
-from cli.calls import call
+from cli.calls import call, complaint
 from e2e.test_overload import load
 from greendot.limits.overload_model import Level
 from greendot.testing import Served, serving
@@ -54,3 +55,34 @@ def test_where_it_is_is_in_its_settings(tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     file.write_text("[server]\nport = 0.5")
     assert "server.port" in str(call("health", "--config", str(file)).exception)
+
+
+async def test_a_server_is_asked_at_its_address_whatever_the_settings_are(tmp_path: Path) -> None:
+    async with serving() as served:
+        url = f"http://127.0.0.1:{served.port}"
+        wrong = {"GREENDOT_SERVER_PORT": str(free_port())}
+        for address in (url, f"{url}/"):
+            well = await asyncio.to_thread(call, "health", "--url", address, **wrong)
+            assert (well.exit_code, well.stdout, well.stderr) == (0, "/livez: 200 ok\n", "")
+        ready = await asyncio.to_thread(call, "health", "--ready", "--url", url, **wrong)
+        assert (ready.exit_code, ready.stdout[:12]) == (0, "/readyz: 200")
+        elsewhere = await asyncio.to_thread(call, "health", "--url", f"{url}/chat")
+        assert (elsewhere.exit_code, elsewhere.stdout, elsewhere.stderr[:11]) == (1, "", "/livez: 404")
+
+
+async def test_at_an_address_the_certificate_is_verified(tmp_path: Path) -> None:
+    made = certificates(tmp_path, ("localhost",))
+    async with serving(tls={"cert": str(made.certificate), "key": str(made.key)}) as served:
+        url = f"https://localhost:{served.port}"
+        stranger = await asyncio.to_thread(call, "health", "--url", url)
+        assert (stranger.exit_code, stranger.stdout) == (1, "")
+        assert "certificate verify failed" in stranger.stderr
+        known = await asyncio.to_thread(call, "health", "--url", url, SSL_CERT_FILE=str(made.authority))
+        assert (known.exit_code, known.stdout) == (0, "/livez: 200 ok\n")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "http://", "http://[::1", "http://localhost:port"])
+def test_what_is_no_address_is_named(url: str) -> None:
+    said = complaint("health", "--url", url)
+    assert repr(url) in said
+    assert "http" in said

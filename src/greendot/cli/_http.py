@@ -62,8 +62,8 @@ def ask(
 ) -> Answer:
     """Send a request to the server at `url`, else to the one of the settings on this machine. Return the answer.
 
-    `said` is the body; without a body the request is a GET. Raise ConfigError without an API key, or if the server
-    refuses or does not answer. `instead` is what the command can do without a server.
+    Without a body the request is a GET. Raise ConfigError without an API key, or if the server refuses or does not
+    answer. `instead` is what the command can do without a server.
     """
     settings = with_dev_key(settings_from(config, {}))
     url = check_url(url or f"http{'s' if settings.tls.cert else ''}://127.0.0.1:{settings.server.port}")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from backends import on_each_pair, serving_on
 from e2e.processes import ask
-from e2e.test_http import backend, is_problem
+from e2e.test_http import Backend, backend, is_problem
 from greendot.app.http import KINDS
 from greendot.http.operation import operations_of
 from greendot.testing import serving
+from postgres_server import migrated_schema
+from redis_servers import Proxy
 
 NOTICE = {"user": "alice", "kind": "news", "body": 1}
 UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
@@ -126,6 +131,33 @@ async def test_a_body_is_refused_where_none_is_taken(body: bytes) -> None:
         assert await alice.quiet() == []
         for nothing in (b"", b"{}", b" { }\n"):
             assert (await api("GET", "/v1/rooms", nothing)).status == 200
+
+
+@on_each_pair
+async def test_a_signal_to_a_room_that_does_not_exist_is_refused(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        api = Backend(served)
+        signal = {"room": "lobby", "kind": "wave"}
+        assert "'lobby'" in is_problem(await api("POST", "/v1/signals", signal), 404, "no_such_room")
+        await served.lobby()
+        assert (await api("POST", "/v1/signals", signal)).status == 202
+        alice = await served.joined("alice", "lobby")
+        assert (await api("POST", "/v1/signals", signal)).status == 202
+        assert (await alice.receive("signal"))["data"]["kind"] == "wave"
+
+
+async def test_a_signal_is_sent_while_the_store_is_away(postgres: str) -> None:
+    async with migrated_schema(postgres) as place:
+        port = urlsplit(place).port
+        assert port is not None
+        with Proxy(port) as network:
+            url = place.replace(f":{port}/", f":{network.port}/")
+            async with serving(store={"url": url, "migrate": True}) as served:
+                await served.lobby()
+                network.cut()
+                answer = await Backend(served)("POST", "/v1/signals", {"room": "lobby", "kind": "wave"})
+                assert answer.status == 202
+                network.heal()
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/openapi.json"])

@@ -224,7 +224,7 @@ class SessionsReply(Struct, frozen=True):
     incomplete: Annotated[
         list[str],
         about("Nodes that did not answer in time or are dead. Details of their sessions are null."),
-    ]
+    ] = []
     stale: Annotated[
         bool | UnsetType, about("True: sessions may be missing, because the engine is away or restores lost records.")
     ] = UNSET

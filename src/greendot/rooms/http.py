@@ -251,7 +251,7 @@ class RoomRoutes:
         record = await self._room_messages.append(of.tenant, room, draft)
         return SendReply(record.id, record.seq)
 
-    @operation("POST /v1/signals", status=202, fails=(429,))
+    @operation("POST /v1/signals", status=202, fails=(404, 429))
     async def signal(self, request: Request, body: PostSignal) -> None:
         """Send a signal to a room or to the devices of a user.
 
@@ -262,6 +262,8 @@ class RoomRoutes:
             raise Problem(400, "give exactly one of `room` and `user`", code="bad_field")
         check_size(body.body)
         if body.room is not None:
+            if not await self._rooms.membership.exists(tenant, body.room):
+                raise _no_room(body.room)
             await self._backpressure.check_room(tenant, body.room)
         else:
             await self._backpressure.check_users(tenant, [body.user or ""])

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from greendot.auth.model import Grants
 from greendot.engine.messages import Topic
-from greendot.errors import Refused
+from greendot.errors import Refused, StoreUnavailable
 from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.context import NodeContext
@@ -25,6 +25,7 @@ from greendot.store.port import Store
 from greendot.store.rooms import MemberState, Role, Room, UserRoom
 
 T = TypeVar("T")
+STORE_S = 1.0  # time for the store to answer whether a room exists
 MemberKey = tuple[str, str, str]  # tenant, room and user
 
 
@@ -125,6 +126,19 @@ class RoomMembers:
         if local is not None and local.members_rev == revision:  # else the role may have changed during the read
             local.roles[user] = state
         return state
+
+    async def exists(self, tenant: str, room: str) -> bool:
+        """Return whether the room exists, for the app; True if the store does not answer within a second.
+
+        Signals do not depend on the store, so they do not wait for it for long.
+        """
+        if self.remembers(tenant, room):
+            return True
+        try:
+            async with asyncio.timeout(STORE_S):
+                return await self._rooms.get((tenant, room)) is not None
+        except (StoreUnavailable, TimeoutError):
+            return True
 
     def remembers(self, tenant: str, room: str) -> bool:
         """Return whether this node remembers the room's members."""

@@ -38,6 +38,7 @@ SENT: list[base.AnySent] = [
     base.LimitReport("k3Fa", [("sends", "t1", 12.5)], [("t1", 3, 5, True)]),
     ClusterQuestion(b"{}", "k3Fa", 7),
     ClusterAnswer(7, "k3Fa", b"{}"),
+    base.SessionsQuestion([("t1", "ann", ""), ("t1", "bob", "lobby")], "k3Fa", 8),
 ]
 
 

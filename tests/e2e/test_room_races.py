@@ -115,6 +115,63 @@ def bob_is_out(served: Served) -> bool:
 
 
 @on_each_pair
+async def test_a_record_does_not_reach_a_member_whose_removal_was_never_announced(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice = await open_club(served)
+        await close_club(served)
+        await served.node.room_messages.put_member("default", "club", "bob", "member")
+        bob = await served.joined("bob", "club")
+        await served.node.store.remove_member("default", "club", "bob")
+        alice.send(type="room.send", room="club", body="for members")
+        await alice.request(type="presence.get", users=["bob"])
+        assert [frame for frame in await bob.quiet() if frame["type"] == "room.message"] == []
+        await until(lambda: bool(club(served).unchecked))  # the record waits for the announcement
+        await served.advance(0.1)
+        assert (await alice.receive("room.message"))["data"]["body"] == "for members"
+        assert [frame["type"] for frame in await bob.quiet()] == ["room.changed"]
+
+
+@on_each_pair
+async def test_a_member_removed_while_the_role_is_read_again_receives_nothing_that_waited(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice = await open_club(served)
+        await close_club(served)
+        await served.node.room_messages.put_member("default", "club", "bob", "member")
+        bob = await served.joined("bob", "club")
+        room = await served.node.store.room("default", "club")
+        assert room is not None
+        async with hold(served.node.store, "member_states", at="after") as held:
+            await served.node.room_messages.put_member("default", "club", "bob", "reader")
+            await held.reached()  # the read of bob's role saw a member
+            await served.node.room_messages.remove_member("default", room, "bob")
+            assert bob_is_out(served)
+            await served.node.room_messages.append(
+                "default", "club", Draft("app", None, b'"for members"', "k1", served.clock.now_ms())
+            )
+        assert (await alice.receive("room.message"))["data"]["body"] == "for members"
+        assert [frame["type"] for frame in await bob.quiet()] == ["room.changed"]
+
+
+@on_each_pair
+async def test_changes_of_other_members_read_no_listener(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice = await open_club(served)
+        async with hold(served.node.store, "member_states") as reading:
+            for number in range(5):
+                await served.node.room_messages.put_member("default", "club", f"u{number}", "member")
+            await alice.request(type="room.send", room="club", body="hello")
+            assert (await alice.receive("room.message"))["data"]["seq"] == 1
+            assert reading.calls == 0
+        stored = await served.node.store.room("default", "club")
+        assert stored is not None
+        assert club(served).members_rev == stored.members_rev
+
+
+@on_each_pair
 async def test_a_message_on_its_way_while_its_author_is_removed_is_refused(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:
@@ -170,7 +227,7 @@ async def test_a_join_waits_for_the_members_and_does_not_ask_the_store_meanwhile
         membership = served.node.rooms.membership
         async with hold(membership, "refresh") as looking, hold(membership, "admit") as asked:
             asked.release()  # admissions are only counted
-            await served.node.room_messages.put_member("default", "club", "dave", "member")
+            await served.node.room_messages.put_room("default", "club", open=True, bus=None)
             await looking.reached()
             bob.send(type="room.join", room="club", id="j")
             await until(lambda: asked.calls >= 2)
@@ -184,7 +241,7 @@ async def test_a_join_is_put_off_where_the_members_never_stay_the_same(monkeypat
     async with serving() as served:
         await open_club(served)
         bob = await served.client("bob")
-        monkeypatch.setattr(served.node.rooms, "_is_current", lambda local, admitted: False)
+        monkeypatch.setattr(served.node.rooms, "_is_current", lambda local, admitted, revision: False)
         bob.send(type="room.join", room="club", id="j")
         assert (await bob.receive("error"))["code"] == "unavailable"
         monkeypatch.undo()

@@ -106,7 +106,13 @@ class InboxChanged(NodeMessage, frozen=True, tag="i"):
 
 
 class MembersChanged(NodeMessage, frozen=True, tag="m"):
-    """Changed members of the topic's room, which receivers must read again."""
+    """Changed members of the topic's room.
+
+    Without `revision`, any member may have changed, or whether the room is open: receivers read all members again.
+    """
+
+    revision: int = 0  # revision of the members after the change
+    user: str = ""  # the changed member; empty: the members have this revision, and no member has changed now
 
 
 class MemberRemoved(NodeMessage, frozen=True, tag="r"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -28,14 +29,18 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     """Follower of the message streams of all local rooms."""
 
     def __init__(
-        self, store: Store, context: NodeContext, local: Subscriptions[LocalRoom], changed: Callable[[LocalRoom], None]
+        self,
+        store: Store,
+        context: NodeContext,
+        local: Subscriptions[LocalRoom],
+        changed: Callable[[LocalRoom, int], None],
     ) -> None:
         super().__init__(context, "rooms", COMPARE_S)
         self.gaps = 0  # number of gap reads
         self.recoveries = 0  # number of requests for missed messages by returning clients
         self._store = store
         self._local = local
-        self._changed = changed  # called for a room whose members have a newer revision in the store
+        self._changed = changed  # called with a room and the newer revision of its members in the store
 
     def begin(self, local: LocalRoom, head: int) -> None:
         """Follow a room from its head (last number in the store) on.
@@ -95,15 +100,16 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     async def _compare_heads(self, some: Sequence[LocalRoom]) -> None:
         """Read the gap of each room whose cursor is behind the store.
 
-        If the store has a newer revision of the members, schedule a read of the members. After that,
-        `rooms.removal` also reads the gap.
+        If the store has a newer revision of the members, the gap is read after the members are known.
         """
         rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
         for key, room in (await self._store.heads([*rooms])).items():
             local = rooms[key]
             if room.members_rev > local.members_rev:
-                self._changed(local)
-            elif room.head > local.cursor:
+                self._changed(local, room.members_rev)
+                if local.checking is not None:
+                    await asyncio.shield(local.checking)
+            if room.head > local.cursor and local.members_rev >= room.members_rev:
                 await self.fill_quietly(local)
 
     def _followed(self) -> Collection[LocalRoom]:

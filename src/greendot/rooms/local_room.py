@@ -9,6 +9,8 @@ from greendot.engine.messages import Deliver, MembersChanged
 from greendot.node.channel import Channel
 from greendot.node.stream import RECOVER, RECOVER_BYTES, LocalStream
 from greendot.node.subscriptions import TopicSubscription
+from greendot.node.timer_model import Timer
+from greendot.rooms.members_model import MemberChanges
 from greendot.rooms.occupancy import RoomOccupancy
 from greendot.rooms.typing import RoomTyping
 from greendot.store.rooms import MemberState, Record, Room
@@ -45,9 +47,12 @@ class LocalRoom(TopicSubscription):
     """Room with listeners on this node."""
 
     __slots__ = (
+        "changes",
         "checking",
         "members_rev",
+        "missing_timer",
         "present",
+        "reading_members",
         "recent",
         "removals",
         "returning",
@@ -68,9 +73,12 @@ class LocalRoom(TopicSubscription):
         self.room: Room | None = None  # as of `members_rev`; the head may be behind the cursor
         self.members_rev = 0  # newest revision of the members that this node has applied
         self.roles: dict[str, MemberState] = {}  # roles read so far, as of `members_rev`; markers are not used
-        # Records, and notices of further changes, that wait while the members are read. None: no read is under way.
+        self.changes = MemberChanges()  # announced, not applied yet
+        self.missing_timer: Timer | None = None  # set while an announcement of a change is missing
+        self.reading_members = False  # a read of members is under way
+        # Records, and announcements of further changes, that wait until the members are known. None: they are known.
         self.unchecked: list[Deliver | MembersChanged] | None = None
-        self.checking: asyncio.Future[None] | None = None  # done when the members have been read
+        self.checking: asyncio.Future[None] | None = None  # done when the members are known
         self.removals = 0  # grows with each removal of a user while the room is local
 
     @property

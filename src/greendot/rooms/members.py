@@ -8,8 +8,10 @@ the revision, and heads are compared periodically. Reads of many clients that ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
+
+from msgspec import structs
 
 from greendot.auth.model import Grants
 from greendot.engine.messages import Topic
@@ -21,11 +23,14 @@ from greendot.node.session import Session
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codes import Err
 from greendot.rooms.local_room import LocalRoom
+from greendot.rooms.members_model import Applicable
 from greendot.store.port import Store
 from greendot.store.rooms import MemberState, Role, Room, UserRoom
 
 T = TypeVar("T")
 STORE_S = 1.0  # time for the store to answer whether a room exists
+STATES = 500  # states in one read: more would hold the loop too long
+NOBODY = MemberState(None, 0)
 MemberKey = tuple[str, str, str]  # tenant, room and user
 
 
@@ -42,12 +47,12 @@ class RoomMembers:
 
     def __init__(self, store: Store, context: NodeContext, local: Subscriptions[LocalRoom]) -> None:
         self._store = store
+        self._context = context
+        self._registry = context.registry
         self._local = local
         self._rooms: BatchedReads[Key, Room | None] = BatchedReads(context, store.heads, None)
         self._user_rooms: BatchedReads[MemberKey, UserRoom | None] = BatchedReads(context, store.user_rooms, None)
-        self._member_states: BatchedReads[MemberKey, MemberState] = BatchedReads(
-            context, store.member_states, MemberState(None, 0)
-        )
+        self._member_states: BatchedReads[MemberKey, MemberState] = BatchedReads(context, store.member_states, NOBODY)
 
     async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> RoomAccess:
         """Return the session's access to a room; raise Refused if the session may not be in the room.
@@ -151,20 +156,63 @@ class RoomMembers:
             return None
         return local
 
+    # --- changes of members ---
+
     async def refresh(self, local: LocalRoom) -> list[str]:
-        """Read the changed members; return the listening users who may no longer be in the room."""
-        topic = local.channel.topic
-        sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}
-        room = (await self._store.heads([(topic.tenant, topic.name)])).get((topic.tenant, topic.name))
-        states = await self._store.member_states([(topic.tenant, topic.name, user) for user in sessions])
+        """Read the members who listen; return the listening users who may no longer be in the room.
+
+        The revision is read first: the states read later have at least this revision. No session joins meanwhile.
+        """
+        room = await self._read_room(local)
+        states = dict[str, MemberState]()
+        grants = {c.session.user: c.session.grants for c in local.channel.listeners if c.session is not None}
+        async for some in self._context.slices.cut([*grants], STATES):
+            states |= await self._read_states(local, some)
         local.room, local.members_rev = room, room.members_rev if room else local.members_rev
-        local.roles = {user: state for (_, _, user), state in states.items()}
-        nobody = MemberState(None, 0)
-        return [
-            user
-            for user, session in sessions.items()
-            if room is None or not may_be_in(session.grants, room, local.roles.get(user, nobody).role)
-        ]
+        local.roles = states
+        return [user for user, granted in grants.items() if not _stays(granted, room, states[user])]
+
+    async def refresh_some(self, local: LocalRoom, changes: Applicable, users: list[str]) -> list[str]:
+        """Read the changed members who listen (`users`), and apply the changes; return those who may not stay."""
+        room = await self._read_room(local)
+        states = await self._read_states(local, users)
+        if room is None or room.members_rev < changes.revision:  # deleted, or the store was restored
+            return await self.refresh(local)
+        self.apply(local, room, changes, states)
+        sessions = [c.session for user in users for c in self._registry.connections_in(local.channel, user)]
+        return [s.user for s in sessions if s is not None and not _stays(s.grants, room, states[s.user])]
+
+    def apply(self, local: LocalRoom, room: Room, changes: Applicable, states: Mapping[str, MemberState]) -> None:
+        """Set the revision, and in the same turn the states of changed members. Forget those that were not read.
+
+        `room` may be newer than the changes. Then the changes up to its revision follow.
+        """
+        for user in changes.users:
+            local.roles.pop(user, None)
+        local.roles.update(states)
+        local.room = structs.replace(room, members_rev=changes.revision)
+        local.members_rev = changes.revision
+
+    async def is_behind(self, local: LocalRoom) -> bool:
+        """Return whether the store has an older revision than this node had before the read."""
+        revision, room = (
+            local.members_rev,
+            await self._rooms.get((local.channel.topic.tenant, local.channel.topic.name)),
+        )
+        return room is None or room.members_rev < revision
+
+    async def _read_room(self, local: LocalRoom) -> Room | None:
+        key = local.channel.topic.tenant, local.channel.topic.name
+        return (await self._store.heads([key])).get(key)
+
+    async def _read_states(self, local: LocalRoom, users: Sequence[str]) -> dict[str, MemberState]:
+        topic = local.channel.topic
+        found = await self._store.member_states([(topic.tenant, topic.name, user) for user in users])
+        return {user: found.get((topic.tenant, topic.name, user), NOBODY) for user in users}
+
+
+def _stays(grants: Grants, room: Room | None, state: MemberState) -> bool:
+    return room is not None and may_be_in(grants, room, state.role)
 
 
 def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:

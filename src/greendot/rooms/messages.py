@@ -26,7 +26,7 @@ from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
 from greendot.rooms.members import RoomAccess
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
-from greendot.store.rooms import BusMode, Draft, Op, Record, Role, Room
+from greendot.store.rooms import BusMode, Draft, MembersWritten, Op, Record, Role, Room
 from greendot.store.wire import fit, message_event
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -212,20 +212,22 @@ class RoomMessages:
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role) -> bool:
         """Add a member or change the role; return False if the room does not exist."""
-        found = await self._store.put_member(tenant, room, user, role)
-        if found:
-            self._engine.publish(Topic("room", tenant, room), MembersChanged())
-            self._context.recorder.member("member added", tenant, room, user)
-            await self._members_changed(tenant, user)
-        return found
+        written = await self._store.put_member(tenant, room, user, role)
+        if written is None:
+            return False
+        self._publish_change(tenant, room, user, written)
+        self._context.recorder.member("member added", tenant, room, user)
+        await self._members_changed(tenant, user)
+        return True
 
     async def remove_member(self, tenant: str, room: Room, user: str) -> None:
         """Remove a member. Unless the room is open, no node delivers the room's frames to the user after the return.
 
         Raise EngineUnavailable if a node has not confirmed the removal; the caller repeats the call.
         """
-        await self._store.remove_member(tenant, room.room, user)
-        self._engine.publish(Topic("room", tenant, room.room), MembersChanged())
+        written = await self._store.remove_member(tenant, room.room, user)
+        if written is not None:
+            self._publish_change(tenant, room.room, user, written)
         self._context.recorder.member("member removed", tenant, room.room, user)
         now = await self._store.room(tenant, room.room)  # the room may have been closed since the caller read it
         if now is None or not now.open:
@@ -235,3 +237,7 @@ class RoomMessages:
                 nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)
             )
         await self._members_changed(tenant, user)
+
+    def _publish_change(self, tenant: str, room: str, user: str, written: MembersWritten) -> None:
+        message = MembersChanged(written.members_rev, user if written.changed else "")
+        self._engine.publish(Topic("room", tenant, room), message)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 
-from greendot.engine.messages import Acknowledged, Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.engine.messages import Acknowledged, MemberRemoved, Topic
 from greendot.engine.port import Bus
-from greendot.errors import StoreUnavailable
 from greendot.node.channel import ReplyKey, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codec import encode_error, encode_event
 from greendot.protocol.events import RoomChanged
-from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import LocalRoom
-from greendot.rooms.members import RoomMembers, not_a_member
+from greendot.rooms.members import not_a_member
 from greendot.rooms.session_rooms import SessionRooms
 
 
 class MemberRemoval:
-    """Check of a room's subscribers against its members, and removal of subscribers who may not be in the room."""
+    """Removal of subscribers who may no longer be in a room."""
 
     def __init__(
         self,
@@ -29,49 +26,14 @@ class MemberRemoval:
         context: NodeContext,
         local: Subscriptions[LocalRoom],
         session_rooms: SessionRooms,
-        membership: RoomMembers,
-        delivery: RoomDelivery,
         *,
         leave: Callable[[Connection, str], None],
-        receive: Callable[[Topic, Deliver | MembersChanged], None],
     ) -> None:
         self._bus = bus
         self._context = context
         self._local = local
         self._session_rooms = session_rooms
-        self._membership = membership
-        self._delivery = delivery
         self._leave = leave
-        self._receive = receive
-
-    def check(self, local: LocalRoom) -> None:
-        """Read the members; messages wait until the members are known."""
-        if local.unchecked is None:
-            local.unchecked, local.checking = [], asyncio.get_running_loop().create_future()
-            self._context.tasks.spawn(self._refresh_members(local))
-
-    async def _refresh_members(self, local: LocalRoom) -> None:
-        covered = len(local.unchecked or ())  # messages that came before the read; its result decides about them
-        topic = local.channel.topic
-        try:
-            for user in await self._membership.refresh(local):
-                self._remove(topic.tenant, topic.name, user, "removed")
-        except StoreUnavailable:
-            # The members are unknown: drop the waiting messages, which are read again once the store answers.
-            local.members_rev = -1
-            local.unchecked = []
-        finally:
-            unchecked, local.unchecked = local.unchecked or [], None
-            if local.checking is not None:
-                local.checking.set_result(None)
-        for index, message in enumerate(unchecked):
-            if index >= covered or self._local.get(topic) is not local:
-                self._receive(topic, message)
-            elif isinstance(message, Deliver):
-                # Also with a newer revision than the store's: a restored store may never reach that revision.
-                self._delivery.received(local, message)
-        if local.room is not None and local.room.head > local.cursor and not local.stream.gap:
-            await self._delivery.fill_quietly(local)
 
     def receive(self, topic: Topic, message: MemberRemoved) -> None:
         """Remove a member at the request of a node, which waits for the acknowledgement."""
@@ -79,10 +41,11 @@ class MemberRemoval:
         if local is not None:
             local.removals += 1
             local.roles.pop(message.user, None)
-        self._remove(message.tenant, message.room, message.user, message.reason)
+        self.remove(message.tenant, message.room, message.user, message.reason)
         self._bus.publish(Topic("node", "", message.asker), Acknowledged(message.number, topic.name))
 
-    def _remove(self, tenant: str, room: str, user: str, reason: str) -> None:
+    def remove(self, tenant: str, room: str, user: str, reason: str) -> None:
+        """Remove all sessions of a user from a room on this node."""
         local = self._local.get(Topic("room", tenant, room))
         if local is not None:
             local.removals += 1

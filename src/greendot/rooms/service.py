@@ -36,12 +36,14 @@ from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
 from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import LocalRoom
+from greendot.rooms.member_updates import MemberUpdates
 from greendot.rooms.members import RoomAccess, RoomMembers
 from greendot.rooms.occupancy import RoomOccupancy, page
 from greendot.rooms.removal import MemberRemoval
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
+from greendot.store.rooms import MemberState
 from greendot.store.wire import message_event
 from greendot.visibility.cache import VisibilityCache
 
@@ -82,24 +84,17 @@ class RoomService:
         self._limits = limits
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
-        self.delivery = RoomDelivery(store, context, self._local, self._check)
-        self.removal = MemberRemoval(
-            engine,
-            context,
-            self._local,
-            session_rooms,
-            self.membership,
-            self.delivery,
-            leave=self.leave,
-            receive=self.received,
+        self.delivery = RoomDelivery(
+            store, context, self._local, lambda local, revision: self.member_updates.expect(local, revision)
+        )
+        self.removal = MemberRemoval(engine, context, self._local, session_rooms, leave=self.leave)
+        self.member_updates = MemberUpdates(
+            context, self._local, self.membership, self.delivery, remove=self.removal.remove, receive=self.received
         )
         self.bus: BusTable = {
             **dict.fromkeys((Typing, Entered, Left, MembersChanged), self.received),
             MemberRemoved: self.removal.receive,
         }
-
-    def _check(self, local: LocalRoom) -> None:
-        self.removal.check(local)
 
     @property
     def typing(self) -> TypingTimes:
@@ -142,19 +137,24 @@ class RoomService:
         local = self._local.get(topic)
         if local is None:
             return None
-        removals = local.removals
+        removals, revision = local.removals, local.members_rev
         # Check again now that the node receives removals: a user removed in between must not join.
         admitted = await self.membership.admit(session, room, fresh=True)
         there = {*local.present.users, *local.typing.users} if self._visibility.needs_reads(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
         missed, truncated = await self._missed(local, after, most)
-        if self._local.get(topic) is not local or local.removals != removals or not self._is_current(local, admitted):
+        if (
+            self._local.get(topic) is not local
+            or local.removals != removals
+            or not self._is_current(local, admitted, revision)
+        ):
             if local.unchecked is not None and local.checking is not None:
                 await asyncio.shield(local.checking)
             return None
         # No await below: the messages read and the messages delivered from now on must meet without a gap.
         if not connection.closing:
             self._local.attach(local, connection)
+            local.roles[session.user] = MemberState(admitted.role, admitted.marker)
             connection.rooms = (connection.rooms or set()) | {room}
             self._context.recorder.joined(session, room)
             self._session_rooms.enter(session, room)
@@ -172,15 +172,16 @@ class RoomService:
             unread=max(0, local.cursor - admitted.marker),
         )
 
-    def _is_current(self, local: LocalRoom, admitted: RoomAccess) -> bool:
+    def _is_current(self, local: LocalRoom, admitted: RoomAccess, revision: int) -> bool:
         """Return whether an admission still holds: no newer revision of the members is known or being read here.
 
-        A room may be closed, or a member removed, while the joining session waits for the store. The refresh of the
-        members that follows checks attached listeners only, so the joining session has to be admitted again.
+        A room may be closed, or a member removed, while the joining session waits for the store. The update of the
+        members concerns attached listeners only, so the joining session has to be admitted again. `revision` is the
+        one known here before the admission was read: if the store's is older, the store was restored.
         """
-        if local.unchecked is None and admitted.room.members_rev < local.members_rev:
-            self._check(local)  # also ends the wait if the store was restored to an older revision
-        return local.unchecked is None
+        if admitted.room.members_rev < revision:
+            self.member_updates.check(local)
+        return local.unchecked is None and admitted.room.members_rev >= local.members_rev
 
     async def _missed(self, local: LocalRoom, after: int | None, most: int) -> tuple[list[RoomMessage], bool]:
         """Return the messages after `after` up to the cursor, and whether some are left out.
@@ -301,9 +302,7 @@ class RoomService:
                     local.present.hold(self._limits.hold_s)
                     self._context.timers.set(self._limits.hold_s, self._restored, local)
             case MembersChanged():
-                if local.unchecked is not None:
-                    local.unchecked.append(message)  # the read under way may miss this change: read once more
-                self._check(local)
+                self.member_updates.announced(local, message)
             case Deliver(seq=None):
                 sender = self._context.registry.connections.get(message.without_connection or "")
                 key = RoomKey(topic.name, message.key or object())  # a signal without a key replaces no other
@@ -311,8 +310,8 @@ class RoomService:
                     local.channel, message.frame, key=key, skip=(sender,) if sender else (), low=True
                 )
             case Deliver():
-                if message.members_rev > local.members_rev:
-                    self._check(local)  # a removed member must not receive the message
+                if message.members_rev > local.members_rev:  # a removed member must not receive the message
+                    self.member_updates.expect(local, message.members_rev)
                 if local.unchecked is not None:
                     local.unchecked.append(message)
                 else:
@@ -410,8 +409,10 @@ class RoomService:
             await local.present.read(self._engine)
             room = rooms.get(key)
             if room is not None:
-                local.room, local.members_rev = room, max(local.members_rev, room.members_rev)
+                if room.members_rev >= local.members_rev:  # else a read since then was newer
+                    local.room, local.members_rev = room, room.members_rev
                 self.delivery.begin(local, room.head)
+                self.member_updates.advance(local)
         for local, key in zip(fresh, keys, strict=True):
             if local.present.stale and not self._engine.is_restoring(*key):
                 self._restored(local)  # the recovery has ended; it does not read rooms that are still opening

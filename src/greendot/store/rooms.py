@@ -32,6 +32,13 @@ class Member(NamedTuple):
     role: Role
 
 
+class MembersWritten(NamedTuple):
+    """Result of adding, changing or removing a member."""
+
+    members_rev: int  # of the room at commit
+    changed: bool  # False: nothing was to change, and the revision is the same as before
+
+
 class UserRoom(NamedTuple):
     """Room with one user's role and read marker."""
 
@@ -105,12 +112,15 @@ class RoomStore(Protocol):
         """Return the rooms that the user is a member of, and all open rooms, ordered by name."""
         ...
 
-    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:
-        """Add the user or change the role; return False if the room does not exist. Idempotent."""
+    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> MembersWritten | None:
+        """Add the user or change the role; return None if the room does not exist. Idempotent.
+
+        Every change raises `members_rev` by one, so a node notices a missing change.
+        """
         ...
 
-    async def remove_member(self, tenant: str, room: str, user: str) -> bool:
-        """Remove the member; return whether the user was one."""
+    async def remove_member(self, tenant: str, room: str, user: str) -> MembersWritten | None:
+        """Remove the member; return None if the room does not exist. Idempotent."""
         ...
 
     async def role(self, tenant: str, room: str, user: str) -> Role | None:

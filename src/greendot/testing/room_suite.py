@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from greendot.store.rooms import Room
+from greendot.store.rooms import MembersWritten, Room
 from greendot.testing.store_harness import StoreHarness, T, draft
 
 
@@ -60,43 +60,46 @@ class RoomSuite(StoreHarness):
 
     async def test_members_come_and_go(self) -> None:
         async with self.opened() as store:
-            assert not await store.put_member(T, "r1", "ann")
-            room = await store.put_room(T, "r1", open=False)
-            assert await store.put_member(T, "r1", "bob")
-            assert await store.put_member(T, "r1", "ann", "reader")
+            assert await store.put_member(T, "r1", "ann") is None
+            assert await store.remove_member(T, "r1", "ann") is None
+            first = (await store.put_room(T, "r1", open=False)).members_rev
+            assert await store.put_member(T, "r1", "bob") == MembersWritten(first + 1, changed=True)
+            assert await store.put_member(T, "r1", "ann", "reader") == MembersWritten(first + 2, changed=True)
             once = await store.room(T, "r1")
-            assert await store.put_member(T, "r1", "ann", "reader")
+            assert await store.put_member(T, "r1", "ann", "reader") == MembersWritten(first + 2, changed=False)
             assert await store.room(T, "r1") == once
             assert once is not None
-            assert once.members_rev > room.members_rev
+            assert once.members_rev == first + 2
             assert await store.members(T, "r1", None, 10) == [("ann", "reader"), ("bob", "member")]
             assert await store.members(T, "r1", "ann", 10) == [("bob", "member")]
             assert await store.role("t2", "r1", "ann") is None
-            assert await store.remove_member(T, "r1", "ann")
-            assert not await store.remove_member(T, "r1", "ann")
+            assert await store.remove_member(T, "r1", "ann") == MembersWritten(first + 3, changed=True)
+            assert await store.remove_member(T, "r1", "ann") == MembersWritten(first + 3, changed=False)
             assert await store.role(T, "r1", "ann") is None
             left = await store.room(T, "r1")
             assert left is not None
-            assert left.members_rev > once.members_rev
+            assert left.members_rev == first + 3
 
     async def test_another_role_is_a_change(self) -> None:
         async with self.opened() as store:
             await store.put_room(T, "r1")
             await store.put_member(T, "r1", "ann")
             before = await store.room(T, "r1")
-            assert await store.put_member(T, "r1", "ann", "admin")
-            after = await store.room(T, "r1")
             assert before is not None
-            assert after is not None
-            assert after.members_rev > before.members_rev
+            written = await store.put_member(T, "r1", "ann", "admin")
+            assert written == MembersWritten(before.members_rev + 1, changed=True)
             assert await store.role(T, "r1", "ann") == "admin"
 
     async def test_every_change_of_the_members_has_its_own_revision(self) -> None:
         async with self.opened_twice() as (one, two):
             room = await one.put_room(T, "r1")
             users = [f"u{n}" for n in range(20)]
-            await asyncio.gather(*(store.put_member(T, "r1", user) for user in users for store in (one, two)))
-            await asyncio.gather(*(store.remove_member(T, "r1", user) for user in users[:5] for store in (one, two)))
+            written = [
+                *await asyncio.gather(*(store.put_member(T, "r1", user) for user in users for store in (one, two))),
+                *await asyncio.gather(*(store.remove_member(T, "r1", u) for u in users[:5] for store in (one, two))),
+            ]
+            revisions = sorted(it.members_rev for it in written if it is not None and it.changed)
+            assert revisions == [*range(room.members_rev + 1, room.members_rev + 26)]
             assert [user for user, _ in await two.members(T, "r1", None, 100)] == sorted(users[5:])
             changed = await two.room(T, "r1")
             assert changed is not None

@@ -213,7 +213,12 @@ async def test_nodes_are_notified_of_changed_members_and_of_nothing_else(parts: 
     assert parts.engine.published == []
     await parts.messages.put_room(TENANT, "lobby", True, None)
     assert await parts.messages.put_member(TENANT, "lobby", "ann", "reader")
-    assert parts.engine.published == [(Topic("room", TENANT, "lobby"), MembersChanged())] * 2
+    assert await parts.messages.put_member(TENANT, "lobby", "ann", "reader")
+    room = await parts.store.room(TENANT, "lobby")
+    assert room is not None
+    now = room.members_rev
+    changes = [MembersChanged(), MembersChanged(now, "ann"), MembersChanged(now)]
+    assert parts.engine.published == [(Topic("room", TENANT, "lobby"), change) for change in changes]
 
 
 @in_virtual_time

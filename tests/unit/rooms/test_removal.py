@@ -6,12 +6,11 @@ import asyncio
 
 import pytest
 
-from greendot.engine.messages import Acknowledged, Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.engine.messages import Acknowledged, Deliver, MemberRemoved, Topic
 from greendot.errors import Refused
 from greendot.node.channel import ReplyKey, RoomKey
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
-from greendot.rooms.delivery import COMPARE_S
 from greendot.store.rooms import Record
 from greendot.store.wire import message_frame
 from unit.service_parts import TENANT, Parts, in_virtual_time
@@ -25,86 +24,6 @@ def publish(parts: Parts, record: Record, members_rev: int) -> None:
 
 def removed(user: str, room: str = "lobby") -> MemberRemoved:
     return MemberRemoved(TENANT, room, user, "expelled", "asker", 7)
-
-
-@in_virtual_time
-async def test_messages_wait_while_the_members_are_read_once_for_all_of_them(parts: Parts) -> None:
-    local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
-    await parts.store.remove_member(TENANT, "lobby", "bob")
-    records = await parts.write("lobby", 3)
-    rev = local.members_rev + 1
-    parts.store.take_calls()
-    async with parts.store.holding("member_states") as held:
-        for record in records:
-            publish(parts, record, rev)
-        await held.reached()
-        await parts.settle()
-        assert (ann.take(), bob.take()) == ([], [])
-    await parts.settle()
-    assert ann.seqs() == [1, 2, 3]
-    assert [(data["removed"], data["reason"]) for data in bob.data()] == [(True, "removed")]
-    assert parts.store.take_calls() == ["heads", "member_states"]
-    assert bob.rooms == set()
-
-
-@in_virtual_time
-async def test_a_change_that_is_announced_during_the_read_is_read_after_it(parts: Parts) -> None:
-    _, (ann, bob) = await parts.joined("lobby", "ann", "bob")
-    parts.receive(LOBBY, MembersChanged())
-    async with parts.store.holding("member_states", "after") as held:
-        await held.reached()
-        await parts.store.remove_member(TENANT, "lobby", "bob")
-        parts.receive(LOBBY, MembersChanged())
-    await parts.settle()
-    assert (ann.rooms, bob.rooms) == ({"lobby"}, set())
-    assert parts.store.calls.count("member_states") == 2
-
-
-@in_virtual_time
-async def test_a_message_of_a_newer_revision_than_the_read_waits_for_the_next_read(parts: Parts) -> None:
-    local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
-    parts.receive(LOBBY, MembersChanged())
-    async with parts.store.holding("member_states", "after") as held:
-        await held.reached()
-        await parts.store.remove_member(TENANT, "lobby", "bob")
-        publish(parts, (await parts.write("lobby"))[0], local.members_rev + 1)
-    await parts.settle()
-    assert (ann.seqs(), bob.seqs()) == ([1], [])
-
-
-@in_virtual_time
-async def test_a_revision_that_the_store_does_not_know_is_read_once(parts: Parts) -> None:
-    _, (ann,) = await parts.joined("lobby", "ann")
-    publish(parts, (await parts.write("lobby"))[0], 1_000)  # a message of a store that was restored meanwhile
-    await parts.pass_s(2)
-    assert ann.seqs() == [1]
-    assert parts.store.calls.count("member_states") == 1
-
-
-@in_virtual_time
-async def test_messages_reach_no_client_while_the_members_cannot_be_read_and_are_read_later(parts: Parts) -> None:
-    local, (ann, bob) = await parts.joined("lobby", "ann", "bob")
-    await parts.store.remove_member(TENANT, "lobby", "bob")
-    records = await parts.write("lobby", 2)
-    parts.store.thread.is_away = True
-    for record in records:
-        publish(parts, record, local.members_rev + 1)
-    await parts.settle()
-    parts.store.thread.is_away = False
-    await parts.pass_s(1)
-    assert (ann.take(), bob.take()) == ([], [])
-    await parts.pass_s(COMPARE_S)
-    assert ann.seqs() == [1, 2]
-    assert [frame["type"] for frame in bob.take()] == ["room.changed"]
-
-
-@in_virtual_time
-async def test_a_message_whose_announcement_was_lost_is_read_with_the_members(parts: Parts) -> None:
-    _, (ann,) = await parts.joined("lobby", "ann")
-    await parts.write("lobby", 2)
-    parts.receive(LOBBY, MembersChanged())
-    await parts.settle()
-    assert ann.seqs() == [1, 2]
 
 
 @in_virtual_time

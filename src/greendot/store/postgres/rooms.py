@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from greendot.ids import Key
 from greendot.store.postgres.pool import Link, Pool
-from greendot.store.rooms import BusMode, Member, MemberState, Role, Room, RoomStore, UserRoom
+from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 
 ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
 ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
@@ -54,7 +54,7 @@ COUNTS = """
 """
 ROLE = "SELECT role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id = $3"
 MARKER = "SELECT seq FROM greendot_markers WHERE tenant = $1 AND room = $2 AND user_id = $3"
-_LOCK = "SELECT 1 FROM greendot_rooms WHERE tenant = $1 AND room = $2 FOR UPDATE"
+_LOCK = "SELECT members_rev FROM greendot_rooms WHERE tenant = $1 AND room = $2 FOR UPDATE"
 _CHANGED = "UPDATE greendot_rooms SET members_rev = members_rev + 1 WHERE tenant = $1 AND room = $2"
 _PUT_ROOM = f"""
     INSERT INTO greendot_rooms AS r (tenant, room, open, bus) VALUES ($1, $2, coalesce($3, false), coalesce($4, 'full'))
@@ -100,23 +100,23 @@ class PostgresRooms:
         rows = await self._links.fetch(ROOMS_OF, tenant, user)
         return [UserRoom(Room(*row[:6]), row[6], row[7]) for row in rows]
 
-    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:
-        async def work(link: Link) -> bool:
-            if not await link.fetch(_LOCK, tenant, room):
-                return False
-            if await link.fetch(_PUT_MEMBER, tenant, room, user, role):
-                await link.execute(_CHANGED, tenant, room)
-            return True
+    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> MembersWritten | None:
+        return await self._write_member(tenant, room, _PUT_MEMBER, user, role)
 
-        return await self._links.transact(work)
+    async def remove_member(self, tenant: str, room: str, user: str) -> MembersWritten | None:
+        return await self._write_member(tenant, room, _REMOVE_MEMBER, user)
 
-    async def remove_member(self, tenant: str, room: str, user: str) -> bool:
-        async def work(link: Link) -> bool:
-            await link.fetch(_LOCK, tenant, room)
-            removed = bool(await link.fetch(_REMOVE_MEMBER, tenant, room, user))
-            if removed:
-                await link.execute(_CHANGED, tenant, room)
-            return removed
+    async def _write_member(self, tenant: str, room: str, sql: str, *values: str) -> MembersWritten | None:
+        """Run a statement that returns a row if it changed a member, and raise the revision then."""
+
+        async def work(link: Link) -> MembersWritten | None:
+            found = await link.fetch(_LOCK, tenant, room)
+            if not found:
+                return None
+            if not await link.fetch(sql, tenant, room, *values):
+                return MembersWritten(found[0][0], changed=False)
+            await link.execute(_CHANGED, tenant, room)
+            return MembersWritten(found[0][0] + 1, changed=True)
 
         return await self._links.transact(work)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from greendot.ids import Key
-from greendot.store.rooms import BusMode, Member, MemberState, Role, Room, RoomStore, UserRoom
+from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 from greendot.store.sqlite.thread import DatabaseThread
 
 ROOM = "SELECT tenant, room, open, head, members_rev, bus FROM rooms"
@@ -71,26 +71,24 @@ class SqliteRooms:
 
         return await self._thread.do(work)
 
-    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:
-        def work(db: sqlite3.Connection) -> bool:
+    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> MembersWritten | None:
+        def work(db: sqlite3.Connection) -> MembersWritten | None:
             if read_room(db, tenant, room) is None:
-                return False
+                return None
             changed = db.execute(
                 "INSERT INTO members (tenant, room, user, role) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET role = excluded.role WHERE role != excluded.role",
                 (tenant, room, user, role),
             )
-            _new_members(db, tenant, room, changed.rowcount)
-            return True
+            return _new_members(db, tenant, room, changed.rowcount)
 
         return await self._thread.do(work)
 
-    async def remove_member(self, tenant: str, room: str, user: str) -> bool:
-        def work(db: sqlite3.Connection) -> bool:
+    async def remove_member(self, tenant: str, room: str, user: str) -> MembersWritten | None:
+        def work(db: sqlite3.Connection) -> MembersWritten | None:
             where = "tenant = ? AND room = ? AND user = ?"
             removed = db.execute(f"DELETE FROM members WHERE {where}", (tenant, room, user)).rowcount
-            _new_members(db, tenant, room, removed)
-            return removed > 0
+            return _new_members(db, tenant, room, removed)
 
         return await self._thread.do(work)
 
@@ -165,9 +163,10 @@ def _room(row: Sequence[Any]) -> Room:
     return Room(tenant, room, bool(is_open), head, members_rev, bus)
 
 
-def _new_members(db: sqlite3.Connection, tenant: str, room: str, changed: int) -> None:
-    sql = "UPDATE rooms SET members_rev = members_rev + ? WHERE tenant = ? AND room = ?"
-    db.execute(sql, (min(changed, 1), tenant, room))
+def _new_members(db: sqlite3.Connection, tenant: str, room: str, changed: int) -> MembersWritten | None:
+    sql = "UPDATE rooms SET members_rev = members_rev + ? WHERE tenant = ? AND room = ? RETURNING members_rev"
+    row = db.execute(sql, (min(changed, 1), tenant, room)).fetchone()
+    return None if row is None else MembersWritten(row[0], changed > 0)
 
 
 _: type[RoomStore] = SqliteRooms

@@ -214,7 +214,7 @@ async def test_a_room_that_is_opened_until_all_is_restored_is_not_stale_for_ever
     async with nodes(redis) as (first, second):
         ann, bob = await first.join("ann"), await second.join("bob")
         await ann.request(type="room.join", room="den")
-        async with hold(second.node.engine, "present", at="after") as opening:
+        async with hold(second.node.engine, "present_page", at="after") as opening:
             async with hold(first.node.engine, "restore"):
                 redis.command("FLUSHALL")
                 assert await over_http(second, "ann") == {("offline", True)}

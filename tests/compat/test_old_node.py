@@ -16,10 +16,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.nodes import Clients, Listener, node, redis_url
+from cluster.nodes import Clients, Listener, eventually, node, redis_url
 from compat.sources import unpacked
 from compat.versions import VERSIONS, way_back
 from e2e.processes import Process, until
+from greendot.presence.model import SessionEpoch
+from hosts import RedisNode
 from postgres_server import execute, fresh_schema
 from redis_servers import RedisProcess
 
@@ -50,6 +52,10 @@ async def mixed(folder: Path, redis: RedisProcess, postgres: str) -> AsyncIterat
         await execute(place, way_back("PostgreSQL"))
         async with node(folder / "a", where, **settings, PYTHONPATH=str(source)) as old:
             assert (await old.ask("GET", "/v1/rooms")).json()["rooms"] != []
+
+
+def session_of(node: RedisNode, user: str) -> SessionEpoch:
+    return SessionEpoch(f"{node.incarnation}-{user}", node.incarnation, 1)
 
 
 async def where_from(**environment: str) -> Path:
@@ -117,6 +123,37 @@ async def test_nodes_of_then_and_now_are_one_server(tmp_path: Path, redis: Redis
         assert ann.closed is not None
         assert ann.closed.code == 4501
         assert bob.closed is None
+
+
+@pytest.mark.timeout(120)
+async def test_a_large_room_has_the_users_of_nodes_of_then_and_now(
+    tmp_path: Path, redis: RedisProcess, postgres: str
+) -> None:
+    async with mixed(tmp_path, redis, postgres) as (old, new, _), Clients() as clients:
+        await new.ask("PUT", "/v1/rooms/hall", {"open": True})
+        third = RedisNode(redis_url(redis.port), "", driven=True)
+        await third.start()
+        try:
+            crowd = [f"u{number:04}" for number in range(1_100)]
+            await asyncio.gather(*(third.engine.enter("default", "hall", u, session_of(third, u)) for u in crowd))
+            ann, bob = await clients.join(old, "ann"), await clients.join(new, "bob")
+            for user in (ann, bob):
+                await user.request(type="room.join", room="hall")
+
+            async def is_right(process: Process) -> bool:
+                page = (await process.ask("GET", "/v1/rooms/hall/present?limit=3")).json()
+                return page == {"count": 1_102, "users": ["ann", "bob", "u0000"]}
+
+            await eventually(lambda: is_right(old), "everybody is there on the old node")
+            await eventually(lambda: is_right(new), "everybody is there on the new node")
+            old.signal(signal.SIGTERM)
+            assert (await old.ended()).code == 0
+            assert await is_right(new), "the old node is in its grace"
+            ann = await clients.join(new, "ann")
+            await ann.request(type="room.join", room="hall")
+            assert await is_right(new)
+        finally:
+            await third.close()
 
 
 @pytest.mark.timeout(120)

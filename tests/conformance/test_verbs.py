@@ -13,6 +13,7 @@ from greendot.engine.redis.scripts import SCRIPTS
 from redis_servers import KINDS, RedisProcess
 
 DAY_MS = 86_400_000
+ROOM = ["room", "nodes", "index"]
 
 
 class Partition:
@@ -144,15 +145,180 @@ def test_only_those_of_nodes_known_to_be_dead_are_taken_out_of_a_room(redis: Par
     redis.node("n2", ends=5)
     for user, entry in (("ann", "n1-s1"), ("bob", "n2-s1"), ("eve", "n3-s1"), ("zoe", "x-s1,n2")):
         redis("HSET", "room", user, entry)
-    assert redis.verb("present", ["room", "nodes"], "", "channel", "PUBLISH", "key") == [b"ann"]
+    found = redis.verb("present", ROOM, "", "channel", "PUBLISH", "key", 0, 100)
+    assert found == [b"0", b"ann"]
     assert {*redis("HKEYS", "room")} == {b"ann", b"eve"}
+
+
+def test_the_index_ends_when_the_hash_is_read_because_not_all_nodes_write_it(redis: Partition) -> None:
+    redis.node("n1")
+    users = fill(redis, 600)
+    redis("ZADD", "index", 0, "u0001", 0, "~n1")
+    cursor, found = b"0", set[bytes]()
+    while not found or cursor != b"0":
+        cursor, *some = redis.verb("present", ROOM, "", "channel", "PUBLISH", "key", cursor, 100)
+        found.update(some)
+    assert found == {*users}
+    assert redis("EXISTS", "index") == 0
+
+
+def test_a_small_room_is_read_whole_and_users_of_dead_nodes_are_removed(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    for user, entry in (("ann", "n1-s1"), ("bob", "n2-s1"), ("eve", "n3-s1"), ("zoe", "x-s1,n1")):
+        redis("HSET", "room", user, entry)
+    kind, *users = redis.verb("occupants", ROOM, "", "", "", "", "", 0, "")
+    assert (kind, {*users}) == (b"all", {b"ann", b"zoe"})
+    assert {*redis("HKEYS", "room")} == {b"ann", b"eve", b"zoe"}
+
+
+def fill(redis: Partition, count: int, node: str = "n1") -> list[bytes]:
+    users = [f"u{number:04}" for number in range(count)]
+    redis("HSET", "room", *(part for user in users for part in (user, f"{node}-{user}")))
+    return [user.encode() for user in users]
+
+
+def test_the_index_of_a_large_room_is_built_in_steps_while_users_enter_and_leave(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2")
+    redis("HSET", "nodes", "~n1", 1, "~n2", 1)
+    users = fill(redis, 1_200)
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "") == [b"build"]
+    call = ("", "channel", "PUBLISH", "key")
+    cursor = redis.verb("index", ROOM, *call, 0, 100, "t1")
+    assert cursor != b"0"
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "") == [b"build"]
+    for verb, user, more in (("enter", "anew", ("1",)), ("exit", "u0007", ())):
+        redis.verb(verb, ROOM, *call, f"n1-{user}" if verb == "exit" else "n2-x", "n2", 1, user, *more)
+    redis.verb("index", ROOM, *call, 0, 100, "t2")  # another node, which dies
+    while cursor != b"0":
+        cursor = redis.verb("index", ROOM, *call, cursor, 100, "t1")
+    users = sorted([*users, b"anew"])
+    users.remove(b"u0007")
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 2_000, "") == [1_200, 0, *users]
+    assert redis("ZRANGEBYLEX", "index", "[~", "+") == [b"~n1", b"~n2"]
+    assert DAY_MS - 60_000 < redis("PTTL", "index") <= DAY_MS
+
+
+def test_a_build_ends_if_the_index_has_ended_meanwhile(redis: Partition) -> None:
+    redis.node("n1")
+    fill(redis, 1_200)
+    call = ("", "channel", "PUBLISH", "key")
+    cursor = redis.verb("index", ROOM, *call, 0, 100, "t1")
+    redis("DEL", "index")
+    redis.verb("index", ROOM, *call, 0, 100, "t2")
+    assert redis.verb("index", ROOM, *call, cursor, 100, "t1") == b"0"
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "")[0] in (b"build", b"old")
+
+
+def test_a_build_that_leaves_a_small_room_makes_no_index(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    redis("HSET", "nodes", "~n1", 1, "~n2", 1)
+    fill(redis, 1_200, "n2")
+    redis("HSET", "room", "ann", "n1-s1")
+    call, cursor = ("", "channel", "PUBLISH", "key"), b"0"
+    redis("ZADD", "index", 0, "u0003", 0, "u1000")
+    while (cursor := redis.verb("index", ROOM, *call, cursor, 100, "t1")) != b"0":
+        pass
+    assert redis("EXISTS", "index") == 0
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 9, "") == [b"all", b"ann"]
+
+
+def test_the_index_ends_when_the_room_is_small_again(redis: Partition) -> None:
+    redis.node("n1")
+    redis("HSET", "nodes", "~n1", 1)
+    fill(redis, 500)
+    redis("ZADD", "index", *(part for number in range(500) for part in (0, f"u{number:04}")), 0, "~n1")
+    call = ("", "channel", "PUBLISH", "key")
+    redis.verb("exit", ROOM, *call, "n1-x", "n1", 1, "nobody")
+    assert redis("EXISTS", "index") == 1
+    redis.verb("exit", ROOM, *call, "n1-u0001", "n1", 1, "u0001")
+    assert redis("EXISTS", "index") == 0
+    redis.verb("enter", ROOM, *call, "n1-u0001", "n1", 1, "u0001", "1")
+    assert redis("EXISTS", "index") == 0
+
+
+def test_the_last_user_of_a_dead_node_empties_the_room(redis: Partition) -> None:
+    redis.node("n2", ends=5)
+    redis("HSET", "room", "bob", "n2-s1")
+    redis("ZADD", "index", 0, "bob", 0, "~n2")
+    assert redis.verb("present", ROOM, "", "channel", "PUBLISH", "key", 0, 100) == [b"!", 0, [b"0"]]
+    assert redis("EXISTS", "room", "index") == 0
+
+
+def test_a_page_is_read_from_the_index_unless_a_node_does_not_write_it(redis: Partition) -> None:
+    redis.node("n1")
+    redis("HSET", "nodes", "~n1", 1)
+    redis("ZADD", "index", 0, "ann", 0, "bob", 0, "eve", 0, "~n1")
+    assert redis.verb("occupants", ROOM, "", "", "", "", "ann", 1, "eve") == [3, 1, b"bob"]
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 9, "x") == [3, 0, b"ann", b"bob", b"eve"]
+    redis.node("n0", ends=5)  # dead
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "") == [3, 0]
+    redis.node("n0", ends=redis.now + 60_000)  # in its grace
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "") == [b"old"]
+    redis.node("n0")
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "") == [b"old"]
+    redis("HSET", "nodes", "~n0", 1)
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "") == [3, 0]
+
+
+def test_the_users_of_dead_nodes_are_removed_from_the_index_some_at_a_time(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    redis("HSET", "nodes", "~n1", 1, "~n2", 1)
+    users = fill(redis, 600)
+    there = {"ann": "n1-s1", "bob": "n2-s1", "cid": "n2-s2;n1-s3", "dan": "n3-s1", "eve": "n2-s4"}
+    for user, entry in there.items():
+        redis("HSET", "room", user, entry)
+        redis("ZADD", "index", 0, user)
+    redis("ZADD", "index", *(part for user in users for part in (0, user)))
+    redis("ZADD", "index", 0, "~n1", 0, "~n2", 0, "~n3")
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 9, "") == [b"dead", b"~n2", b"~n3"]
+    prune = ["prune", ROOM, "", "channel", "PUBLISH", "key"]
+    assert redis.verb(*prune, "", 3, "~n2", "~n3") == b"cid"
+    assert redis("ZRANGE", "index", 0, -1) == [b"ann", b"cid", b"dan", b"eve", *users, b"~n1", b"~n2", b"~n3"]
+    assert redis.verb(*prune, "cid", 700, "~n2", "~n3") == b""
+    assert redis("ZRANGE", "index", 0, -1) == [b"ann", b"cid", *users, b"~n1"]
+    assert {*redis("HKEYS", "room")} == {b"ann", b"cid", b"dan", *users}, "the unknown node may return"
+    assert redis.verb("occupants", ROOM, "", "", "", "", "", 3, "") == [602, 0, b"ann", b"cid", users[0]]
+
+
+def test_a_user_whose_other_session_is_on_a_node_without_the_index_leaves_the_index(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n0")
+    redis("HSET", "nodes", "~n1", 1)
+    redis("HSET", "room", "ann", "n0-s1", "bob", "n1-s9")
+    redis("ZADD", "index", 0, "bob", 0, "~n1")
+    session = ("n1-s1", "n1", 1, "ann")
+    assert redis.verb("enter", ROOM, "", "channel", "PUBLISH", "key", *session, "1") == 0
+    assert redis("ZRANGE", "index", 0, -1) == [b"ann", b"bob", b"~n1"]
+    assert redis.verb("exit", ROOM, "", "channel", "PUBLISH", "key", *session) == 0
+    assert redis("ZRANGE", "index", 0, -1) == [b"bob", b"~n1"]
+    assert redis("HGET", "room", "ann") == b"n0-s1"
+
+
+def test_a_session_that_enters_an_indexed_room_adds_the_user_and_the_mark_of_its_node(redis: Partition) -> None:
+    redis.node("n1")
+    redis("HSET", "room", "bob", "n2-s1")
+    redis("ZADD", "index", 0, "bob", 0, "~n2")
+    redis.verb("enter", ROOM, "", "channel", "PUBLISH", "key", "n1-s1", "n1", 1, "ann", "1")
+    assert redis("ZRANGE", "index", 0, -1) == [b"ann", b"bob", b"~n1", b"~n2"]
+
+
+def test_a_registered_node_writes_the_index_and_a_forgotten_one_leaves_nothing(redis: Partition) -> None:
+    redis.verb("register", ["nodes"], "n1", "e1", "1")
+    assert redis("HMGET", "nodes", "n1", "~n1") == [b"live", b"1"]
+    redis.node("n1", ends=5)
+    assert redis.verb("forget", ["nodes"], "n1") == 1
+    assert redis("HKEYS", "nodes") == [b"~epoch"]
 
 
 def test_a_session_that_enters_twice_is_there_once(redis: Partition) -> None:
     redis.node("n1")
     enter = ["", "channel", "PUBLISH", "key", "n1-s1", "n1", 1, "ann", "1"]
-    assert redis.verb("enter", ["room", "nodes"], *enter) == [b"!", 1, 1]
-    assert redis.verb("enter", ["room", "nodes"], *enter) == 0
+    assert redis.verb("enter", ROOM, *enter) == [b"!", 1, 1]
+    assert redis.verb("enter", ROOM, *enter) == 0
     assert redis("HGET", "room", "ann") == b"n1-s1"
 
 
@@ -324,7 +490,20 @@ def test_the_live_nodes_of_a_room_are_named_once(redis: Partition) -> None:
     redis.node("n1")
     redis.node("n2", ends=5)
     redis("HSET", "room", "ann", "n1-s1;n1-s2", "bob", "n2-s1;x-s2,n1", "eve", "n3-s1")
-    assert redis.verb("room_nodes", ["room", "nodes"], "", "", "", "") == [b"n1"]
+    assert redis.verb("room_nodes", ROOM, "", "", "", "") == [b"n1"]
+
+
+def test_the_nodes_of_a_large_room_come_from_its_index(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    redis.node("n3")
+    redis("HSET", "nodes", "~n1", 1, "~n2", 1, "~n3", 1)
+    fill(redis, 1_001)
+    assert {*redis.verb("room_nodes", ROOM, "", "", "", "")} == {b"n1", b"n3"}, "there is no index"
+    redis("ZADD", "index", 0, "ann", 0, "bob", 0, "~n1", 0, "~n2")
+    assert redis.verb("room_nodes", ROOM, "", "", "", "") == [b"n1"]
+    redis.node("n0")  # a node that does not write the index may have sessions there
+    assert {*redis.verb("room_nodes", ROOM, "", "", "", "")} == {b"n0", b"n1"}
 
 
 def test_what_is_read_is_the_record_or_the_last_seen_and_the_epoch(redis: Partition) -> None:

@@ -342,7 +342,8 @@ class Story:
                 case "exit":
                     return await engine.exit(self.tenant, ROOM, step.user, ref)
                 case "present":
-                    return await engine.present(self.tenant, ROOM)
+                    page = await engine.present_page(self.tenant, ROOM, "ann", 2, step.user)
+                    return await engine.present(self.tenant, ROOM), page
                 case "status":
                     return side.snapshot(await engine.set_status(*who, self.manual(side, *step.more)))
         except Fenced:

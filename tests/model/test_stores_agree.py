@@ -74,7 +74,7 @@ class Model:
                 del self.members[room, user]
             else:
                 self.members[room, user] = role
-        return known if role else had is not None
+        return (self.rooms[room]["rev"], role != had) if known else None
 
     def _append(self, now: int, room: str, user: str, key: str) -> Any:
         if room not in self.rooms:

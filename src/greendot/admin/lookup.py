@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from greendot.admin.access import DashboardServices, Viewer
 from greendot.engine.messages import Topic
-from greendot.engine.results import EngineSession, NodeInfo
+from greendot.engine.results import EngineSession, NodeInfo, OccupantPage
 from greendot.errors import EngineUnavailable, Refused
 from greendot.presence.last_seen_model import with_stored
 from greendot.presence.model import project
@@ -193,10 +193,10 @@ class Lookup:
         )
         try:
             present, typers = await asyncio.gather(
-                services.engine.present(tenant, room), services.engine.typers(tenant, room)
+                services.engine.present_page(tenant, room, None, MOST), services.engine.typers(tenant, room)
             )
         except EngineUnavailable:
-            present, typers = [], []
+            present, typers = OccupantPage([], 0), []
         listeners = {node: read_room(text).listeners for node, text in answers.items()}
         return {
             "tenant": tenant,
@@ -208,8 +208,8 @@ class Lookup:
             "members": [] if found is None else [{"user": it.user, "role": it.role} for it in found.members],
             "member_count": 0 if found is None else found.total,
             "listeners": sum(listeners.values()),
-            "present": present[:MOST],
-            "present_count": len(present),
+            "present": present.users,
+            "present_count": present.total,
             "typing": [typist.user for typist in typers[:MOST]],
             "typing_ends_in_ms": {typist.user: typist.remaining for typist in typers[:MOST]},
             "nodes": [{"node": node, "listeners": count} for node, count in sorted(listeners.items()) if count],

@@ -19,6 +19,7 @@ from greendot.engine.results import (
     EngineSession,
     Known,
     NodeInfo,
+    OccupantPage,
     Page,
     Swept,
     Touched,
@@ -401,6 +402,16 @@ class MemoryEngine:
     async def present(self, tenant: str, room: str) -> list[str]:
         occupants = self._occupants.get((tenant, room))
         return [] if occupants is None else occupants.users(self.now_ms(), self._nodes)
+
+    async def present_page(
+        self, tenant: str, room: str, after: str | None, limit: int, look_for: str | None = None
+    ) -> OccupantPage:
+        occupants = self._occupants.get((tenant, room))
+        if occupants is None:
+            return OccupantPage([], 0)
+        now = self.now_ms()
+        is_there = look_for is not None and bool(occupants.sessions(look_for, now, self._nodes))
+        return OccupantPage(*occupants.page(after, limit, now, self._nodes), is_there)
 
     async def sessions_in_room(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
         occupants, now = self._occupants.get((tenant, room)), self.now_ms()

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Literal, NamedTuple, Protocol
 
 from greendot.engine.messages import Message, Part, Topic
-from greendot.engine.results import Adopted, EngineSession, Known, NodeInfo, Page, Swept, Touched
+from greendot.engine.results import Adopted, EngineSession, Known, NodeInfo, OccupantPage, Page, Swept, Touched
 from greendot.errors import EngineUnavailable
 from greendot.limits.overload_model import Level
 from greendot.presence.model import ManualStatus, SessionEpoch, Snapshot
@@ -242,7 +242,20 @@ class RoomEngine(Protocol):
         ...
 
     async def present(self, tenant: Tenant, room: str) -> list[User]:
-        """Return the occupants of the room, sorted by id, in one command."""
+        """Return all occupants of the room, sorted by id.
+
+        A large room takes several commands, each for some of the occupants: a user who enters or leaves meanwhile may
+        be missing or included. `present_page` is cheaper for callers that show some of the occupants.
+        """
+        ...
+
+    async def present_page(
+        self, tenant: Tenant, room: str, after: User | None, limit: int, look_for: User | None = None
+    ) -> OccupantPage:
+        """Return up to `limit` occupants after a user id, the number of all, and whether `look_for` is one of them.
+
+        All are of one moment. The cost depends on `limit`, not on the size of the room.
+        """
         ...
 
     async def sessions_in_room(self, tenant: Tenant, room: str, users: Sequence[User]) -> dict[User, set[str]]:
@@ -253,7 +266,10 @@ class RoomEngine(Protocol):
         ...
 
     async def room_nodes(self, tenant: Tenant, room: str) -> set[str]:
-        """Return the live nodes with sessions in the room, in one command."""
+        """Return the live nodes with sessions in the room, in one command.
+
+        In a large room the answer may include nodes whose last session has left.
+        """
         ...
 
 

@@ -44,6 +44,14 @@ class EngineSession(NamedTuple):
     ends_in_ms: int | None  # None unless the session lingers
 
 
+class OccupantPage(NamedTuple):
+    """Page of a room's occupants, sorted by id."""
+
+    users: list[str]
+    total: int  # number of all occupants
+    is_there: bool = False  # whether the user who was looked for is an occupant
+
+
 class NodeInfo(NamedTuple):
     """Incarnation of a node as the engine knows it."""
 

@@ -3,22 +3,27 @@
 The node keeps a copy of the occupants. The copy is read when the room is opened, updated by the engine's messages, and
 read again when a message may have been missed or a node has died. A query therefore costs no engine read. Each node
 announces the differences to its own listeners.
+
+Of a room with more than `MOST_COPIED` occupants the node keeps only their number, because listeners get only the
+number. Then queries read a page of the engine. Of the occupants, the node knows only those who hide from some users:
+the number for a listener leaves them out. Where the hiders are not listed, or users see only contacts, the node keeps
+a copy of any size.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from msgspec import UNSET
 
 from greendot.engine.messages import Entered, Left
 from greendot.engine.port import Engine
+from greendot.errors import EngineUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import has_come
-from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
@@ -27,6 +32,29 @@ from greendot.rooms.session_rooms import SessionRooms
 from greendot.visibility.cache import VisibilityCache
 
 RETRY_S = 1.0  # seconds until visibility facts are read again after the store failed
+MOST_COPIED = 1_000  # occupants of whom a node reads a copy, in one command of the engine
+
+
+HIDERS = 500  # hiders looked for in one read of the engine
+
+
+class CountedUsers(Collection[str]):
+    """Occupants of whom the node knows the number, and who of them hides from some users."""
+
+    __slots__ = ("hiders", "total")
+
+    def __init__(self, total: int, hiders: set[str]) -> None:
+        self.total = total
+        self.hiders = hiders
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.hiders)
+
+    def __contains__(self, user: object) -> bool:
+        return user in self.hiders
 
 
 def page(
@@ -54,6 +82,7 @@ class RoomOccupancy(RoomAnnouncer):
     """Occupants of one room with local listeners."""
 
     __slots__ = (
+        "_engine",
         "_held_until",
         "_left",
         "_newest",
@@ -73,16 +102,17 @@ class RoomOccupancy(RoomAnnouncer):
         self,
         channel: Channel,
         context: NodeContext,
-        statuses: StatusService,
+        engine: Engine,
         session_rooms: SessionRooms,
         visibility: VisibilityCache,
         large: int,
     ) -> None:
         super().__init__(channel, context, visibility, large, lambda: self._users)
-        self._statuses = statuses
+        self._engine = engine
+        self._statuses = session_rooms.statuses
         self._session_rooms = session_rooms
         self._unknown: set[str] = set()  # entered; the facts that decide who sees them are being read
-        self._users: set[str] = set()
+        self._users: set[str] | CountedUsers = set()
         self._order: list[str] | None = None  # `_users` sorted by id; None until requested
         self._reads = self._newest = 0  # number of readings, and the latest one that was applied
         self._readings: dict[int, dict[str, bool]] = {}  # under way, with the users who entered (True) or left
@@ -92,13 +122,33 @@ class RoomOccupancy(RoomAnnouncer):
 
     # --- reads ---
 
-    def count(self, reader: str) -> int:
-        """Return the number of occupants visible to `reader`, including the reader."""
+    @property
+    def is_counted(self) -> bool:
+        """Return whether the node knows only the number of occupants."""
+        return isinstance(self._users, CountedUsers)
+
+    def count(self, reader: str, total: int | None = None) -> int:
+        """Return the number of occupants visible to `reader`, including the reader; of `total` if given."""
+        if total is not None:
+            return total - (len(self._users) - self.room_view.count(reader))
         return self.room_view.count(reader) + (self.unseen(reader) is not None)
+
+    async def count_with(self, reader: str) -> int | None:
+        """Return the number of occupants of a counted room, with a user who is joining; None if there is a copy.
+
+        Hiders are included: see `count`.
+        """
+        if not self.is_counted:
+            return None
+        try:
+            page = await self._engine.present_page(self._tenant, self._room, None, 0, reader)
+        except EngineUnavailable:
+            return len(self._users)
+        return len(self._users) if self.is_held else page.total + (not page.is_there)
 
     @property
     def users(self) -> Collection[str]:
-        """Return all occupants, visible to a listener or not."""
+        """Return all occupants, visible to a listener or not. Of a counted room, only the hiders can be listed."""
         return self._users
 
     def ordered(self) -> Sequence[str]:
@@ -121,9 +171,11 @@ class RoomOccupancy(RoomAnnouncer):
 
     def unseen(self, reader: str | None) -> str | None:
         """Return the reader if present but unseen by all other users (invisible, or about to enter); None otherwise."""
-        return reader if reader is not None and reader not in self._users and self._devices(reader) else None
+        if reader is None or self.is_counted or reader in self._users:
+            return None
+        return reader if self._devices(reader) else None
 
-    async def read(self, engine: Engine) -> None:
+    async def read(self) -> None:
         """Read the occupants from the engine and announce the differences.
 
         Do nothing while held: a missing user may not have been restored yet. Of several reads, the latest one wins.
@@ -133,26 +185,108 @@ class RoomOccupancy(RoomAnnouncer):
         self._reads += 1
         number, meanwhile = self._reads, dict[str, bool]()
         self._readings[number] = meanwhile
-        stale = engine.is_restoring(self._tenant, self._room)
+        was_restoring = self._engine.is_restoring(self._tenant, self._room)
         try:
-            found = {*await engine.present(self._tenant, self._room)}
-            is_known = await self._look_up(found)
-            if number < self._newest or self.is_held:
+            found = await self._engine.present_page(self._tenant, self._room, None, MOST_COPIED)
+            if found.total > MOST_COPIED:
+                await self._look_up(())  # the hiders
+            users, hiders, is_copy = found.users, set[str](), found.total <= MOST_COPIED or self._needs_copy
+            if not is_copy:
+                hiders = await self._inside(self._visibility.hiders(self._tenant))
+            elif found.total > len(users):
+                users = await self._engine.present(self._tenant, self._room)
+            is_known = is_copy and await self._look_up(users)
+            if self._is_superseded(number):
                 return
             self._newest = number
-            self.stale = stale or engine.is_restoring(self._tenant, self._room)
-            self._order = None
-            # While the engine's data is being restored, a user missing from the reading has not left.
-            different = found - self._users if self.stale else found ^ self._users
-            async for users in self._context.slices.cut([*different]):
-                if number < self._newest or self.is_held:
-                    return
-                for user in users:
-                    # Messages received since the reading began are newer than the reading.
-                    if user not in meanwhile:
-                        self._correct(user, is_there=user in found, is_known=is_known)
+            self.stale = was_restoring or self._engine.is_restoring(self._tenant, self._room)
+            if not is_copy:
+                self._count(found.total, hiders, meanwhile)
+            elif is_known and (self.is_counted or not self._channel.listeners):
+                await self._copy(users, number)
+            else:
+                await self._compare({*users}, number, is_known=is_known)
         finally:
             del self._readings[number]
+
+    def _is_superseded(self, number: int) -> bool:
+        return number < self._newest or self.is_held
+
+    @property
+    def _needs_copy(self) -> bool:
+        return not self._visibility.lists_hiders(self._tenant)
+
+    async def _inside(self, users: list[str]) -> set[str]:
+        """Return who of these users is in the room, as the engine knows it."""
+        inside = set[str]()
+        async for some in self._context.slices.cut(users, HIDERS):
+            inside.update(await self._engine.sessions_in_room(self._tenant, self._room, some))
+        return inside
+
+    def _count(self, total: int, hiders: set[str], meanwhile: Mapping[str, bool]) -> None:
+        """Keep only the number of occupants, and the hiders among them.
+
+        While data is being restored, a smaller number does not count. Messages of `meanwhile` are newer.
+        """
+        known, before = (
+            len(self._users),
+            {user for user in self._users if self._visibility.is_hider(self._tenant, user)},
+        )
+        hiders = {user for user in hiders if meanwhile.get(user, True)}
+        for user in before - hiders:
+            self.room_view.goes(user)
+        self._users, self._order = CountedUsers(max(known, total) if self.stale else total, hiders), None
+        for user in hiders - before:
+            self.room_view.appears(user)
+        self._unknown.clear()
+        if len(self._users) != known or before != hiders:
+            self._counting.soon()
+
+    async def find(self, users: Collection[str] | None) -> None:
+        """Find out who of these users is in a counted room (None: all hiders), because they may hide now."""
+        if isinstance(self._users, CountedUsers):
+            if self._needs_copy:
+                await self.read()
+                return
+            known = self._users
+            inside = await self._inside([*(self._visibility.hiders(self._tenant) if users is None else users)])
+            if self._users is known:  # else a newer read has found them
+                known.hiders |= inside
+            else:
+                await self.find(users)
+
+    async def _copy(self, users: list[str], number: int) -> None:
+        """Replace the number of occupants by a copy of them, which is sorted. Listeners get the number only."""
+        async for some in self._context.slices.cut(users):
+            if self._is_superseded(number):
+                return
+            for user in some:
+                self.room_view.appears(user)
+        meanwhile, order, there = self._readings[number], [*users], {*users}
+        for user, entered in meanwhile.items():  # newer than the reading
+            if entered and user not in there:
+                self.room_view.appears(user)
+                insort(order, user)
+            elif not entered and user in there:
+                self.room_view.goes(user)
+                del order[bisect_left(order, user)]
+        self._users, self._order = {*order}, order
+        if self._channel.listeners:
+            self._deliver_count(only_new=True)
+
+    async def _compare(self, found: set[str], number: int, *, is_known: bool) -> None:
+        """Apply the differences to the copy, in slices."""
+        meanwhile, known = self._readings[number], {*self._users}
+        self._order = None
+        # While the engine's data is being restored, a user missing from the reading has not left.
+        different = found - known if self.stale else found ^ known
+        async for users in self._context.slices.cut([*different]):
+            if self._is_superseded(number):
+                return
+            for user in users:
+                # Messages received since the reading began are newer than the reading.
+                if user not in meanwhile:
+                    self._correct(user, is_there=user in found, is_known=is_known)
         if not self.stale:
             self._unknown &= found.union(user for user, entered in meanwhile.items() if entered)
 
@@ -182,6 +316,11 @@ class RoomOccupancy(RoomAnnouncer):
         user, entered = message.user, isinstance(message, Entered)
         for meanwhile in self._readings.values():
             meanwhile[user] = entered
+        if isinstance(self._users, CountedUsers):
+            if not self.is_held:
+                self._hider_moved(self._users.hiders, user, entered=entered)
+                self._counting.soon()
+            return not self.is_held and isinstance(message, Entered) and message.restored
         if isinstance(message, Left):
             self._leave(user)
             return False
@@ -200,6 +339,14 @@ class RoomOccupancy(RoomAnnouncer):
         """Remove such a user, because no node has a session in the room, unless the user entered again meanwhile."""
         if user in self._left:
             self._leave(user)
+
+    def _hider_moved(self, hiders: set[str], user: str, *, entered: bool) -> None:
+        if entered and user not in hiders and self._visibility.is_hider(self._tenant, user):
+            hiders.add(user)
+            self.room_view.appears(user)
+        elif not entered and user in hiders:
+            hiders.discard(user)
+            self.room_view.goes(user)
 
     def close(self) -> None:
         self._counting.close()
@@ -232,7 +379,7 @@ class RoomOccupancy(RoomAnnouncer):
 
     def _enter(self, user: str) -> None:
         self._unknown.discard(user)
-        if user not in self._users:
+        if isinstance(self._users, set) and user not in self._users:
             self._users.add(user)
             self.room_view.appears(user)
             if self._order is not None:
@@ -241,13 +388,16 @@ class RoomOccupancy(RoomAnnouncer):
                 self._counting.soon()
             else:
                 self._announce(user, RoomEntered(self._room, user), self.room_view.skipped(user))
+            if len(self._users) > 2 * MOST_COPIED and not self._needs_copy:
+                hiders = {user for user in self._users if self._visibility.is_hider(self._tenant, user)}
+                self._users, self._order = CountedUsers(len(self._users), hiders), None
 
     def _leave(self, user: str) -> None:
         # The engine may not know yet of a session on this node.
         if self._session_rooms.is_inside(self._tenant, user, self._room):
             return
         self._unknown.discard(user)
-        if user in self._users:
+        if isinstance(self._users, set) and user in self._users:
             self._users.discard(user)
             if self._order is not None:
                 del self._order[bisect_left(self._order, user)]
@@ -261,9 +411,32 @@ class RoomOccupancy(RoomAnnouncer):
         return RoomEntered(self._room, user) if seen else RoomLeft(self._room, user)
 
     def _announce_count(self) -> None:
+        """Send each listener the count of visible occupants. In a counted room, read the number first."""
+        if self.is_counted:
+            self._context.tasks.spawn(self._recount())
+        else:
+            self._deliver_count()
+
+    async def _recount(self) -> None:
+        """Read the number of occupants and send it. Read a copy instead if the room has become small, or users hide."""
+        try:
+            page = await self._engine.present_page(self._tenant, self._room, None, 0)
+            if self.is_held or self._engine.is_restoring(self._tenant, self._room) or not self.is_counted:
+                return  # the room is read again after the recovery
+            if page.total <= MOST_COPIED // 2 or self._needs_copy:
+                await self.read()
+                return
+        except EngineUnavailable:
+            return
+        assert isinstance(self._users, CountedUsers)
+        self._users.total = page.total
+        self._deliver_count()
+
+    def _deliver_count(self, *, only_new: bool = False) -> None:
         """Send each listener the count of visible occupants. Invisible listeners count themselves in addition."""
         hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
-        self.room_view.deliver_count(self._count_frame, RoomKey(self._room, (self.ROLE,)), hidden, 1)
+        key = RoomKey(self._room, (self.ROLE,))
+        self.room_view.deliver_count(self._count_frame, key, hidden, 1, only_new=only_new)
 
     def _count_frame(self, count: int) -> bytes:
         return encode_event(RoomCount(self._room, count), self._context.clock.now_ms())

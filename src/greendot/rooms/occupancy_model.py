@@ -8,6 +8,7 @@ Times are integer milliseconds of the engine's clock.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 
 from greendot.presence.model import NodeLife, SessionEpoch
@@ -16,9 +17,10 @@ from greendot.presence.model import NodeLife, SessionEpoch
 class Occupants:
     """Occupants of one room, by user."""
 
-    __slots__ = ("_users",)
+    __slots__ = ("_order", "_users")
 
     def __init__(self) -> None:
+        self._order: list[str] = []  # the keys of `_users`, sorted
         self._users: dict[str, dict[str, str]] = {}  # user → session → incarnation of the session's node
 
     def enter(self, user: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> bool:
@@ -26,6 +28,8 @@ class Occupants:
         sessions = self._counting(user, now, nodes)
         was_there = bool(sessions)
         sessions[ref.session] = ref.incarnation
+        if user not in self._users:
+            insort(self._order, user)
         self._users[user] = sessions
         return not was_there
 
@@ -35,14 +39,23 @@ class Occupants:
         was_there = sessions.pop(session, None) is not None
         if sessions:
             self._users[user] = sessions
-        else:
-            self._users.pop(user, None)
+        elif self._users.pop(user, None) is not None:
+            del self._order[bisect_left(self._order, user)]
         return was_there and not sessions
 
     def users(self, now: int, nodes: Mapping[str, NodeLife]) -> list[str]:
         """Return the occupants, sorted by user id."""
         live = {node for node, life in nodes.items() if _counts(life, now)}
-        return sorted(user for user, sessions in self._users.items() if not live.isdisjoint(sessions.values()))
+        return [user for user in self._order if not live.isdisjoint(self._users[user].values())]
+
+    def page(self, after: str | None, limit: int, now: int, nodes: Mapping[str, NodeLife]) -> tuple[list[str], int]:
+        """Return up to `limit` occupants after a user id, and the number of all.
+
+        While all nodes count, the cost does not depend on the number of occupants.
+        """
+        there = self._order if all(_counts(life, now) for life in nodes.values()) else self.users(now, nodes)
+        first = 0 if after is None else bisect_right(there, after)
+        return there[first : first + limit], len(there)
 
     def sessions(self, user: str, now: int, nodes: Mapping[str, NodeLife]) -> set[str]:
         """Return the sessions of one user that count."""

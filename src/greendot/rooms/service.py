@@ -22,6 +22,7 @@ from greendot.engine.messages import (
     Typing,
 )
 from greendot.engine.port import Engine
+from greendot.engine.results import OccupantPage
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.node.bus import BusTable, traced
 from greendot.node.channel import Channel, RoomKey
@@ -142,6 +143,7 @@ class RoomService:
         admitted = await self.membership.admit(session, room, fresh=True)
         there = {*local.present.users, *local.typing.users} if self._visibility.needs_reads(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
+        counted = await local.present.count_with(session.user)
         missed, truncated = await self._missed(local, after, most)
         if (
             self._local.get(topic) is not local
@@ -168,7 +170,7 @@ class RoomService:
             truncated=truncated,
             typing=local.typing.typers(session.user),
             typing_count=local.typing.count(session.user),
-            present=local.present.count(session.user),
+            present=local.present.count(session.user, counted),
             unread=max(0, local.cursor - admitted.marker),
         )
 
@@ -232,18 +234,52 @@ class RoomService:
 
     async def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
         """Return a page of the room's occupants on all nodes that `reader` may see (None: the app, which sees all)."""
-        local = self._local.get(topic)
-        if local is not None and local.opening is None:
-            users, unseen, stale = local.present.ordered(), local.present.unseen(reader), local.present.stale
-        else:
-            stale = self._engine.is_restoring(topic.tenant, topic.name)
-            local, users, unseen = None, await self._engine.present(topic.tenant, topic.name), None
-            stale = stale or self._engine.is_restoring(topic.tenant, topic.name)
-        if reader is not None and self._visibility.matters(topic.tenant):
-            if local is not None and local.present.is_viewer(reader):
+        local, is_hiding = self._local.get(topic), reader is not None and self._visibility.matters(topic.tenant)
+        if local is None or local.opening is not None or local.present.is_counted:
+            return await self._present_of_engine(topic, reader, after, limit)
+        users, unseen, stale = local.present.ordered(), local.present.unseen(reader), local.present.stale
+        if reader is not None and is_hiding:
+            if local.present.is_viewer(reader):
                 return local.present.page(reader, after, limit)
             users = await self._visibility.visible(topic.tenant, reader, [*users])
         return page(users, unseen, after, limit, stale=stale)
+
+    async def _present_of_engine(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
+        """Return a page of occupants of whom this node has no copy. Read all only if some may hide from the reader."""
+        tenant, room = topic.tenant, topic.name
+        stale = self._engine.is_restoring(tenant, room)
+        if reader is None:
+            found, hidden = await self._engine.present_page(tenant, room, after, limit), set[str]()
+        elif (seen := await self._seen_page(topic, reader, after, limit)) is not None:
+            found, hidden = seen
+        else:
+            users = await self._visibility.visible(tenant, reader, await self._engine.present(tenant, room))
+            return page(users, None, after, limit, stale=stale or self._engine.is_restoring(tenant, room))
+        local = self._local.get(topic)
+        # An invisible listener, or one who is about to enter, is an occupant for the listener's own devices only.
+        is_unseen = reader is not None and not found.is_there and local is not None and local.present.is_viewer(reader)
+        stale = stale or self._engine.is_restoring(tenant, room)
+        users = [user for user in found.users if user not in hidden]
+        return page(users, reader if is_unseen else None, after, limit, found.total - len(hidden), stale=stale)
+
+    async def _seen_page(
+        self, topic: Topic, reader: str, after: str | None, limit: int
+    ) -> tuple[OccupantPage, set[str]] | None:
+        """Return a page with enough occupants, and the occupants who hide from the reader. None: all must be decided.
+
+        Read again if further users hide from the reader meanwhile.
+        """
+        visibility, tenant, room = self._visibility, topic.tenant, topic.name
+        while True:
+            await visibility.know(tenant, [reader], ())
+            if not visibility.lists_hiders(tenant):
+                return None
+            hiders = visibility.hidden_in_rooms(tenant, reader)
+            hidden = {*await self._engine.sessions_in_room(tenant, room, [*hiders])} if hiders else set[str]()
+            found = await self._engine.present_page(tenant, room, after, limit + len(hidden), reader)
+            is_fresh = visibility.lists_hiders(tenant) and visibility.knows(tenant, reader, ())
+            if is_fresh and visibility.hidden_in_rooms(tenant, reader) <= hiders:
+                return found, hidden
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
@@ -293,7 +329,7 @@ class RoomService:
         match message:
             case Typing():
                 local.typing.receive(message)
-            case Left(user) if local.present.is_held:
+            case Left(user) if local.present.is_held and not local.present.is_counted:
                 place = topic.tenant, user, topic.name
                 local.present.left_meanwhile(user)
                 self._held_changes.confirm(place, "offline", lambda: local.present.confirm_left(user))
@@ -341,6 +377,10 @@ class RoomService:
 
     async def _review(self, local: LocalRoom, users: Collection[str] | None) -> None:
         tenant = local.channel.topic.tenant
+        try:
+            await local.present.find(users)
+        except EngineUnavailable:
+            self._context.timers.set(self._limits.hold_s, self._restored, local)
         if self._visibility.needs_reads(tenant):
             viewers, there = local.present.room_view.viewers(), {*local.present.users, *local.typing.users}
             if users is None and len(viewers) * len(there) > MOST_PAIRS:
@@ -371,7 +411,7 @@ class RoomService:
         """Read the occupants of a part's rooms, and announce the differences."""
         rooms = self._local.within(part)
         for at in range(0, len(rooms), AT_ONCE):
-            await asyncio.gather(*(local.present.read(self._engine) for local in rooms[at : at + AT_ONCE]))
+            await asyncio.gather(*(local.present.read() for local in rooms[at : at + AT_ONCE]))
 
     def hold(self, part: Part, seconds: float) -> None:
         """Keep the occupants of a part's rooms for `seconds`: the engine lost them. A later call replaces the time."""
@@ -385,7 +425,7 @@ class RoomService:
 
     async def _check_quietly(self, local: LocalRoom) -> None:
         try:
-            await local.present.read(self._engine)
+            await local.present.read()
         except EngineUnavailable:  # perhaps too briefly for a recovery, which reads all rooms again
             self._context.timers.set(self._limits.hold_s, self._restored, local)
 
@@ -394,9 +434,7 @@ class RoomService:
     def _make(self, channel: Channel) -> LocalRoom:
         limits, session_rooms = self._limits, self._session_rooms
         typing = RoomTyping(channel, self._context, self._visibility, limits.large, limits.typing.hold_ms)
-        present = RoomOccupancy(
-            channel, self._context, session_rooms.statuses, session_rooms, self._visibility, limits.large
-        )
+        present = RoomOccupancy(channel, self._context, self._engine, session_rooms, self._visibility, limits.large)
         return LocalRoom(channel, typing, present)
 
     async def _read(self, fresh: Sequence[LocalRoom]) -> None:
@@ -406,7 +444,7 @@ class RoomService:
             typists = await self._engine.typers(*key)
             await self._visibility.know(key[0], (), [typist.user for typist in typists])
             local.typing.seed(typists)
-            await local.present.read(self._engine)
+            await local.present.read()
             room = rooms.get(key)
             if room is not None:
                 if room.members_rev >= local.members_rev:  # else a read since then was newer
@@ -425,4 +463,9 @@ class RoomService:
 
 def _concerns(local: LocalRoom, user: str) -> bool:
     """Return whether the user is in the room, types there, or listens on this node."""
-    return user in local.present.users or user in local.typing.users or local.present.is_viewer(user)
+    return (
+        local.present.is_counted
+        or user in local.present.users
+        or user in local.typing.users
+        or local.present.is_viewer(user)
+    )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from greendot.engine.messages import Entered, Left, Topic
 from greendot.engine.port import Fenced
+from greendot.engine.results import OccupantPage
 from greendot.limits.overload_model import Level
 from greendot.presence.model import SessionEpoch
 from greendot.testing.engine_harness import EngineHarness, EngineTests, T
@@ -108,6 +111,36 @@ class OccupantSuite(EngineTests):
             for user in reversed(users):
                 await h.engine.enter(T, "r1", user, self.session_of(h, user))
             assert await h.engine.present(T, "r1") == users
+
+    async def test_occupants_are_read_in_pages_with_the_number_of_all(self) -> None:
+        async with self.harness() as h:
+            assert await h.engine.present_page(T, "r1", None, 10, "ann") == OccupantPage([], 0, is_there=False)
+            users = [f"u{number:04}" for number in range(2_500)]
+            await asyncio.gather(*(h.engine.enter(T, "r1", user, self.session_of(h, user)) for user in reversed(users)))
+            assert await h.engine.present_page(T, "r1", None, 0) == OccupantPage([], 2_500)
+            assert await h.engine.present_page(T, "r1", None, 2, "u0009") == OccupantPage(
+                users[:2], 2_500, is_there=True
+            )
+            assert await h.engine.present_page(T, "r1", "u1000", 3, "u") == OccupantPage(users[1_001:1_004], 2_500)
+            assert await h.engine.present_page(T, "r1", "u1000x", 1) == OccupantPage(users[1_001:1_002], 2_500)
+            assert await h.engine.present_page(T, "r1", "u2498", 1_000) == OccupantPage(users[-1:], 2_500)
+            assert await h.engine.present_page(T, "r1", "u2499", 1_000) == OccupantPage([], 2_500)
+            assert await h.engine.present(T, "r1") == users
+            assert await h.engine.room_nodes(T, "r1") == {h.incarnation}
+
+    async def test_a_page_follows_every_entry_and_exit(self) -> None:
+        async with self.harness() as h:
+            phone, laptop = self.session_of(h, "phone"), self.session_of(h, "laptop")
+            await h.engine.enter(T, "r1", "bob", self.session_of(h, "b"))
+            for ref in (phone, laptop):
+                await h.engine.enter(T, "r1", "ann", ref)
+            assert await h.engine.present_page(T, "r1", None, 9) == OccupantPage(["ann", "bob"], 2)
+            await h.engine.exit(T, "r1", "ann", phone)
+            assert await h.engine.present_page(T, "r1", None, 9) == OccupantPage(["ann", "bob"], 2)
+            await h.engine.exit(T, "r1", "ann", laptop)
+            assert await h.engine.present_page(T, "r1", None, 9, "ann") == OccupantPage(["bob"], 1)
+            await h.engine.exit(T, "r1", "bob", self.session_of(h, "b"))
+            assert await h.engine.present_page(T, "r1", None, 9, "bob") == OccupantPage([], 0)
 
     async def test_a_lingering_session_stays_in_its_room_until_it_leaves(self) -> None:
         async with self.harness() as h:

@@ -227,6 +227,24 @@ class VisibilityCache:
         """Return the users who hide from the viewer, as far as cached."""
         return self._facts.hiders_from(tenant, viewer)
 
+    def lists_hiders(self, tenant: str) -> bool:
+        """Return whether users in one room see each other, except `hiders`, and all hiders are known."""
+        return self.policy(tenant).is_open and not self.reads_each(tenant)
+
+    def is_hider(self, tenant: str, user: str) -> bool:
+        """Return whether some users do not see the user in a room, in a tenant that `lists_hiders`."""
+        return bool(self.hides_from(tenant, user)) or (tenant, user) in self._doubted
+
+    def hiders(self, tenant: str) -> list[str]:
+        """Return all users of a tenant who are a hider."""
+        known = {*self._facts.users(tenant), *(user for of, user in self._doubted if of == tenant)}
+        return [user for user in known if self.is_hider(tenant, user)]
+
+    def hidden_in_rooms(self, tenant: str, viewer: str) -> set[str]:
+        """Return the users whom the viewer does not see in a room, in a tenant that `lists_hiders`."""
+        doubted = [user for of, user in self._doubted if of == tenant and user != viewer]
+        return {*self.hiders_from(tenant, viewer), *doubted}
+
     def only_hidden_from(self, tenant: str, user: str) -> frozenset[str] | None:
         """Return the only users who do not see the user; None if a decision needs more facts."""
         if self.policy(tenant).policy != "tenant" or (tenant, user) in self._doubted:

@@ -139,18 +139,25 @@ class RoomView:
         return [*self._devices(target), *self.blind(target)]
 
     def deliver_count(
-        self, make: Callable[[int], bytes], key: object, others: Iterable[str], also: int, *, lapses: bool = False
+        self,
+        make: Callable[[int], bytes],
+        key: object,
+        others: Iterable[str],
+        also: int,
+        *,
+        lapses: bool = False,
+        only_new: bool = False,
     ) -> None:
         """Send each listener the count of targets that they see, plus `also` for the users in `others`.
 
         `others` are, for example, typists, who are not counted for themselves. A viewer who does not see all targets
         gets only changed counts: an unchanged count would show that a user hides. A count that `lapses` at the client
-        is repeated unless it is 0.
+        is repeated unless it is 0. With `only_new`, viewers who see all targets get only a changed count, too.
         """
         others, restricted, hub = {*others}, self._restricted(), self._context.hub
         told, self._sent_counts = self._sent_counts, {}
         apart = {user: self._devices(user) for user in {*restricted, *told, *others}}
-        if self._view_exceptions.is_open:
+        if self._view_exceptions.is_open and not (only_new and self._usual == len(self._targets())):
             skip = [device for mine in apart.values() for device in mine]
             hub.offer(self._channel, make(len(self._targets())), key=key, skip=skip, low=lapses)
         for user, mine in apart.items():

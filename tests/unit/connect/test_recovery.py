@@ -246,15 +246,15 @@ async def test_rooms_are_looked_through_once_for_deaths_that_come_together(parts
     await MemoryEngine.enter(parts.engine, "default", "lobby", "bob", SessionEpoch("OTHR-1", other, 1))
     assert [event["user"] for event in await ann.events("room.entered")] == ["bob"]
     parts.engine.end_node(other)
-    before = parts.engine.count("present")
-    parts.engine.away = {"present"}
+    before = parts.engine.count("present_page")
+    parts.engine.away = {"present_page"}
     for _ in range(3):
         node.recovery.died()
     await pass_time(AGAIN_S / 2)
-    assert parts.engine.count("present") == before + 1
+    assert parts.engine.count("present_page") == before + 1
     parts.engine.away = set()
     await pass_time(AGAIN_S)
-    assert parts.engine.count("present") == before + 2
+    assert parts.engine.count("present_page") == before + 2
     assert [event["user"] for event in await ann.events("room.left")] == ["bob"]
     await pass_time(10 * AGAIN_S)
-    assert parts.engine.count("present") == before + 2
+    assert parts.engine.count("present_page") == before + 2

@@ -163,7 +163,7 @@ async def test_occupants_are_not_shown_to_a_user_who_loses_the_room_meanwhile(pa
     await parts.engine.enter(TENANT, "lobby", "bob", bob.session.ref)
     present = await carry_out(parts, ann, wire.RoomPresent(room="lobby"))
     assert (present.users, present.count) == (["bob"], 1)
-    async with hold(parts.engine, "present", at="after") as held:
+    async with hold(parts.engine, "present_page", at="after") as held:
         asking = asyncio.ensure_future(carry_out(parts, ann, wire.RoomPresent(room="lobby")))
         await held.reached()
         await parts.store.remove_member(TENANT, "lobby", "ann")

@@ -61,3 +61,18 @@ def test_sessions_that_count_are_named_and_nodes_whether_they_count_or_not() -> 
     assert room.sessions("ann", 1_000, {PHONE.incarnation: NODES[PHONE.incarnation]}) == {PHONE.session}
     assert room.sessions("bob", 1_000, NODES) == set()
     assert room.nodes() == {PHONE.incarnation, LAPTOP.incarnation}
+
+
+def test_a_page_follows_a_user_and_counts_all_who_are_there() -> None:
+    room = Occupants()
+    assert room.page(None, 9, 1_000, NODES) == ([], 0)
+    for user, ref in (("cid", PHONE), ("ann", PHONE), ("bob", LAPTOP), ("ann", LAPTOP)):
+        room.enter(user, ref, 1_000, NODES)
+    assert room.page(None, 2, 1_000, NODES) == (["ann", "bob"], 3)
+    assert room.page("ann", 1, 1_000, NODES) == (["bob"], 3)
+    assert room.page("b", 9, 1_000, NODES) == (["bob", "cid"], 3)
+    assert room.page("cid", 9, 1_000, NODES) == ([], 3)
+    assert room.page(None, 0, 1_000, NODES) == ([], 3)
+    assert room.page(None, 9, 2_000, NODES) == (["ann", "cid"], 2)
+    assert room.exit("cid", PHONE.session, 1_000, NODES)
+    assert room.page(None, 9, 1_000, NODES) == (["ann", "bob"], 2)

@@ -9,13 +9,15 @@
 | `claim:{tag}:WHAT` | string | the node that does this work: marks a node as dead, removes its sessions, or sweeps |
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → time of the start, negated once stopped |
 | `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |
+| `present:{tag}:tenant/room~` | sorted set | the room's users, by id; then `~INCARNATION` of their nodes |
 | `room:{tag}:tenant/room` | channel | messages for a room's subscribers |
 | `watch:{tag}:tenant/user` | channel | changes of a user's presence |
 | `node:{tag}:INCARNATION` | channel | messages to one node |
 | `beat:{tag}:INCARNATION` | channel | messages of a node to itself, which check its connections |
 
 In `nodes`, `~epoch` changes when a partition loses its data, `~clock` corrects its time, and `~buckets` is the number
-of its buckets. `~` and an incarnation marks a node that knows `~buckets`. Claims are only in the first partition.
+of its buckets. `~` and an incarnation marks a node that knows `~buckets` and writes the sorted sets of rooms. Claims are
+only in the first partition.
 
 A partition has 1 to 128 buckets. Each bucket has a range of the 128 numbers of users, and the first number is its name.
 A partition grows by one bucket at a time: the next range is divided into halves, from left to right.
@@ -132,6 +134,10 @@ def typing_key(prefix: str, tenant: str, room: str) -> str:
 
 def present_key(prefix: str, tenant: str, room: str) -> str:
     return f"{prefix}present:{{{TAGS[partition_of(tenant, room)]}}}:{tenant}/{room}"
+
+
+def present_index_key(prefix: str, tenant: str, room: str) -> str:
+    return f"{present_key(prefix, tenant, room)}~"  # no id of a room contains the sign
 
 
 def channel(prefix: str, topic: Topic) -> str:

@@ -60,7 +60,11 @@ class Verbs:
     async def on_room(self, name: str, tenant: str, room: str, *arguments: Argument) -> Any:
         """Run a verb on the occupancy of one room. Report a transition if the verb caused one."""
         partition = keys.partition_of(tenant, room)
-        names = (keys.present_key(self.prefix, tenant, room), keys.nodes_key(self.prefix, partition))
+        names = (
+            keys.present_key(self.prefix, tenant, room),
+            keys.nodes_key(self.prefix, partition),
+            keys.present_index_key(self.prefix, tenant, room),
+        )
         channel = keys.channel(self.prefix, Topic("room", tenant, room))
         return self._observed("room", tenant, room, await self._on(partition, name, names, (channel,), arguments))
 

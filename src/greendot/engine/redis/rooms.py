@@ -6,18 +6,27 @@ While a room's server is away, typing continues among this node's own subscriber
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from heapq import merge
 
 from greendot.engine.messages import Topic, Typing
 from greendot.engine.redis import keys
-from greendot.engine.redis.link import Argument
+from greendot.engine.redis.link import Argument, RedisError
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.record_codec import escape, unescape
 from greendot.engine.redis.scripts import SCRIPTS
+from greendot.engine.results import OccupantPage
+from greendot.ids import new_incarnation
 from greendot.presence.model import SessionEpoch
 from greendot.rooms.typing_model import TypingUsers, Typist
 
 MOST_ROOMS = 10_000  # rooms kept in memory while the engine is away
+AT_ONCE = 250  # users whose sessions are read in one script: about a millisecond
+PAGE = 1_000  # users in a page of the index: less than a millisecond
+CLAIM_MS = 5_000  # time in which only one node removes the users of dead nodes from a room
+WAIT_S = 0.1  # wait for another node that does so
+ATTEMPTS = 100  # reads of a page while this lasts, nodes die or the index ends
 
 
 class RedisTyping:
@@ -110,8 +119,99 @@ class RedisRooms:
             if text
         }
 
+    # --- occupants ---
+
     async def present(self, tenant: str, room: str) -> list[str]:
-        partition = keys.partition_of(tenant, room)
-        present = self._verbs.on_room("present", tenant, room)
-        users, _ = await asyncio.gather(present, self._verbs.compare_epoch(partition))
-        return sorted(user.decode() for user in users)
+        found: list[str] = []
+        while True:
+            page = await self._find(tenant, room, found[-1] if found else None, PAGE)
+            if isinstance(page, list):
+                return page
+            found += page.users
+            if len(page.users) < PAGE:
+                return found
+
+    async def present_page(
+        self, tenant: str, room: str, after: str | None, limit: int, look_for: str | None = None
+    ) -> OccupantPage:
+        found = await self._find(tenant, room, after, limit, look_for)
+        return _cut(found, after, limit, look_for) if isinstance(found, list) else found
+
+    async def _find(
+        self, tenant: str, room: str, after: str | None, limit: int, look_for: str | None = None
+    ) -> OccupantPage | list[str]:
+        """Return a page; or all occupants, sorted, where a page costs no less."""
+        found = self._read(tenant, room, (after or "", limit, look_for or ""))
+        answer, _ = await asyncio.gather(found, self._verbs.compare_epoch(keys.partition_of(tenant, room)))
+        return answer
+
+    async def _read(self, tenant: str, room: str, what: tuple[str, int, str]) -> OccupantPage | list[str]:
+        for _ in range(ATTEMPTS):
+            answer = await self._verbs.on_room("occupants", tenant, room, *what)
+            match answer[0]:
+                case b"all":
+                    return sorted(user.decode() for user in answer[1:])
+                case b"dead":
+                    await self._prune(tenant, room, answer[1:])
+                case b"build":
+                    if not await self._build(tenant, room):
+                        break
+                case b"old":
+                    break
+                case total:
+                    return OccupantPage([user.decode() for user in answer[2:]], total, bool(answer[1]))
+        return await self._scan(tenant, room)
+
+    async def _prune(self, tenant: str, room: str, marks: Sequence[bytes]) -> None:
+        """Remove the users of dead nodes from the index, some in each command; or wait for the node that does it.
+
+        All nodes with listeners in the room come here after a death, and one pass is enough.
+        """
+        home, claim = self._verbs.servers.of(0), keys.claim_key(self._verbs.prefix, f"{tenant}/{room}")
+        try:
+            if not await home.call("SET", claim, "1", "NX", "PX", CLAIM_MS):
+                await asyncio.sleep(WAIT_S)
+                return
+        except RedisError as error:
+            if error.code != "OOM":  # removals free memory, so they need no claim then
+                raise
+        try:
+            after, is_begun = "", False
+            while after or not is_begun:
+                answer = await self._verbs.on_room("prune", tenant, room, after, AT_ONCE, *marks)
+                after, is_begun = answer.decode(), True
+        finally:
+            await home.call("DEL", claim)
+
+    async def _build(self, tenant: str, room: str) -> bool:
+        """Build the index of a large room, some users in each command. Return False if Redis is out of memory."""
+        cursor, token, is_begun = b"0", new_incarnation(), False
+        try:
+            while cursor != b"0" or not is_begun:
+                cursor, is_begun = await self._verbs.on_room("index", tenant, room, cursor, AT_ONCE, token), True
+        except RedisError as error:
+            if error.code != "OOM":
+                raise
+            return False
+        return True
+
+    async def _scan(self, tenant: str, room: str) -> list[str]:
+        """Return all occupants from the hash, some in each command, while the index lacks some."""
+        cursor, parts = b"0", list[list[str]]()
+        while cursor != b"0" or not parts:
+            cursor, *users = await self._verbs.on_room("present", tenant, room, cursor, AT_ONCE)
+            parts.append(sorted(user.decode() for user in users))
+        found: list[str] = []
+        for number, user in enumerate(merge(*parts)):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)  # a room may be large
+            if not found or found[-1] != user:
+                found.append(user)
+        return found
+
+
+def _cut(users: Sequence[str], after: str | None, limit: int, look_for: str | None) -> OccupantPage:
+    """Return a page of all occupants, who are sorted."""
+    first = 0 if after is None else bisect_right(users, after)
+    at = bisect_left(users, look_for) if look_for is not None else len(users)
+    return OccupantPage([*users[first : first + limit]], len(users), at < len(users) and users[at] == look_for)

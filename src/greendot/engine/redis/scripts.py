@@ -23,7 +23,9 @@ _REMOVALS = (
     "leave",
     "linger",
     "look",
+    "occupants",
     "present",
+    "prune",
     "reap",
     "settle",
 )

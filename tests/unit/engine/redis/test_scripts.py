@@ -16,7 +16,9 @@ from greendot.engine.redis.scripts import SCRIPTS, Script
 from redis_servers import KINDS, RedisProcess
 
 LUA = Path(greendot.engine.redis.__file__).parent / "lua"
-WRITES = re.compile(r"'(HSET|HSETNX|HDEL|ZADD|ZREM\w*|PEXPIRE)'|settle\(|publish|ARGV\[[23]\], ARGV")
+WRITES = re.compile(
+    r"clear_user|users_there|'(HSET|HSETNX|HDEL|ZADD|ZREM\w*|PEXPIRE)'|settle\(|publish|ARGV\[[23]\], ARGV"
+)
 every_script = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS.keys())
 
 
@@ -67,7 +69,7 @@ def test_a_server_takes_every_script(full: RedisProcess, script: Script) -> None
 @every_script
 def test_out_of_memory_nothing_new_is_taken_in_and_everything_else_goes_on(full: RedisProcess, script: Script) -> None:
     """Scripts that remove data or only read must still run: removal frees the memory."""
-    grows = script.name in ("enter", "grow", "register", "restore", "status", "touch", "typing_start")
+    grows = script.name in ("enter", "grow", "index", "register", "restore", "status", "touch", "typing_start")
     assert bool(flags(script)) != grows
     full.command("SCRIPT", "LOAD", script.source)
     assert answer(full, script).startswith("OOM") == grows

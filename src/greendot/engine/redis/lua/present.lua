@@ -1,25 +1,11 @@
--- List the users in a room. Users whose nodes are dead are removed without a message, because every node reads the list.
--- KEYS: present hash, nodes
--- ARGV: time, channel, publish command, bus key
+-- List some of the users in a room from the hash, while nodes of version 0.1.0-rc.1 are live. The index ends: it lacks their users.
+-- Returns {cursor of the next call (0: none), user…}. A user may be listed twice.
+-- KEYS: present hash, nodes, index
+-- ARGV: time, channel, publish command, bus key, cursor, approximate number of users
 local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end
-local match = string.match
-local answers = {}
-local found = redis.call('HGETALL', KEYS[1])
-for index = 1, #found, 2 do
-  local user, text = found[index], found[index + 1]
-  -- The common case: one session, on the node that its id names.
-  local node = match(text, '^([^-,;]*)%-[^,;]*$')
-  if node and life_of(KEYS[2], node).alive then
-    answers[#answers + 1] = user
-  else
-    local entries, over = entries_in_room(text, KEYS[2], now)
-    if #entries > 0 then
-      answers[#answers + 1] = user
-    elseif over then
-      redis.call('HDEL', KEYS[1], user)
-    end
-  end
-end
-if #found > 0 and redis.call('EXISTS', KEYS[1]) == 0 then turned = 0 end
-return answer(answers)
+redis.call('DEL', KEYS[3])
+local step = redis.call('HSCAN', KEYS[1], ARGV[5], 'COUNT', ARGV[6])
+local users = users_there(step[2], now)
+table.insert(users, 1, step[1])
+return answer(users)

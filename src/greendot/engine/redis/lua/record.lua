@@ -328,12 +328,78 @@ local function entries_in_room(text, nodes_key, now)
     if node == '' then node = string.match(session, '^[^-]*') end
     local life = life_of(nodes_key, node)
     if life.alive or life.ends > now then
-      entries[#entries + 1] = { session = session, text = entry }
+      entries[#entries + 1] = { session = session, text = entry, node = node }
     elseif life.unknown then
       over = false
     end
   end
   return entries, over
+end
+
+-- A large room has an index beside the hash of its users: a sorted set of the users, by id. The last members of the index are
+-- marks: `~INCARNATION` for each node that may have sessions in the room, and `~!TOKEN` while a node builds the index. Nodes of
+-- version 0.1.0-rc.1 do not write the index. All others have a field `~INCARNATION` in the nodes table.
+local function indexes(nodes_key, node)
+  return redis.call('HGET', nodes_key, '~' .. node)
+end
+
+-- Return the known nodes that do not write the index.
+local function unindexed(nodes_key)
+  local fields, known, found = redis.call('HGETALL', nodes_key), {}, {}
+  for at = 1, #fields, 2 do known[fields[at]] = true end
+  for node in pairs(known) do
+    if string.sub(node, 1, 1) ~= '~' and not known['~' .. node] then found[#found + 1] = node end
+  end
+  return found
+end
+
+-- Return the users after `after` in the index (all: empty), at most `most`.
+local function indexed_users(index_key, after, most)
+  return redis.call('ZRANGEBYLEX', index_key, after == '' and '-' or '(' .. after, '(~', 'LIMIT', 0, most)
+end
+
+-- Return the marks of a complete index; nil if there is no index, or it is being built.
+local function index_marks(index_key)
+  local marks = redis.call('ZRANGEBYLEX', index_key, '[~', '+')
+  if #marks > 0 and string.sub(marks[1], 1, 2) ~= '~!' then return marks end
+end
+
+local FEW = 500  -- users below which a room needs no index; a room with more than twice as many is large
+
+-- Remove a user without sessions from a room. Sets `turned` if the room is empty now.
+local function clear_user(user)
+  redis.call('HDEL', KEYS[1], user)
+  local was_indexed = redis.call('ZREM', KEYS[3], user) == 1
+  if redis.call('EXISTS', KEYS[1]) == 0 then
+    turned = 0
+    redis.call('DEL', KEYS[3])
+  elseif was_indexed and redis.call('HLEN', KEYS[1]) < FEW then
+    redis.call('DEL', KEYS[3])
+  end
+end
+
+-- Return the users among fields and values of the hash who are in the room. Remove users whose nodes are dead, without a
+-- message: every node reads the users. Calls `note` with the nodes of each user's sessions, if given.
+local function users_there(found, now, note)
+  local users, match = {}, string.match
+  for index = 1, #found, 2 do
+    local user, text = found[index], found[index + 1]
+    -- The common case: one session, on the node that its id names.
+    local node = match(text, '^([^-,;]*)%-[^,;]*$')
+    if node and life_of(KEYS[2], node).alive then
+      users[#users + 1] = user
+      if note then note(node) end
+    else
+      local entries, over = entries_in_room(text, KEYS[2], now)
+      if #entries > 0 then
+        users[#users + 1] = user
+        for _, entry in ipairs(note and entries or {}) do note(entry.node) end
+      elseif over then
+        clear_user(user)
+      end
+    end
+  end
+  return users
 end
 
 -- Publish that a user entered a room (1; r: restored) or left it (empty). For the verbs on rooms.

@@ -307,7 +307,7 @@ def test_a_session_that_enters_an_indexed_room_adds_the_user_and_the_mark_of_its
 
 
 def test_a_registered_node_writes_the_index_and_a_forgotten_one_leaves_nothing(redis: Partition) -> None:
-    redis.verb("register", ["nodes"], "n1", "e1", "1")
+    redis.verb("register", ["nodes"], "n1", "e1", "1", 1)
     assert redis("HMGET", "nodes", "n1", "~n1") == [b"live", b"1"]
     redis.node("n1", ends=5)
     assert redis.verb("forget", ["nodes"], "n1") == 1
@@ -528,7 +528,7 @@ def number_of(field: str) -> int:
     return keys.number_of(tenant, user)[1]
 
 
-def fill(redis: Partition, count: int) -> None:
+def fill_buckets(redis: Partition, count: int) -> None:
     """Put half of the users into the presence buckets and half into the seen buckets of a partition."""
     redis("HSET", "nodes", "~buckets", count, "~epoch", "e1")
     for index, field in enumerate(USERS):
@@ -549,7 +549,7 @@ def grow(redis: Partition, count: int, wanted: int, buckets: Sequence[int], epoc
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 63, 64, 126])
 def test_a_partition_grows_by_one_bucket_and_everybody_is_where_nodes_look(redis: Partition, count: int) -> None:
-    fill(redis, count)
+    fill_buckets(redis, count)
     (added,) = {*keys.bucket_names(count + 1)} - {*keys.bucket_names(count)}
     redis("HSET", f"presence:{added:02x}", "t/left", "from lost data")
     assert grow(redis, count, count + 1, [keys.bucket_with(added, count), added]) == count + 1
@@ -558,27 +558,27 @@ def test_a_partition_grows_by_one_bucket_and_everybody_is_where_nodes_look(redis
     ttl = redis("PTTL", f"presence:{added:02x}")
     assert f"presence:{added:02x}" not in grown or DAY_MS - 60_000 < ttl <= DAY_MS
     redis("FLUSHALL")
-    fill(redis, count + 1)
+    fill_buckets(redis, count + 1)
     assert grown == layout(redis)
     assert redis("HGET", f"presence:{keys.bucket_with(number_of(USERS[0]), count + 1):02x}", USERS[0]) is not None
 
 
 def test_a_partition_that_has_grown_already_does_not_change(redis: Partition) -> None:
-    fill(redis, 3)
+    fill_buckets(redis, 3)
     before = layout(redis)
     assert grow(redis, 2, 3, [64, 96]) == 3
     assert layout(redis) == before
 
 
 def test_the_last_step_is_the_layout_that_older_nodes_know(redis: Partition) -> None:
-    fill(redis, 127)
+    fill_buckets(redis, 127)
     assert grow(redis, 127, 128, [126, 127]) == 128
     assert redis("HEXISTS", "nodes", "~buckets") == 0
     assert redis("HGET", "nodes", "~epoch") == b"e1"
 
 
 def test_a_partition_that_grows_completely_keeps_records_of_older_nodes_and_has_another_epoch(redis: Partition) -> None:
-    fill(redis, 3)
+    fill_buckets(redis, 3)
     newer = f"presence:{number_of(USERS[0]):02x}"
     redis("HSET", newer, USERS[0], "by an older node")
     assert grow(redis, 3, 128, range(128), "e2") == 128
@@ -586,7 +586,7 @@ def test_a_partition_that_grows_completely_keeps_records_of_older_nodes_and_has_
     assert redis("HGET", newer, USERS[0]) == b"by an older node"
     grown = layout(redis)
     redis("FLUSHALL")
-    fill(redis, 128)
+    fill_buckets(redis, 128)
     assert grown == layout(redis)
 
 

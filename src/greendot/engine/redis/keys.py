@@ -16,8 +16,8 @@
 | `beat:{tag}:INCARNATION` | channel | messages of a node to itself, which check its connections |
 
 In `nodes`, `~epoch` changes when a partition loses its data, `~clock` corrects its time, and `~buckets` is the number
-of its buckets. `~` and an incarnation marks a node that knows `~buckets` and writes the sorted sets of rooms. Claims are
-only in the first partition.
+of its buckets. `~` and an incarnation marks a node that knows `~buckets` and writes the sorted sets of rooms. Claims
+are only in the first partition.
 
 A partition has 1 to 128 buckets. Each bucket has a range of the 128 numbers of users, and the first number is its name.
 A partition grows by one bucket at a time: the next range is divided into halves, from left to right.

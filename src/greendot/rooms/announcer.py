@@ -27,27 +27,29 @@ COUNT_EVERY_S = 1.0  # minimum seconds between two counts for a large room
 
 
 class CountThrottle:
-    """Throttle of a room's count: `soon` sends one now, or later if the last is less than `COUNT_EVERY_S` old."""
+    """Throttle of a room's count: `soon` sends one now, or later if the last is less than `COUNT_EVERY_S` old.
 
-    __slots__ = ("_send", "_timer", "_timers", "sent_at")
+    The throttle does not keep `send`, which refers to the throttle's owner: a cycle waits for the garbage collector.
+    """
 
-    def __init__(self, timers: Timers, send: Callable[[], None]) -> None:
+    __slots__ = ("_timer", "_timers", "sent_at")
+
+    def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._send = send
         self._timer: Timer | None = None  # set while a count waits
         self.sent_at = float("-inf")  # monotonic seconds
 
-    def soon(self) -> None:
+    def soon(self, send: Callable[[], None]) -> None:
         wait_s = self.sent_at + COUNT_EVERY_S - self._timers.now()
         if wait_s <= 0:
-            self._now()
+            self._now(send)
         elif self._timer is None:
-            self._timer = self._timers.set(wait_s, self._now)
+            self._timer = self._timers.set(wait_s, self._now, send)
 
-    def _now(self, _: None = None) -> None:
+    def _now(self, send: Callable[[], None]) -> None:
         self.close()
         self.sent_at = self._timers.now()
-        self._send()
+        send()
 
     def close(self) -> None:
         self._timers.cancel(self._timer)
@@ -74,7 +76,7 @@ class RoomAnnouncer(ABC):
         self._context = context
         self._visibility = visibility
         self._large = large
-        self._counting = CountThrottle(context.timers, self._announce_count)
+        self._counting = CountThrottle(context.timers)
         self.room_view = RoomView(channel, context, visibility, users)
 
     @abstractmethod
@@ -121,7 +123,7 @@ class RoomAnnouncer(ABC):
         skip = self.room_view.skipped(user)
         self.room_view.goes(user)
         if self._is_large:
-            self._counting.soon()
+            self._counting.soon(self._announce_count)
         else:
             self._announce(user, self._event(user, seen=False), skip)
 
@@ -147,7 +149,7 @@ class RoomAnnouncer(ABC):
 
     def _announce_change(self, change: VisibilityChange) -> None:
         if self._is_large:
-            self._counting.soon()
+            self._counting.soon(self._announce_count)
             return
         frame = encode_event(self._event(change.target, seen=change.sees), self._context.clock.now_ms())
         key = RoomKey(self._room, (self.ROLE, change.target))

@@ -86,13 +86,13 @@ class RoomOccupancy(RoomAnnouncer):
         "_held_until",
         "_left",
         "_newest",
+        "_occupants",
         "_order",
         "_readings",
         "_reads",
         "_session_rooms",
         "_statuses",
         "_unknown",
-        "_users",
         "stale",
     )
 
@@ -107,18 +107,28 @@ class RoomOccupancy(RoomAnnouncer):
         visibility: VisibilityCache,
         large: int,
     ) -> None:
-        super().__init__(channel, context, visibility, large, lambda: self._users)
+        # In a list of its own: a function of `self` would be a cycle, which only the garbage collector frees.
+        occupants: list[set[str] | CountedUsers] = [set()]
+        super().__init__(channel, context, visibility, large, lambda: occupants[0])
+        self._occupants = occupants
         self._engine = engine
         self._statuses = session_rooms.statuses
         self._session_rooms = session_rooms
         self._unknown: set[str] = set()  # entered; the facts that decide who sees them are being read
-        self._users: set[str] | CountedUsers = set()
         self._order: list[str] | None = None  # `_users` sorted by id; None until requested
         self._reads = self._newest = 0  # number of readings, and the latest one that was applied
         self._readings: dict[int, dict[str, bool]] = {}  # under way, with the users who entered (True) or left
         self._held_until = float("-inf")  # monotonic seconds
         self._left: set[str] = set()  # users who left while held, unless they entered again
         self.stale = False  # occupants may be missing: read while the engine's lost data was being restored
+
+    @property
+    def _users(self) -> set[str] | CountedUsers:
+        return self._occupants[0]
+
+    @_users.setter
+    def _users(self, users: set[str] | CountedUsers) -> None:
+        self._occupants[0] = users
 
     # --- reads ---
 
@@ -385,7 +395,7 @@ class RoomOccupancy(RoomAnnouncer):
             if self._order is not None:
                 insort(self._order, user)
             if self._is_large:
-                self._counting.soon()
+                self._counting.soon(self._announce_count)
             else:
                 self._announce(user, RoomEntered(self._room, user), self.room_view.skipped(user))
             if len(self._users) > 2 * MOST_COPIED and not self._needs_copy:

@@ -41,9 +41,10 @@ class RoomTyping(RoomAnnouncer):
     def __init__(
         self, channel: Channel, context: NodeContext, visibility: VisibilityCache, large: int, ttl_ms: int
     ) -> None:
-        super().__init__(channel, context, visibility, large, lambda: self._entries.keys())
+        entries = dict[str, _Entry]()
+        super().__init__(channel, context, visibility, large, entries.keys)
         self._ttl_ms = ttl_ms
-        self._entries: dict[str, _Entry] = {}
+        self._entries = entries
         self._unknown: dict[str, Typing] = {}  # last start of each typist whose visibility is being looked up
 
     def seed(self, typists: Iterable[Typist]) -> None:
@@ -91,7 +92,7 @@ class RoomTyping(RoomAnnouncer):
             event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
             self._announce(typing.user, event, self.room_view.skipped(typing.user))
         elif not known or self._context.timers.now() - self._counting.sent_at >= REPEAT_COUNT * self._ttl_ms / 1000:
-            self._counting.soon()
+            self._counting.soon(self._announce_count)
 
     def typers(self, reader: str) -> list[Typer]:
         """Return the typists whom the joining user `reader` may see, without `reader`. Return none in a large room."""

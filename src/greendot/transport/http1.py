@@ -28,6 +28,7 @@ from greendot.transport.request_head import (
     read_head,
     tokens,
 )
+from greendot.transport.tls import release
 from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refusal_bytes
 from greendot.transport.websocket_handshake import LIVE, PATH, check_handshake, handshake_fields, wants_websocket
 
@@ -106,6 +107,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._writable.set()
         self._exchanges.clear()
         self._held = b""
+        release(self.transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._web.buffer

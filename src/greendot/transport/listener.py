@@ -20,7 +20,7 @@ from greendot.transport.http1 import MAX_HEAD, REQUEST_S, TOO_SLOW, HttpProtocol
 from greendot.transport.http_exchange import RequestThrottle
 from greendot.transport.ingress import PendingSocket
 from greendot.transport.parse_budget import ParseBudget
-from greendot.transport.tls import Certificate
+from greendot.transport.tls import Certificate, release
 from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refuse
 from greendot.transport.websocket import Framing
 from greendot.transport.websocket_handshake import KnownHandshakes
@@ -58,6 +58,7 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
         self._first = b""
         self._leave()
         self._sockets.ingress.leave(self._visit)
+        release(self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._web.buffer

@@ -1,7 +1,8 @@
-"""TLS certificate of this server, and its reload while clients stay connected."""
+"""TLS certificate of this server, its reload while clients stay connected, and the end of TLS transports."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
 from datetime import datetime
@@ -33,6 +34,29 @@ class Certificate:
             log(log_events.CERTIFICATE_KEPT, reason=error)
         else:
             log(log_events.CERTIFICATE_READ)
+
+
+class _NoProtocol(asyncio.BufferedProtocol):
+    """Protocol of closed sockets. It is never called."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        raise NotImplementedError
+
+    def buffer_updated(self, nbytes: int) -> None:
+        raise NotImplementedError
+
+
+_NO_PROTOCOL = _NoProtocol()
+
+
+def release(transport: asyncio.Transport) -> None:
+    """Make a closed TLS transport forget its protocol. Nothing is done for a plain socket.
+
+    The TLS layer of uvloop keeps methods of the last protocol, which refers to the transport. Without this call, each
+    closed TLS connection is a reference cycle, and waits for the garbage collector.
+    """
+    if transport.get_extra_info("sslcontext") is not None:
+        transport.set_protocol(_NO_PROTOCOL)
 
 
 def _load(cert: str, key: str) -> ssl.SSLContext:

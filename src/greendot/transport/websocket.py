@@ -27,6 +27,7 @@ from greendot.transport.frame_model import (
     next_frame,
     text_of,
 )
+from greendot.transport.tls import release
 
 MOST_BYTES = 256 * 1024  # bytes discarded from a closing socket; then reading stops, so that a flood costs no more time
 _SINK = memoryview(bytearray(64 * 1024))  # shared: its content is never read
@@ -204,6 +205,7 @@ class Framing(asyncio.BufferedProtocol):
             self.on_disconnected()
         finally:
             self._depart(self._group)
+            release(self.socket)
 
     # --- frames ---
 

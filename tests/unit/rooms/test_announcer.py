@@ -29,8 +29,11 @@ class Counted:
         self.clock = ManualClock()
         self.timers = Timers(self.clock, driven=False)
         self.sent: list[float] = []
-        self.throttle = CountThrottle(self.timers, lambda: self.sent.append(self.timers.now()))
+        self.throttle = CountThrottle(self.timers)
         self.begun = self.timers.now()
+
+    def soon(self) -> None:
+        self.throttle.soon(lambda: self.sent.append(self.timers.now()))
 
     def pass_s(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -43,14 +46,14 @@ class Counted:
 
 def test_the_first_count_is_sent_at_once() -> None:
     counted = Counted()
-    counted.throttle.soon()
+    counted.soon()
     assert counted.after_s == [0.0]
 
 
 def test_many_within_a_period_are_one_at_its_end() -> None:
     counted = Counted()
     for _ in range(5):
-        counted.throttle.soon()
+        counted.soon()
     assert counted.after_s == [0.0]
     counted.pass_s(COUNT_EVERY_S + 0.1)
     assert len(counted.sent) == 2
@@ -61,16 +64,16 @@ def test_many_within_a_period_are_one_at_its_end() -> None:
 
 def test_after_a_period_of_silence_the_next_is_sent_at_once() -> None:
     counted = Counted()
-    counted.throttle.soon()
+    counted.soon()
     counted.pass_s(COUNT_EVERY_S)
-    counted.throttle.soon()
+    counted.soon()
     assert len(counted.sent) == 2
 
 
 def test_a_closed_throttle_sends_nothing_more() -> None:
     counted = Counted()
-    counted.throttle.soon()
-    counted.throttle.soon()
+    counted.soon()
+    counted.soon()
     counted.throttle.close()
     counted.pass_s(10)
     assert len(counted.sent) == 1

@@ -226,7 +226,7 @@ class NodeReporter:
 
     def _node(self, question: NodeQuery) -> NodeReport:
         sources = self._sources
-        registry, kinds = sources.registry, sources.hub.kinds()
+        registry, kinds = sources.registry, sources.hub.kinds
         usage = [(registry.usage.shown(tenant).connections, tenant) for tenant in registry.usage]
         return NodeReport(
             version=__version__,

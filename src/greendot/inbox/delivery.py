@@ -8,7 +8,7 @@ notification that was forwarded to the devices. The head is the last number in t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from greendot.engine.messages import InboxChanged, Notified, Part, Topic
@@ -253,8 +253,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     # --- comparisons ---
 
-    def _followed(self) -> Collection[LocalInbox]:
-        return self._local.values()
+    async def _followed(self) -> list[LocalInbox]:
+        return [*self._local.values()]
 
     def _log_gap(self, local: LocalInbox, error: StoreUnavailable) -> None:
         log(log_events.WORK_LATER, work="reading missed notifications of an inbox", reason=error, user=local.key[1])

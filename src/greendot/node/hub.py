@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from time import monotonic, perf_counter
 
 from greendot.engine.messages import Topic
+from greendot.node.bucket_model import BucketDict
 from greendot.node.channel import Channel, ChannelWrite, Pending
 from greendot.node.hub_model import HotTopics, WriteThrottle
 from greendot.node.session import Connection
@@ -38,7 +39,8 @@ class Hub:
         self._metrics = metrics
         self._throttle = throttle
         self._now = now
-        self._channels: dict[Topic, Channel] = {}
+        self._channels = BucketDict[Topic, Channel]()
+        self.kinds = Counter[str]()  # number of topics with listeners on this node, by kind
         self._busy: deque[Channel] = deque()  # channels with pending frames
         self._queue: deque[Channel] = deque()  # channels written in slices: large ones, and all while throttled
         self._talking: list[Connection] = []  # connections with collected frames of their own
@@ -54,13 +56,15 @@ class Hub:
         channel = self._channels.get(topic)
         if channel is None:
             channel = self._channels[topic] = Channel(topic)
+            self.kinds[topic.kind] += 1
         return channel
 
     def find(self, topic: Topic) -> Channel | None:
         return self._channels.get(topic)
 
     def drop(self, channel: Channel) -> None:
-        self._channels.pop(channel.topic, None)
+        if self._channels.pop(channel.topic) is not None:
+            self.kinds[channel.topic.kind] -= 1
 
     def attach(self, channel: Channel, connection: Connection) -> None:
         """Add a listener. The listener does not get frames that wait already, because its snapshot contains them."""
@@ -73,13 +77,9 @@ class Hub:
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
 
-    def kinds(self) -> Counter[str]:
-        """Return the number of topics with listeners on this node, by kind."""
-        return Counter(topic.kind for topic in self._channels)
-
     @property
     def topics(self) -> int:
-        return len(self._channels)
+        return self.kinds.total()
 
     @property
     def backlog(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from greendot.errors import StoreUnavailable
@@ -83,7 +83,7 @@ class StreamFollower(ABC, Generic[L]):
         """
 
     @abstractmethod
-    def _followed(self) -> Collection[L]:
+    async def _followed(self) -> Sequence[L]:
         """Return the streams to compare with the store."""
 
     @abstractmethod
@@ -155,13 +155,14 @@ class StreamFollower(ABC, Generic[L]):
 
     def _on_compare_timer(self, _: None) -> None:
         self._compare_timer = None
-        if self._followed():
-            self._set_compare_timer()
-            self._context.tasks.spawn(self._compare_quietly())
+        self._context.tasks.spawn(self._compare_quietly())
 
     async def _compare_quietly(self) -> None:
+        if not (streams := await self._followed()):
+            return
+        self._set_compare_timer()
         try:
-            await self._compare([*self._followed()])
+            await self._compare(streams)
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work=f"comparing {self._kind}", reason=error)
 

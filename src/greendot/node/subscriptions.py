@@ -8,15 +8,17 @@ under way can never end a newer subscription.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
 from greendot.engine.messages import Part, Topic
 from greendot.engine.port import Bus
+from greendot.node.bucket_model import BucketDict
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection
+from greendot.node.time_slices import STEP
 from greendot.node.timer_model import Timer
 
 MOST_LEAVING = 1_000  # topics in one unsubscription
@@ -58,19 +60,37 @@ class Subscriptions(Generic[F]):
         self._make = make
         self._read = read
         self._dropped = dropped
-        self._all: dict[Topic, F] = {}
+        self._all = BucketDict[Topic, F]()
         self._leaving: dict[Topic, asyncio.Future[None]] = {}  # given up, not yet unsubscribed
 
     def get(self, topic: Topic) -> F | None:
         return self._all.get(topic)
 
-    def within(self, part: Part) -> list[F]:
-        """Return the subscriptions in `part` whose state is known."""
-        return [f for t, f in self._all.items() if f.opening is None and part.covers(t.tenant, t.name)]
+    def __len__(self) -> int:
+        return len(self._all)
 
-    def topics(self) -> list[Topic]:
-        """Return all topics that are subscribed or about to be."""
-        return [*self._all]
+    async def steps(self, part: Part) -> AsyncIterator[list[F]]:
+        """Yield the subscriptions in `part` whose state is known, some at a time, in slices.
+
+        Subscriptions may come and go meanwhile. One that stays is yielded once.
+        """
+        async for some in self._context.slices.over(self._all.steps(STEP)):
+            if found := [f for t, f in some if f.opening is None and part.covers(t.tenant, t.name)]:
+                yield found
+
+    async def within(self, part: Part) -> list[F]:
+        """Return the subscriptions in `part` whose state is known, collected in slices."""
+        return [followed async for some in self.steps(part) for followed in some]
+
+    def within_now(self, part: Part) -> list[F]:
+        """Return the same at once. This takes long for many subscriptions."""
+        found = (f for some in self._all.steps(STEP) for _, f in some)
+        return [f for f in found if f.opening is None and part.covers(f.channel.topic.tenant, f.channel.topic.name)]
+
+    async def topics(self) -> AsyncIterator[Sequence[Topic]]:
+        """Yield all topics that are subscribed or about to be, some at a time, in slices."""
+        async for some in self._context.slices.over(self._all.steps(STEP)):
+            yield [topic for topic, _ in some]
 
     async def open(self, topics: Sequence[Topic]) -> None:
         """Subscribe to the topics and read their state, unless known.
@@ -108,8 +128,9 @@ class Subscriptions(Generic[F]):
             self._expire(followed)
 
     def _begin(self, topic: Topic, loaded: asyncio.Future[None]) -> F:
-        followed = self._all[topic] = self._make(self._context.hub.channel(topic))
+        followed = self._make(self._context.hub.channel(topic))
         followed.opening = loaded
+        self._all[topic] = followed
         return followed
 
     async def _load(self, topics: Sequence[Topic]) -> None:
@@ -141,7 +162,7 @@ class Subscriptions(Generic[F]):
 
     def _drop(self, followed: F) -> None:
         topic = followed.channel.topic
-        del self._all[topic]
+        self._all.pop(topic)
         self._context.hub.drop(followed.channel)
         self._dropped(followed)
         if not self._leaving:

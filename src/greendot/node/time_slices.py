@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from time import perf_counter
 from typing import TypeVar
 
@@ -44,6 +44,13 @@ class TimeSlices:
             if len(items) > step:
                 await self.turn()
             yield items[at : at + step]
+
+    async def over(self, lists: Iterable[Sequence[T]]) -> AsyncIterator[Sequence[T]]:
+        """Yield the items of all lists in steps, each when there is loop time for it."""
+        for items in lists:
+            for at in range(0, len(items), STEP):
+                await self.turn()
+                yield items[at : at + STEP]
 
     def _begin(self) -> bool:
         """Return whether there is time left in this turn's slice. The slice starts with the first call in a turn."""

@@ -7,9 +7,7 @@ neither a gap nor a duplicate between snapshot and changes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import groupby
 
 from msgspec import Raw, Struct, structs
 
@@ -27,6 +25,7 @@ from greendot.presence.celebrities import Celebrities
 from greendot.presence.held_changes import HeldChanges
 from greendot.presence.held_model import is_certain
 from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
+from greendot.presence.holds import WatchHolds
 from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.model import Change, Snapshot, VisibleState, ordered, restored_order
 from greendot.presence.reads import PresenceReads, PresenceSnapshots, watchable
@@ -36,8 +35,6 @@ from greendot.protocol.codec import encode_event, encode_part, joined
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 from greendot.visibility.cache import VisibilityCache
-
-AT_ONCE = 250  # users read, or delivered, in one turn of the loop
 
 
 class WatchLimits(Struct, frozen=True):
@@ -71,6 +68,7 @@ class WatchService:
         self._hold_s = limits.hold_s
         self._watched = Subscriptions(engine, context, self._make, self._read, celebrities.close)
         self._hidden_watchers = HiddenWatchers(context, self._watched, celebrities, engine.now_ms)
+        self._holds = WatchHolds(context, self._watched)
         followed = self._watched, self._hidden_watchers, celebrities
         self.snapshots = PresenceSnapshots(engine, statuses, last_seen, self.watched)
         self.read = PresenceReads(self.snapshots, followed, visibility, context.slices, self._snapshot).read
@@ -219,6 +217,7 @@ class WatchService:
         watched = self._watched.get(topic)
         if watched is None:
             return
+        self._holds.settle(watched)
         if watched.held:
             self._changed_meanwhile(watched, change)
             return
@@ -283,7 +282,7 @@ class WatchService:
     async def in_use(self, tenant: str) -> set[str]:
         """Return the users of the tenant who are watched, collected in slices."""
         users = set[str]()
-        async for topics in self._context.slices.cut(self._watched.topics()):
+        async for topics in self._watched.topics():
             users.update(topic.name for topic in topics if topic.tenant == tenant)
         return users
 
@@ -345,9 +344,7 @@ class WatchService:
         A later call replaces the time. Until the time has passed, `resync` skips these users. This holds for every
         caller: also for a recovery from a later outage, and for one that still handles an earlier loss.
         """
-        until = self._context.timers.now() + seconds
-        for watched in self._watched.within(part):
-            watched.held, watched.held_until = True, until
+        self._holds.add(part, seconds)
 
     def _await_restored(self, watched: WatchedUser) -> None:
         """Keep the state of a user while sessions are being restored, at most `hold_s`, then read the user."""
@@ -359,30 +356,31 @@ class WatchService:
     def _restored(self, _: None) -> None:
         """Read the users of `_await_restored`: by now all nodes should have restored the sessions of these users."""
         found, self._restoring = self._restoring, []
-        known = [watched for watched in found if self._watched.get(watched.channel.topic) is watched]
-        self._context.tasks.spawn(self._quietly(known))
+        self._context.tasks.spawn(self._quietly(found))
 
-    async def _quietly(self, known: list[WatchedUser]) -> None:
-        for at in range(0, len(known), AT_ONCE):
-            some = known[at : at + AT_ONCE]
+    async def _quietly(self, found: list[WatchedUser]) -> None:
+        async for some in self._context.slices.cut(found):
+            known = self._still_watched(some)
             try:
-                await self._resync(some, False)
+                for tenant, users in _by_tenant(known).items():
+                    await self._resync(tenant, users, intact=False)
             except EngineUnavailable:
                 # A recovery would read these users too, but a short outage starts none. So read them again later.
-                for watched in some:
-                    if self._watched.get(watched.channel.topic) is watched:
-                        self._await_restored(watched)
+                for watched in self._still_watched(known):
+                    self._await_restored(watched)
+
+    def _still_watched(self, some: Iterable[WatchedUser]) -> list[WatchedUser]:
+        return [watched for watched in some if self._watched.get(watched.channel.topic) is watched]
 
     async def mark_stale(self, part: Part) -> None:
         """Mark the users of a part as stale, and deliver the mark to their watchers."""
-        for number, watched in enumerate(self._watched.within(part)):
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
-            if not watched.stale:
-                watched.stale = True
-                self._show(watched, watched.visible, anyway=True)
-                self._show_own(watched, watched.own, anyway=True)
-                self._hidden_watchers.redeliver(watched)
+        async for some in self._watched.steps(part):
+            for watched in some:
+                if not watched.stale:
+                    watched.stale = True
+                    self._show(watched, watched.visible, anyway=True)
+                    self._show_own(watched, watched.own, anyway=True)
+                    self._hidden_watchers.redeliver(watched)
 
     async def resync(self, part: Part, *, intact: bool, release: bool = False) -> None:
         """Read a part's users again and deliver the differences.
@@ -391,28 +389,33 @@ class WatchService:
         has a newer version. If a change arrived during the read, the newer version is kept. With `release`, the hold of
         these users ends first.
         """
-        all_watched = self._watched.within(part)
         if release:
-            now = self._context.timers.now()
-            for watched in all_watched:
-                watched.held_until = now
-        await self._resync(all_watched, intact)
+            self._holds.add(part, 0.0)  # a hold that is added later counts
+        await self._holds.written()
+        found: dict[str, list[WatchedUser]] = {}
+        async for some in self._watched.steps(part):
+            for tenant, theirs in _by_tenant(some).items():
+                found.setdefault(tenant, []).extend(theirs)
+        for tenant, theirs in found.items():
+            async for users in self._context.slices.cut(theirs):
+                await self._resync(tenant, users, intact=intact)
 
-    async def _resync(self, all_watched: list[WatchedUser], intact: bool) -> None:
-        all_watched.sort(key=lambda watched: watched.channel.topic.tenant)
-        for tenant, theirs in groupby(all_watched, key=lambda watched: watched.channel.topic.tenant):
-            users = [*theirs]
-            for at in range(0, len(users), AT_ONCE):
-                now = self._context.timers.now()
-                chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
-                before = [watched.visible for watched in chunk]
-                for watched in chunk:
-                    watched.held = False  # from now on `changed` no longer ignores changes, so none is missed
-                seen = {watched.user for watched in chunk if watched.visible.last_seen is not None}
-                snapshots = await self.snapshots.read_shared(tenant, [watched.user for watched in chunk], seen)
-                for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):
-                    if has_come(watched.held_until, now):  # no further loss meanwhile
-                        self._retry(watched, snapshot, settled=intact or watched.visible is not visible)
+    async def _resync(self, tenant: str, users: Sequence[WatchedUser], *, intact: bool) -> None:
+        now = self._context.timers.now()
+        chunk = [watched for watched in users if not self._is_held(watched, now)]
+        before = [watched.visible for watched in chunk]
+        for watched in chunk:
+            watched.held = False  # from now on `changed` no longer ignores changes, so none is missed
+        seen = {watched.user for watched in chunk if watched.visible.last_seen is not None}
+        snapshots = await self.snapshots.read_shared(tenant, [watched.user for watched in chunk], seen)
+        for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):
+            if not self._is_held(watched, now):  # no further loss meanwhile
+                self._retry(watched, snapshot, settled=intact or watched.visible is not visible)
+
+    def _is_held(self, watched: WatchedUser, now: float) -> bool:
+        """Return whether the state is kept at `now`, whatever is read."""
+        self._holds.settle(watched)
+        return not has_come(watched.held_until, now)
 
     def _retry(self, watched: WatchedUser, snapshot: Snapshot, *, settled: bool) -> None:
         """Apply a snapshot. Unless `settled`, apply it even if its version is older: the newer state was lost."""
@@ -438,6 +441,13 @@ class WatchService:
             if snapshot.stale:
                 watched.stale = True
                 self._await_restored(watched)
+
+
+def _by_tenant(some: Iterable[WatchedUser]) -> dict[str, list[WatchedUser]]:
+    found: dict[str, list[WatchedUser]] = {}
+    for watched in some:
+        found.setdefault(watched.channel.topic.tenant, []).append(watched)
+    return found
 
 
 def _watchers(watched: WatchedUser) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from greendot.engine.messages import Deliver, Part
@@ -95,7 +95,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
 
     async def compare(self, part: Part) -> None:
         """Compare the cursors of a part's rooms with the heads in the store."""
-        await self._compare(self._local.within(part))
+        await self._compare(await self._local.within(part))
 
     async def _compare_heads(self, some: Sequence[LocalRoom]) -> None:
         """Read the gap of each room whose cursor is behind the store.
@@ -112,8 +112,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
             if room.head > local.cursor and local.members_rev >= room.members_rev:
                 await self.fill_quietly(local)
 
-    def _followed(self) -> Collection[LocalRoom]:
-        return self._local.within(Part())
+    async def _followed(self) -> list[LocalRoom]:
+        return await self._local.within(Part())
 
     def _log_gap(self, local: LocalRoom, error: StoreUnavailable) -> None:
         log(

@@ -357,21 +357,25 @@ class RoomService:
 
     async def in_use(self, tenant: str) -> set[str]:
         """Return the occupants and typists of the tenant's local rooms, collected in slices."""
-        users = set[str]()
-        for local in self._rooms_of(tenant):
-            async for some in self._context.slices.cut([*local.present.users, *local.typing.users]):
-                users.update(some)
+        rooms, users = await self._rooms_of(tenant), set[str]()
+        async for some in self._context.slices.over([*of.present.users, *of.typing.users] for of in rooms):
+            users.update(some)
         return users
 
-    def _rooms_of(self, tenant: str) -> list[LocalRoom]:
-        return [local for local in self._local.within(Part()) if local.channel.topic.tenant == tenant]
+    async def _rooms_of(self, tenant: str) -> list[LocalRoom]:
+        steps = self._local.steps(Part())
+        return [local async for some in steps for local in some if local.channel.topic.tenant == tenant]
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         """Decide again whom these users see and who sees them (None: all users). Announce the differences."""
-        for number, local in enumerate(self._rooms_of(tenant)):
-            if number % STEP == STEP - 1:
-                await self._context.slices.turn()
-            concerned = None if users is None else [user for user in users if _concerns(local, user)]
+        slices, named, looked = self._context.slices, [*(users or ())], 0
+        for local in await self._rooms_of(tenant):
+            looked += 1 + len(named)
+            if looked > STEP:
+                looked = 0
+                await slices.turn()
+            found = [user async for some in slices.cut(named) for user in some if _concerns(local, user)]
+            concerned = None if users is None else found
             if concerned != [] and self._local.get(local.channel.topic) is local:
                 await self._review(local, concerned)
 
@@ -398,7 +402,7 @@ class RoomService:
 
     async def resync(self, part: Part) -> None:
         """Compare typists and occupants with the engine, and deliver the differences."""
-        rooms = self._local.within(part)
+        rooms = await self._local.within(part)
         for at in range(0, len(rooms), AT_ONCE):
             await asyncio.gather(*map(self._check_typing, rooms[at : at + AT_ONCE]))
         await self.check_occupancy(part)
@@ -409,13 +413,13 @@ class RoomService:
 
     async def check_occupancy(self, part: Part) -> None:
         """Read the occupants of a part's rooms, and announce the differences."""
-        rooms = self._local.within(part)
+        rooms = await self._local.within(part)
         for at in range(0, len(rooms), AT_ONCE):
             await asyncio.gather(*(local.present.read() for local in rooms[at : at + AT_ONCE]))
 
     def hold(self, part: Part, seconds: float) -> None:
         """Keep the occupants of a part's rooms for `seconds`: the engine lost them. A later call replaces the time."""
-        for local in self._local.within(part):
+        for local in self._local.within_now(part):
             local.present.hold(seconds)
 
     def _restored(self, local: LocalRoom) -> None:

@@ -100,7 +100,7 @@ class Follower(StreamFollower[Log]):
             raise StoreUnavailable("away")
         self.compared.append(len(some))
 
-    def _followed(self) -> Collection[Log]:
+    async def _followed(self) -> Collection[Log]:
         return self.logs
 
     def _log_gap(self, local: Log, error: StoreUnavailable) -> None:

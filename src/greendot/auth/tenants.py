@@ -12,6 +12,7 @@ from greendot.store.read_cache import BELIEVED_S, ReadCache
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
+AT_ONCE = 50  # connections of a tenant that are closed in one step
 MOST_LABELS = 1_000  # registered tenants with metrics of their own
 
 
@@ -59,11 +60,13 @@ class Tenants:
         try:
             for tenant in {session.tenant for session in sessions if session.connection is not None}:
                 if not await self._is_known(tenant):
-                    self._close(tenant)
+                    await self._close(tenant)
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="reading tenants", reason=error)
 
-    def _close(self, tenant: str) -> None:
-        for connection in [*self._context.registry.connections.values()]:
-            if connection.session is not None and connection.session.tenant == tenant:
-                connection.close(Close.REVOKED, "the tenant is no longer registered")
+    async def _close(self, tenant: str) -> None:
+        """Close all connections of a tenant, some at a time."""
+        async for some in self._context.slices.cut([*self._context.registry.connections.values()], AT_ONCE):
+            for connection in some:
+                if connection.session is not None and connection.session.tenant == tenant:
+                    connection.close(Close.REVOKED, "the tenant is no longer registered")

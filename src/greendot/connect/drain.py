@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from greendot.clock import Clock
@@ -47,6 +47,15 @@ class DrainPace(NamedTuple):
     grace_s: float
 
 
+async def _each(connections: Sequence[Connection], end: Callable[[Connection], None]) -> None:
+    """End these connections, some in each turn of the event loop."""
+    for number, connection in enumerate(connections, 1):
+        end(connection)
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
 class Drainer:
     """Drain of one node. After `run` has begun, new sockets are sent away by `turn_away`."""
 
@@ -71,9 +80,7 @@ class Drainer:
         busy = await self._send_away(span_s, began + max(within_s - FAREWELL_S, within_s / 2))
         await self._see_gone(min(max(began + within_s - loop.time(), LEAST_FAREWELL_S), FAREWELL_S))
         left = [*self._connections.values()]
-        for connection in left:
-            connection.abort()
-        await asyncio.sleep(0)
+        await _each(left, lambda connection: connection.abort())
         if many:
             log(log_events.NODE_DRAINED, clients=many, took_s=loop.time() - began, cut_off=len(left), waiting=busy)
 
@@ -97,8 +104,7 @@ class Drainer:
                 break
             if waiting or busy:
                 await asyncio.sleep(0 if due - sent > 0 else STEP_S)
-        for connection in (*busy, *waiting):
-            self.turn_away(connection)
+        await _each((*busy, *waiting), self.turn_away)
         return len(busy)
 
     def _unless_busy(self, connection: Connection, busy: deque[Connection]) -> None:
@@ -143,10 +149,11 @@ class Drainer:
 
     async def _disconnect(self, connections: list[Connection], code: int, reason: str) -> None:
         over_s = len(connections) / self._pace.hellos_per_s
-        for number, connection in enumerate(connections):
+
+        def end(connection: Connection) -> None:
             last = None
             if code == Close.DRAINING:
                 last = drain_frame(over_s, self._pace.grace_s, self._clock.now_ms())
             connection.close(code, reason, last)
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
+
+        await _each(connections, end)

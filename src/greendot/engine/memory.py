@@ -5,6 +5,7 @@ This engine is a thin layer over the pure models of presence, typing and occupan
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 from zlib import crc32
@@ -30,6 +31,7 @@ from greendot.engine.results import (
 )
 from greendot.ids import Key, new_incarnation
 from greendot.limits.overload_model import Level
+from greendot.node.bucket_model import BucketDict
 from greendot.presence.model import (
     NOBODY,
     Change,
@@ -44,6 +46,7 @@ from greendot.rooms.occupancy_model import Occupants
 from greendot.rooms.typing_model import TypingUsers, Typist
 from greendot.telemetry.metrics_model import Histogram
 
+AT_ONCE = 200  # users settled or compared before others are served
 BUCKETS = 1_024  # buckets of a tenant's users
 MOST_LOOKED_AT = 2_000  # users read for one page, even if most of them are invisible
 _JUMP_MS = 1_000  # a larger difference means that the wall clock was set; smaller ones are gradual adjustments
@@ -100,7 +103,7 @@ class MemoryEngine:
         self._occupants: dict[Key, Occupants] = {}
         self._incarnation = ""
         self._host: Host | None = None
-        self._topics: set[Topic] = set()
+        self._topics = BucketDict[Topic, None]()
         self._published = 0  # number of messages
         self.turned: Callable[[Transition], None] | None = None
 
@@ -140,12 +143,17 @@ class MemoryEngine:
         return [node for node, life in self._nodes.items() if life.ends is None]
 
     async def sweep(self) -> Swept:
-        before = sum(len(record.sessions) for record in self._users.values()), len(self._users)
-        now = self.now_ms()
-        for key, record in [*self._users.items()]:
-            self._settled(key, record, record.settle(now, self._nodes))
-        after = sum(len(record.sessions) for record in self._users.values()), len(self._users)
-        return Swept(before[0] - after[0], before[1] - after[1])
+        swept = Swept()
+        for number, (key, record) in enumerate([*self._users.items()]):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if self._users.get(key) is record:
+                before = len(record.sessions)
+                self._settled(key, record, record.settle(self.now_ms(), self._nodes))
+                swept = swept._replace(
+                    sessions=swept.sessions + before - len(record.sessions), users=swept.users + record.empty
+                )
+        return swept
 
     def is_restoring(self, tenant: str, name: str) -> bool:
         return False  # the engine loses data only together with its node
@@ -163,8 +171,10 @@ class MemoryEngine:
         self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
     ) -> int:
         ended = 0
-        for (tenant, user), record in [*self._users.items()]:
-            if part is not None and not part.covers(tenant, user):
+        for number, ((tenant, user), record) in enumerate([*self._users.items()]):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if self._users.get((tenant, user)) is not record or (part is not None and not part.covers(tenant, user)):
                 continue
             for session, entry in [*record.sessions.items()]:
                 ref = SessionEpoch(session, entry.incarnation, entry.conn)
@@ -440,10 +450,12 @@ class MemoryEngine:
         return float("inf")  # messages are delivered while they are published
 
     async def subscribe(self, topics: Iterable[Topic]) -> None:
-        self._topics.update(topics)
+        for topic in topics:
+            self._topics[topic] = None
 
     async def unsubscribe(self, topics: Iterable[Topic]) -> None:
-        self._topics.difference_update(topics)
+        for topic in topics:
+            self._topics.pop(topic)
 
     def now_ms(self) -> int:
         now = int(self._epoch_ms + self._clock.monotonic() * 1000 + 1e-3)  # never ahead of the wall clock

@@ -37,6 +37,10 @@ class BucketDict(Generic[K, V]):
         """Remove an entry and return its value; None if there is none."""
         return self._buckets[hash(key) & _MASK].pop(key, None)
 
+    def clear(self) -> None:
+        for bucket in self._buckets:
+            bucket.clear()
+
     def __len__(self) -> int:
         return sum(map(len, self._buckets))
 

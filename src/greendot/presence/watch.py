@@ -7,7 +7,7 @@ neither a gap nor a duplicate between snapshot and changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
 
@@ -279,31 +279,22 @@ class WatchService:
 
     # --- visibility ---
 
-    async def in_use(self, tenant: str) -> set[str]:
-        """Return the users of the tenant who are watched, collected in slices."""
-        users = set[str]()
+    async def in_use(self, tenant: str) -> AsyncIterator[list[str]]:
+        """Yield the users of the tenant who are watched, some at a time, in slices."""
         async for topics in self._watched.topics():
-            users.update(topic.name for topic in topics if topic.tenant == tenant)
-        return users
+            yield [topic.name for topic in topics if topic.tenant == tenant]
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         """Decide again whom these users see and who sees them (None: all users). Send the differences."""
         slices, looked = self._context.slices, 0
-        for user in await self.in_use(tenant) if users is None else users:
-            if looked > STEP:
-                looked = 0
-                await slices.turn()
-            looked += 1
-            watched = self._watched.get(Topic("watch", tenant, user))
-            if watched is None:
-                continue
-            viewers = _watchers(watched) if self._visibility.is_viewer_fact(tenant) else ()
-            await self._visibility.know(tenant, viewers, [user])
-            concerned = self._concerned(watched)
-            looked += len(concerned)
-            self._reconsider(watched, ())
-            async for some in slices.cut(concerned):
-                self._reconsider(watched, some)
+        async for named in self.in_use(tenant) if users is None else slices.cut([*users]):
+            for user in named:
+                if looked > STEP:
+                    looked = 0
+                    await slices.turn()
+                looked += 1
+                if (watched := self._watched.get(Topic("watch", tenant, user))) is not None:
+                    looked += await self._review_watched(watched)
         for user in users or () if self._visibility.is_viewer_fact(tenant) else ():
             for connection in [*self._context.registry.connections_of(tenant, user)]:
                 async for seen in slices.cut([*(connection.watches or ())]):
@@ -311,6 +302,17 @@ class WatchService:
                     for other in seen:
                         if (found := self._watched.get(Topic("watch", tenant, other))) is not None:
                             self._reconsider(found, [connection])
+
+    async def _review_watched(self, watched: WatchedUser) -> int:
+        """Decide again who sees the user. Return the number of decisions."""
+        tenant, user = watched.key
+        viewers = _watchers(watched) if self._visibility.is_viewer_fact(tenant) else ()
+        await self._visibility.know(tenant, viewers, [user])
+        concerned = self._concerned(watched)
+        self._reconsider(watched, ())
+        async for some in self._context.slices.cut(concerned):
+            self._reconsider(watched, some)
+        return len(concerned)
 
     def _concerned(self, watched: WatchedUser) -> list[Connection]:
         """Return the watchers from whom the user is hidden, or may have to be hidden."""

@@ -7,7 +7,7 @@ and attaches in the same turn of the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from msgspec import Struct
 
@@ -355,12 +355,11 @@ class RoomService:
 
     # --- visibility ---
 
-    async def in_use(self, tenant: str) -> set[str]:
-        """Return the occupants and typists of the tenant's local rooms, collected in slices."""
-        rooms, users = await self._rooms_of(tenant), set[str]()
+    async def in_use(self, tenant: str) -> AsyncIterator[Sequence[str]]:
+        """Yield the occupants and typists of the tenant's local rooms, some at a time, in slices."""
+        rooms = await self._rooms_of(tenant)
         async for some in self._context.slices.over([*of.present.users, *of.typing.users] for of in rooms):
-            users.update(some)
-        return users
+            yield some
 
     async def _rooms_of(self, tenant: str) -> list[LocalRoom]:
         steps = self._local.steps(Part())

@@ -7,6 +7,7 @@ of the write. A failed write is retried later with the state of that time: nothi
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Collection
 
 from greendot.engine.port import Engine
@@ -20,6 +21,7 @@ DOUBT_S = 5.0  # a failed write may take effect late, after the next one: the st
 # Ages, in seconds, of exits that are written again after a loss in the engine. A failover loses the last seconds, but a
 # snapshot may be older: as many exits as cost little are kept for longer.
 RECENT_S, LONGEST_S = 60.0, 3_600.0
+MOST_DROPPED = 100  # old exits dropped with each new one
 MOST_EXITS = 5_000  # beyond this number only recent exits are kept
 MOVED_S = 5.0  # seconds until a session that moved to another node has entered its rooms there
 
@@ -35,7 +37,7 @@ class SessionRooms:
         self._context = context
         # Writes to the engine under way, and whether the session has entered or left again meanwhile.
         self._updating: dict[SessionRoom, bool] = {}
-        self._exited: dict[SessionRoom, float] = {}  # recent exits and their monotonic seconds, oldest first
+        self._exited = OrderedDict[SessionRoom, float]()  # recent exits and their monotonic seconds, oldest first
         statuses.listeners.append(self._user_changed)
 
     # --- entering and leaving ---
@@ -75,8 +77,11 @@ class SessionRooms:
         now = self._context.timers.now()
         self._exited.pop(entry, None)
         self._exited[entry] = now
-        while self._exited and self._is_old(now - next(iter(self._exited.values()))):
-            del self._exited[next(iter(self._exited))]
+        for _ in range(MOST_DROPPED):
+            oldest = next(iter(self._exited))
+            if not self._is_old(now - self._exited[oldest]):
+                return
+            del self._exited[oldest]
 
     def _is_old(self, age_s: float) -> bool:
         return age_s > RECENT_S and (age_s > LONGEST_S or len(self._exited) > MOST_EXITS)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from greendot.ids import Key
 from greendot.node.batching import BatchedReads
+from greendot.node.bucket_model import BucketDict
 from greendot.node.context import NodeContext
 from greendot.store.visibility import LATEST, FactKind, PrivacyStore, Revision
 from greendot.visibility.facts_model import FactTable
@@ -60,8 +61,8 @@ class _Start(NamedTuple):
 class VisibilityConsumer(Protocol):
     """Service that shows users to other users: watches, or rooms."""
 
-    async def in_use(self, tenant: str) -> set[str]:
-        """Return the tenant's users who are shown by this service, collected in slices."""
+    def in_use(self, tenant: str) -> AsyncIterator[Sequence[str]]:
+        """Yield the tenant's users who are shown by this service, some at a time, in slices. A user may come twice."""
         ...
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
@@ -445,7 +446,7 @@ class VisibilityCache:
                 self._void_reads(tenant, users)
                 await self._reload(tenant, users)
                 self._revisions[tenant] = revisions[tenant]
-            if users != set() and not self.reads_each(tenant) and self._weight(tenant) > MOST_LISTED:
+            if users != set() and not self.reads_each(tenant) and await self._weight(tenant) > MOST_LISTED:
                 await self._unlist(tenant)
 
     async def _read_all(self, tenant: str) -> None:
@@ -459,8 +460,9 @@ class VisibilityCache:
                 await self._reload(tenant, [*self._facts.users(tenant)])
             await self._apply(tenant, start, began)
 
-    def _weight(self, tenant: str) -> int:
-        return sum(1 + len(self.hides_from(tenant, user)) for user in self._facts.users(tenant))
+    async def _weight(self, tenant: str) -> int:
+        users = self._slices.cut([*self._facts.users(tenant)])
+        return sum([1 + len(self.hides_from(tenant, user)) async for some in users for user in some])
 
     async def _unlist(self, tenant: str) -> None:
         """End the listing of a tenant, after the facts of all users in use were read.
@@ -469,10 +471,9 @@ class VisibilityCache:
         """
         self._unlisting.add(tenant)
         try:
-            used = [*await self._in_use(tenant)]
-            for at in range(0, len(used), AT_ONCE):
-                missing = [user for user in used[at : at + AT_ONCE] if not self._facts.has(tenant, user)]
-                await self._learn(tenant, missing)
+            for some in (await self._in_use(tenant)).steps(AT_ONCE):
+                await self._slices.turn()
+                await self._learn(tenant, [user for user, _ in some if not self._facts.has(tenant, user)])
             self._facts.unlist(tenant)
         finally:
             self._unlisting.discard(tenant)
@@ -491,22 +492,29 @@ class VisibilityCache:
             finally:
                 self._touched = None
 
-    def prune(self) -> None:
-        """Drop the numbers of changes that no read under way can have missed."""
-        self._changed = {key: number for key, number in self._changed.items() if number > self._long_ago}
-        self._long_ago = self._changes
-        self._decided = {key: number for key, number in self._decided.items() if number > self._decided_long_ago}
-        self._decided_long_ago = self._decisions
-        self._visibility_webhook.prune()
+    async def prune(self) -> None:
+        """Drop the numbers of changes that no read under way can have missed, in slices."""
+        changed, self._long_ago = self._long_ago, self._changes
+        decided, self._decided_long_ago = self._decided_long_ago, self._decisions
+        for numbers, long_ago in (self._changed, changed), (self._decided, decided):
+            async for some in self._slices.cut([*numbers]):
+                for key in some:
+                    if numbers.get(key, long_ago + 1) <= long_ago:
+                        del numbers[key]
+        await self._visibility_webhook.prune()
 
-    async def _in_use(self, tenant: str) -> set[str]:
+    async def _in_use(self, tenant: str) -> BucketDict[str, None]:
         """Return the users of a tenant who see other users, or are seen, on this node."""
-        used = set[str]()
+        used = BucketDict[str, None]()
         for consumer in self.consumers:
-            used |= await consumer.in_use(tenant)
+            async for users in consumer.in_use(tenant):
+                for user in users:
+                    used[user] = None
         if self.policy(tenant).is_mutual:
             async for some in self._slices.cut(self._registry.keys()):
-                used.update(user for its, user in some if its == tenant)
+                for its, user in some:
+                    if its == tenant:
+                        used[user] = None
         return used
 
     # --- reading ---

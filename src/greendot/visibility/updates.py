@@ -205,4 +205,4 @@ class VisibilityUpdates:
                 await self._review(tenant, users)
         except (StoreUnavailable, EngineUnavailable) as error:
             log(log_events.WORK_LATER, work="refresh of visibility", reason=error)
-        self._cache.prune()
+        await self._cache.prune()

@@ -116,12 +116,19 @@ class VisibilityWebhook:
             self._changes += 1
             self._changed[tenant, user] = self._changes, self._context.timers.now()
 
-    def prune(self) -> None:
-        now = self._context.timers.now()
+    async def prune(self) -> None:
+        """Drop answers that are no longer valid, and changes before all valid answers, in slices."""
+        now, slices = self._context.timers.now(), self._context.slices
         oldest = {tenant: now - self._keep(tenant) for tenant in self._asked}
-        self._answers = {key: said for key, said in self._answers.items() if said.at >= oldest[key[0]]}
+        async for answered in slices.cut([*self._answers]):
+            for key in answered:
+                if key in self._answers and self._answers[key].at < oldest[key[0]]:
+                    del self._answers[key]
         longest = max([self._keep(tenant) for tenant in self._asked], default=0.0)
-        self._changed = {key: change for key, change in self._changed.items() if change[1] >= now - longest}
+        async for changed in slices.cut([*self._changed]):
+            for user in changed:
+                if user in self._changed and self._changed[user][1] < now - longest:
+                    del self._changed[user]
 
     def _keep(self, tenant: str) -> float:
         return self._keep_s.get(tenant, self._keep_s[""])
@@ -166,8 +173,8 @@ class VisibilityWebhook:
         self._failed.pop(tenant, None)
         visible = {(shown.viewer, target) for shown in answers.answers for target in shown.visible}
         found = {pair: pair in visible for pair in pairs}
-        if len(self._answers) + len(found) > MOST_ANSWERS:
-            self._answers.clear()  # answers are requested again when needed
+        for key in [*islice(self._answers, max(0, len(self._answers) + len(found) - MOST_ANSWERS))]:
+            del self._answers[key]  # the oldest; answers are requested again when needed
         self._answers.update({(tenant, *pair): VisibilityAnswer(yes, now, changes) for pair, yes in found.items()})
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 
 import pytest
 
@@ -19,8 +19,11 @@ class Consumer:
     def __init__(self, *users: str) -> None:
         self.users = {*users}
 
-    async def in_use(self, tenant: str) -> set[str]:
-        return self.users
+    async def in_use(self, tenant: str) -> AsyncIterator[list[str]]:
+        yield await self.collected()
+
+    async def collected(self) -> list[str]:
+        return [*self.users]
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         raise NotImplementedError
@@ -377,7 +380,7 @@ async def test_a_list_that_becomes_too_long_ends_and_no_user_in_use_is_hidden_me
     await visibility.know(TENANT, ["bob"], ["ann"])
     await hide(parts, "ann", "x")
     monkeypatch.setattr(cache, "MOST_LISTED", 0)
-    async with hold(consumer, "in_use", at="after") as held:
+    async with hold(consumer, "collected", at="after") as held:
         refreshing = asyncio.ensure_future(visibility.refresh({TENANT}))
         await held.reached()
         await visibility.know(TENANT, ["bob"], ["dan"])
@@ -413,7 +416,7 @@ async def test_a_user_who_comes_into_use_while_others_are_forgotten_is_kept(
     visibility, consumer = parts.visibility, Consumer("ann")
     visibility.consumers.append(consumer)
     await visibility.know(TENANT, ["bob"], ["ann", "u1", "u2"])
-    async with hold(consumer, "in_use", at="after") as held:
+    async with hold(consumer, "collected", at="after") as held:
         refreshing = asyncio.ensure_future(visibility.refresh({TENANT}))
         await held.reached()
         assert visibility.knows(TENANT, "bob", ["u1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 
 import pytest
 
@@ -29,8 +29,8 @@ class Consumer:
         self.failures = 0  # number of reviews that fail
         parts.visibility.consumers.append(self)
 
-    async def in_use(self, tenant: str) -> set[str]:
-        return {"ann", "bob"} if tenant == self.tenant else set()
+    async def in_use(self, tenant: str) -> AsyncIterator[list[str]]:
+        yield ["ann", "bob"] if tenant == self.tenant else []
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         if self.failures:

@@ -19,9 +19,11 @@ from greendot.engine.redis.partitions import Primaries
 from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.record_codec import nodes_of
 from greendot.errors import EngineUnavailable
+from greendot.node.bucket_model import BucketDict
 from greendot.telemetry.metrics_model import Histogram
 
 BATCH = 500  # maximum number of channels in one SUBSCRIBE
+AGAIN = 2_000  # channels that are looked at before others are served, when all are subscribed again
 MOST_ROUTED = 10_000  # messages to users that wait for the user's nodes; further messages are dropped
 TIMED = 64  # one of this many messages carries its time of publishing
 
@@ -59,7 +61,7 @@ class RedisBus:
         messages.timed = self._timed
         self._prefix = prefix
         self._host: Host | None = None
-        self._subscriptions: dict[bytes, ChannelSubscription] = {}  # subscriptions by channel
+        self._subscriptions = BucketDict[bytes, ChannelSubscription]()  # by channel
         self._beats: dict[bytes, Primary] = {}  # server by channel of the watchdog's beats: test messages to itself
         self.read: Callable[[list[keys.UserKeys]], Coroutine[Any, Any, list[bytes]]]  # set by the engine: Verbs.read
         self._routing: set[asyncio.Future[Any]] = set()
@@ -84,7 +86,7 @@ class RedisBus:
         unwanted = []
         for topic in topics:
             channel = keys.channel(self._prefix, topic)
-            heard = self._subscriptions.pop(channel.encode(), None)
+            heard = self._subscriptions.pop(channel.encode())
             if heard is not None:
                 unwanted.append((channel, heard.partition))
         try:
@@ -124,9 +126,11 @@ class RedisBus:
         return [group[at : at + BATCH] for group in groups.values() for at in range(0, len(group), BATCH)]
 
     async def resubscribe(self, server: Primary, partitions: set[int]) -> None:
-        """Subscribe again to all wanted channels on these partitions of the server."""
-        channels = [(c.decode(), h.partition) for c, h in self._subscriptions.items() if h.partition in partitions]
-        await server.subscribe(self._on, self._batches(channels))
+        """Subscribe again to all wanted channels on these partitions of the server, some at a time."""
+        for some in self._subscriptions.steps(AGAIN):
+            channels = [(c.decode(), heard.partition) for c, heard in some if heard.partition in partitions]
+            await server.subscribe(self._on, self._batches(channels))
+            await asyncio.sleep(0)
 
     async def watch(self, server: Primary, channel: str) -> None:
         """Subscribe to the watchdog's beats on this server."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import http.client
 import string
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from itertools import islice, product
 from typing import Any, NamedTuple
 
 import msgspec
 
+from e2e.collected import collected_as_served
 from greendot.auth.tenants import MOST_LABELS
-from greendot.cli.serve import COLLECTOR
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft
@@ -155,27 +154,13 @@ def case(*of: str, **settings: Any) -> Callable[[Callable[[World], Awaitable[Non
     return marked
 
 
-@contextmanager
-def collected_as_served() -> Iterator[None]:
-    """Set the garbage collector as `greendot serve` does and exclude the test's own objects."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
 async def longest_turn(case: Case, **settings: Any) -> float:
     """Run a case on its own server and return its longest turn, in seconds of processor time."""
     settings = {"limits": {"enabled": False}} | case.settings | settings
     async with serving(**settings) as served, Aside() as aside, turns() as measured:
         world = World(served, aside, measured)
         try:
-            with collected_as_served():
+            with collected_as_served(served.node):
                 await case.run(world)
         finally:
             await world.close()

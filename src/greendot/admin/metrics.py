@@ -124,12 +124,21 @@ def process_metrics() -> Iterator[tuple[str, float]]:
     yield "process_cpu_seconds_total", round(time.process_time(), 2)
     yield "process_max_fds", resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
-        with open("/proc/self/statm") as pages:
-            yield "process_resident_memory_bytes", int(pages.read().split()[1]) * resource.getpagesize()
+        if (memory := resident_bytes()) is not None:
+            yield "process_resident_memory_bytes", memory
         # Newer kernels report the number of open files as the directory's size.
         yield "process_open_fds", os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
     except OSError:  # not Linux
         return
+
+
+def resident_bytes() -> int | None:
+    """Return the resident memory of this process, or None if the system does not report it."""
+    try:
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[1]) * resource.getpagesize()
+    except OSError:  # not Linux
+        return None
 
 
 @cache

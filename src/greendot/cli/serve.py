@@ -19,6 +19,8 @@ import msgspec
 import uvloop
 
 from greendot import __version__
+from greendot.app.collector import Collector
+from greendot.app.collector_model import NodeLoad
 from greendot.app.config_checks import SERVER_CHECKS
 from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
@@ -32,8 +34,6 @@ from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
 STUCK_S = 10.0  # time in addition to the drain; a server that takes longer will not stop by itself
-# Thresholds of the garbage collector. A young collection takes loop time for each object: 10,000 take 1 to 5 ms.
-COLLECTOR = (10_000, 250, 50)
 STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -177,10 +177,8 @@ async def _until_signal(greendot: Greendot, numbers: tuple[signal.Signals, ...],
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
     await greendot.start()
     ready()
-    # Objects that exist now live as long as the process: the collector need not visit them again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR)
+    node = greendot.node
+    Collector(lambda: NodeLoad(len(node.registry.connections), node.hub.topics)).start()
     await stopping.wait()
 
 

@@ -57,6 +57,13 @@ NODE_RECOVERED = LogEvent(
     "recovery finished in %(took_s).1f s; %(sessions)d sessions restored in the engine",
     every=True,
 )
+NODE_COLLECTED = LogEvent(
+    "node.collected",
+    INFO,
+    "memory grew to %(before_mb)d MB without new clients or topics; full garbage collection in %(took_s).2f s: "
+    "%(objects)d unreachable objects; %(after_mb)d MB remain",
+    every=True,
+)
 NODE_STALE = LogEvent("node.stale", WARNING, "engine unreachable for %(after_s)g s; presence marked stale")
 WORK_LATER = LogEvent("work.later", DEBUG, "%(work)s: %(reason)s; retrying later", apart=("work",))
 WORK_FAILED = LogEvent("work.failed", ERROR, "internal error: %(work)s failed", apart=("work",))

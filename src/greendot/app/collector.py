@@ -18,10 +18,13 @@ from greendot.app.collector_model import MemoryGrowth, NodeLoad
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-# New objects before a collection, and collections before one of the second generation. The largest collection visits
-# 20,000 objects, which takes 2 to 6 ms. The third generation is always empty.
-THRESHOLDS = (5_000, 2, 1_000)
-EVERY_S = 10.0  # between two comparisons of memory and load
+# Objects before a collection of the young ones. Other collections are made only by time.
+THRESHOLDS = (5_000, 1_000_000, 1_000_000)
+# Python subtracts freed objects from the number of new ones, also old objects. While a crowd leaves, new objects would
+# not be visited for minutes, and then in one long collection. So there are collections by time, too.
+YOUNG_S = 0.05
+SECOND = 10_000  # objects that survived a collection, before they are visited once more and frozen: 2 to 6 ms
+COMPARED = 200  # collections by time before memory and load are compared again
 
 
 class Collector:
@@ -30,6 +33,8 @@ class Collector:
     def __init__(self, load: Callable[[], NodeLoad], memory: Callable[[], int | None] = resident_bytes) -> None:
         self._load = load
         self._memory = memory
+        self._collections = 0  # by time
+        self._second = 0  # objects in the second generation, at most
         self._growth: MemoryGrowth | None = None  # None where the system does not report the memory of a process
 
     def start(self) -> None:
@@ -43,16 +48,25 @@ class Collector:
             self._arm()
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
-        """Freeze what survived a collection of the second generation. Python 3.14 has no collections of the first."""
+        """Count young objects before their collection. Freeze the objects that survived a second one.
+
+        In Python 3.14, each collection that Python starts by itself counts as a second one.
+        """
         if phase == "stop" and info["generation"] > 0:
+            self._second = 0
             gc.freeze()
+        elif phase == "start" and info["generation"] == 0:
+            self._second += len(gc.get_objects(generation=0))
 
     def _arm(self) -> None:
-        asyncio.get_running_loop().call_later(EVERY_S, self._on_timer)
+        asyncio.get_running_loop().call_later(YOUNG_S, self._on_timer)
 
     def _on_timer(self) -> None:
         self._arm()
-        self.check()
+        self._collections += 1
+        gc.collect(0 if self._second < SECOND else 1)
+        if self._collections % COMPARED == 0:
+            self.check()
 
     def check(self) -> None:
         """Collect everything if the memory has grown without a reason."""

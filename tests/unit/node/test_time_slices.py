@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 from greendot.node import time_slices as module
-from greendot.node.time_slices import SLICE_S, TimeSlices
+from greendot.node.time_slices import SLICE_S, STEP, TimeSlices
 
 
 class Stopwatch:
@@ -66,3 +67,21 @@ async def test_time_is_counted_anew_in_each_turn(monkeypatch: pytest.MonkeyPatch
     turn = asyncio.ensure_future(slices.turn())
     await asyncio.sleep(0)
     assert turn.done()
+
+
+async def test_lists_are_cut_into_steps_and_taken_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, slices = Stopwatch(monkeypatch), TimeSlices()
+    taken: list[int] = []
+
+    def lists() -> Iterator[list[int]]:
+        for number in range(3):
+            taken.append(number)
+            yield [number] * (STEP + 1)
+
+    found, seen = list[int](), list[int]()
+    async for some in slices.over(lists()):
+        found.append(len(some))
+        seen.append(len(taken))
+        time.now += 2 * SLICE_S  # each step waits for another turn
+    assert found == [STEP, 1] * 3
+    assert seen == [1, 1, 2, 2, 3, 3]

@@ -250,7 +250,7 @@ class RoomOccupancy(RoomAnnouncer):
             self.room_view.appears(user)
         self._unknown.clear()
         if len(self._users) != known or before != hiders:
-            self._counting.soon()
+            self._counting.soon(self._announce_count)
 
     async def find(self, users: Collection[str] | None) -> None:
         """Find out who of these users is in a counted room (None: all hiders), because they may hide now."""
@@ -329,7 +329,7 @@ class RoomOccupancy(RoomAnnouncer):
         if isinstance(self._users, CountedUsers):
             if not self.is_held:
                 self._hider_moved(self._users.hiders, user, entered=entered)
-                self._counting.soon()
+                self._counting.soon(self._announce_count)
             return not self.is_held and isinstance(message, Entered) and message.restored
         if isinstance(message, Left):
             self._leave(user)

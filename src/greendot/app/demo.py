@@ -16,6 +16,7 @@ from starlette.routing import Route
 from greendot.admin.access import NodeView
 from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
+from greendot.engine.port import Engine
 from greendot.http.pages import demo_pages
 from greendot.http.problem import Problem
 from greendot.http.request import Body, check_query, json, read_body
@@ -23,6 +24,7 @@ from greendot.ids import ID_RULE, valid_id
 from greendot.inbox.service import InboxService
 from greendot.protocol.commands import Id
 from greendot.store.inbox import Notice
+from greendot.store.port import Store
 
 T = TypeVar("T")
 TENANT = "default"  # tenant of the tokens
@@ -61,11 +63,31 @@ class Dev(Struct, frozen=True):
     token_ttl_s: float = 12 * 3600
 
 
+class NewVisitors:
+    """Read markers of users whom the server has never seen: they do not get the older messages as unread."""
+
+    def __init__(self, engine: Engine, store: Store) -> None:
+        self._engine = engine
+        self._store = store
+
+    async def welcome(self, user: str) -> None:
+        """Mark the open rooms as read if the user is new."""
+        (snapshot,) = await self._engine.read(TENANT, [user])
+        if snapshot.own.version or await self._store.last_seen([(TENANT, user)]):
+            return
+        for it in await self._store.rooms_of(TENANT, user):
+            if it.role is None and not it.marker and it.room.head:
+                await self._store.put_marker(TENANT, it.room.room, user, it.room.head)
+
+
 class DevRoutes:
     """Routes of the demo page, its tokens and its trials, open to any caller: loopback and development only."""
 
-    def __init__(self, clock: Clock, inbox_service: InboxService, node: NodeView, dev: Dev) -> None:
+    def __init__(
+        self, clock: Clock, inbox_service: InboxService, node: NodeView, new_visitors: NewVisitors, dev: Dev
+    ) -> None:
         self._clock = clock
+        self._new_visitors = new_visitors
         self._inbox_service = inbox_service
         self._node = node
         self._dev = dev
@@ -84,6 +106,7 @@ class DevRoutes:
         user, name = request.query_params.get("user", ""), request.query_params.get("name")
         if not valid_id(user):
             raise Problem(400, f"user {user[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")
+        await self._new_visitors.welcome(user)
         now = self._clock.now_ms()
         token = self._dev.tokens.make(user, now, self._dev.token_ttl_s, name=(name or user)[:200])
         expires_at = now + round(self._dev.token_ttl_s * 1000)

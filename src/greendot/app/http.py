@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from greendot.admin.access import NodeView
 from greendot.admin.http import OperationRoutes
-from greendot.app.demo import Dev, DevRoutes
+from greendot.app.demo import Dev, DevRoutes, NewVisitors
 from greendot.auth.api_keys import ApiKeys
 from greendot.auth.http import TokenRoutes
 from greendot.auth.revocation import RevocationService
@@ -153,7 +153,8 @@ def make_app(
     if docs:
         routes += docs_pages()
     if dev is not None:
-        routes += DevRoutes(services.clock, services.inbox_service, services.node, dev).routes()
+        new_visitors = NewVisitors(services.engine, services.store)
+        routes += DevRoutes(services.clock, services.inbox_service, services.node, new_visitors, dev).routes()
     if admin:
         routes += admin_pages()
     return _app(routes)

@@ -66,6 +66,10 @@ export class Conversation {
     this.seen();
   }
 
+  close() {
+    this.#list.close();
+  }
+
   focus() {
     this.element.querySelector("textarea").focus({ preventScroll: true });
   }
@@ -203,11 +207,14 @@ export class Conversation {
     }
   }
 
+  /** Change a message; resolve to false if that failed. */
   async #write(call) {
     try {
       await call();
+      return true;
     } catch (error) {
       this.#seat.complain(`The message could not be changed: ${error.message}`);
+      return false;
     }
   }
 

@@ -49,6 +49,7 @@ export function setText(element, text) {
 export function setBadge(element, count, noun) {
   element.hidden = count === 0;
   setText(element, count === 0 ? "" : count > 99 ? "99+" : String(count));
+  element.classList.toggle("many", count > 99);
   element.setAttribute("aria-label", count === 0 ? "" : `${count} ${noun}`);
 }
 

@@ -1,6 +1,7 @@
 // The bell and the list of notifications, the same on all devices of the user.
 
 import { $, button, disclose, make, setBadge, setText } from "./dom.js";
+import { linked } from "./links.js";
 import { post } from "./seat.js";
 import { ago, exact } from "./times.js";
 
@@ -126,7 +127,7 @@ export class InboxView {
     const time = make("time", "", ago(at));
     time.dateTime = new Date(at).toISOString();
     time.title = exact(at);
-    const text = make("p", "text", textOf(body));
+    const text = make("p", "text", ...linked(textOf(body)));
     text.dir = "auto";
     const tools = make("p", "line");
     const add = (word, mark) => {

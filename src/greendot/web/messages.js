@@ -2,12 +2,14 @@
 
 import { showMessages } from "./greendot.js";
 import { button, iconButton, make, setText } from "./dom.js";
+import { linked } from "./links.js";
 import { hue, initials } from "./names.js";
 import { clock, day, exact, hour, isSameDay } from "./times.js";
 
 const MOST = 400; // messages kept on the page
 const TOGETHER_MS = 5 * 60_000; // messages of one user within this time share a heading
 const NEAR_PX = 60; // a smaller distance counts as the end of the list
+const UNDO_MS = 8_000; // time to undo a deletion before the server deletes the message: the server cannot undo it
 
 export class MessageList {
   #list;
@@ -15,10 +17,12 @@ export class MessageList {
   #newer;
   #me;
   #nameOf;
-  #does; // edit(seq, text), delete(seq): actions on own messages
+  #does; // edit(seq, text), delete(seq): actions on own messages; `delete` resolves to false if it failed
   #shown = [];
   #rows = new Map(); // seq → {row, version}
   #drafts = new Map(); // key → row of an unsent message; always at the end
+  #removed = new Map(); // seq → timer of the deletion, until the server has deleted the message
+  #isPinned = true; // the end of the list is visible, and stays visible if the size of the list changes
   #newFrom = null; // the first message that was unread when the room was opened
   onEnd = () => {}; // the user has scrolled to the end of the list
 
@@ -31,6 +35,8 @@ export class MessageList {
     this.#does = does;
     this.#scroll.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#newer.addEventListener("click", () => this.toEnd());
+    const resized = new ResizeObserver(() => this.#isPinned && this.toEnd());
+    for (const part of [this.#scroll, this.#list]) resized.observe(part); // a keyboard opens, or lines wrap
   }
 
   get isEmpty() {
@@ -48,7 +54,8 @@ export class MessageList {
 
   /** Return the user's last message that can be changed. */
   get lastOwn() {
-    return this.#shown.findLast(({ user, deleted }) => user === this.#me.id && !deleted) ?? null;
+    const isOwn = ({ seq, user, deleted }) => user === this.#me.id && !deleted && !this.#removed.has(seq);
+    return this.#shown.findLast(isOwn) ?? null;
   }
 
   /** Show records. They may come in any order and repeatedly. */
@@ -110,6 +117,7 @@ export class MessageList {
   }
 
   toEnd() {
+    this.#isPinned = true;
     this.#scroll.scrollTop = this.#scroll.scrollHeight;
     this.#newer.hidden = true;
   }
@@ -121,18 +129,56 @@ export class MessageList {
     if (!held || !message || held.row.querySelector("form")) return;
     held.row.querySelector(".text").replaceWith(
       makeEditor(textOf(message.body), (text) => {
-        this.#rows.get(seq).version = -1; // draw the row again, with or without the change
-        this.#draw();
+        this.#redraw(seq); // with or without the change
         if (text !== null) this.#does.edit(seq, text);
       }),
     );
     held.row.querySelector("textarea").focus();
   }
 
+  /** Delete messages whose deletion waits for an undo, because the page is left. */
+  close() {
+    for (const seq of this.#removed.keys()) this.#delete(seq);
+  }
+
   #scrolled() {
-    if (!this.isAtEnd) return;
+    this.#isPinned = this.isAtEnd;
+    if (!this.#isPinned) return;
     this.#newer.hidden = true;
     this.onEnd();
+  }
+
+  /** Show a message as deleted, with a button to undo it. */
+  #remove(seq) {
+    this.#removed.set(seq, setTimeout(() => this.#delete(seq), UNDO_MS));
+    this.#redraw(seq);
+    this.#rows.get(seq)?.row.querySelector("button").focus({ preventScroll: true });
+  }
+
+  #undo(seq) {
+    clearTimeout(this.#removed.get(seq));
+    this.#removed.delete(seq);
+    this.#redraw(seq);
+    this.#rows.get(seq)?.row.querySelector("button").focus({ preventScroll: true });
+  }
+
+  async #delete(seq) {
+    if (!this.#removed.get(seq)) return;
+    clearTimeout(this.#removed.get(seq));
+    this.#removed.set(seq, null); // too late to undo
+    this.#redraw(seq);
+    if (await this.#does.delete(seq)) return; // the record of the deletion draws the row
+    this.#removed.delete(seq);
+    this.#redraw(seq);
+  }
+
+  #redraw(seq) {
+    const held = this.#rows.get(seq);
+    if (!held) return; // too old to be shown
+    const hadFocus = held.row.contains(document.activeElement);
+    held.version = -1;
+    this.#draw();
+    if (hadFocus && document.activeElement === document.body) this.#scroll.focus({ preventScroll: true });
   }
 
   #dropDraft(key) {
@@ -168,8 +214,10 @@ export class MessageList {
     return row;
   }
 
-  #makeRow({ seq, user, name, body, at, edited, deleted }) {
+  #makeRow({ seq, user, name, body, at, edited, deleted: isGone }) {
     const isMine = user === this.#me.id;
+    if (isGone) this.#removed.delete(seq);
+    const deleted = isGone || this.#removed.has(seq);
     const author = isMine ? "You" : name || this.#nameOf(user) || "unknown user";
     const time = make("time", "", hour(at));
     time.dateTime = new Date(at).toISOString();
@@ -177,13 +225,14 @@ export class MessageList {
     const avatar = make("span", "avatar", make("span", "initials", initials(isMine ? this.#me.name : author)));
     avatar.setAttribute("aria-hidden", "true");
     const head = make("p", "head", make("bdi", "name", author), " ", time);
-    const text = make("p", "text", deleted ? "message deleted" : textOf(body));
+    const text = make("p", "text", ...(deleted ? ["message deleted"] : linked(textOf(body))));
     text.dir = "auto";
+    if (this.#removed.get(seq)) text.append(this.#makeUndo(seq, at));
     if (edited && !deleted) text.append(" ", make("span", "edited", "(edited)"));
     const row = make("li", `message${isMine ? " mine" : ""}${deleted ? " deleted" : ""}`, avatar, head, text);
     if (isMine && !deleted) {
       row.append(this.#makeTools(seq, at));
-      text.addEventListener("click", () => this.#pick(row)); // for devices without hover
+      text.addEventListener("click", ({ target }) => target.closest("a") || this.#pick(row)); // for devices without hover
     }
     row.style.setProperty("--hue", hue(user));
     row.dataset.seq = seq;
@@ -195,13 +244,19 @@ export class MessageList {
     row.classList.toggle("picked");
   }
 
+  #makeUndo(seq, at) {
+    const undo = button("link", "Undo", () => this.#undo(seq));
+    undo.setAttribute("aria-label", `Undo the deletion of your message of ${clock(at)}`);
+    return undo;
+  }
+
   #makeTools(seq, at) {
     const which = `your message of ${clock(at)}`;
     return make(
       "div",
       "tools",
       iconButton("edit", `Edit ${which}`, () => this.edit(seq)),
-      iconButton("bin", `Delete ${which}`, () => this.#does.delete(seq)),
+      iconButton("bin", `Delete ${which}`, () => this.#remove(seq)),
     );
   }
 }

@@ -44,6 +44,10 @@ export class Rooms {
     this.#drawAll();
   }
 
+  close() {
+    for (const { talk } of this.#talks.values()) talk.close();
+  }
+
   #add(name) {
     if (this.#talks.has(name)) return;
     const talk = new Conversation(this.#seat, name);

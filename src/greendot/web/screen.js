@@ -9,11 +9,16 @@ import { SecondDevice } from "./second.js";
 import { StatusView } from "./status.js";
 import { recall, remember } from "./store.js";
 import { setServerTime } from "./times.js";
+import { hush, say } from "./toast.js";
 
+const DEVICES = "devices"; // signal of a user whose devices changed: the server publishes states, not devices
+const MEETING_ROOM = "lobby"; // all users of the demo are in this room
+const GRACE_OVER_MS = 500; // the server has ended the session by then
 const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"];
 
 export class Screen {
   #me;
+  #periods;
   #people;
   #seat;
   #second;
@@ -24,12 +29,16 @@ export class Screen {
 
   constructor(me, periods, again) {
     this.#me = me;
+    this.#periods = periods;
+    const kinds = isPhone() ? ["phone", "laptop"] : ["web", "phone"];
+    setText($("second-title"), `Your ${kinds[1]}`);
+    $("two-icon").setAttribute("href", kinds[1] === "phone" ? "#i-phone" : "#i-screen");
     this.#people = new People($("people"), me);
     const shared = { me, people: this.#people, periods };
-    this.#seat = new Seat({ ...shared, root: $("first"), list: $("rooms"), device: device("web"), again });
-    this.#second = new SecondDevice({ ...shared, device: device("phone") });
+    this.#seat = new Seat({ ...shared, root: $("first"), list: $("rooms"), device: device(kinds[0]), again });
+    this.#second = new SecondDevice({ ...shared, device: device(kinds[1]) });
     const { client } = this.#seat;
-    const complain = (words) => this.#seat.complain(String(words?.message ?? words));
+    const complain = (words) => say(String(words?.message ?? words));
     this.#status = new StatusView({ me, client, people: this.#people, complain });
     this.#inbox = new InboxView({ client, me, people: this.#people, complain });
     this.#people.onChange = () => this.#drawPeople();
@@ -40,6 +49,7 @@ export class Screen {
     this.#second.onChange = () => this.#drawSecond();
     client.on("state", () => (this.#drawPeople(), this.#drawRoom()));
     client.on("welcome", () => setServerTime(client.now()));
+    client.room(MEETING_ROOM).on("signal", ({ kind, from }) => kind === DEVICES && this.#people.ask(from));
     this.#listen();
   }
 
@@ -55,6 +65,7 @@ export class Screen {
     for (const part of [this.#inbox, this.#status, this.#people, this.#seat]) part.close();
     this.#ending.abort();
     this.#openDrawer(false);
+    hush();
   }
 
   watch(id, name) {
@@ -66,6 +77,10 @@ export class Screen {
     this.#seat.rooms.current?.focus();
   }
 
+  get #seats() {
+    return [this.#seat, this.#second.seat].filter(Boolean);
+  }
+
   #listen() {
     const { signal } = this.#ending;
     this.#here = disclose($("here"), $("here-list"), { onChange: (open) => open && this.#drawHere(), signal });
@@ -74,6 +89,7 @@ export class Screen {
     for (const sign of ["focus", "visibilitychange"]) {
       addEventListener(sign, () => this.#look(), { signal });
     }
+    addEventListener("pagehide", () => this.#seats.forEach((seat) => seat.rooms.close()), { signal });
     $("two").addEventListener("click", () => this.#toggleSecond(), { signal });
     $("second-close").addEventListener("click", () => this.#toggleSecond(), { signal });
     $("menu").addEventListener("click", () => this.#openDrawer(true), { signal });
@@ -88,13 +104,13 @@ export class Screen {
     const seat = isSecond ? this.#second.seat : this.#seat;
     seat.client.active();
     if (event.type === "pointermove" || seat.isLookedAt) return;
-    for (const other of [this.#seat, this.#second.seat]) if (other) other.isLookedAt = other === seat;
+    for (const other of this.#seats) other.isLookedAt = other === seat;
     this.#look();
   }
 
   #look() {
     if (document.visibilityState !== "visible") return;
-    for (const seat of [this.#seat, this.#second.seat]) seat?.rooms.current?.seen();
+    for (const seat of this.#seats) seat.rooms.current?.seen();
   }
 
   #toggleSecond() {
@@ -112,12 +128,21 @@ export class Screen {
     $("app").classList.toggle("with-second", isOpen);
     $("two").setAttribute("aria-pressed", String(isOpen));
     this.#people.ask(this.#me.id);
+    this.#announceDevices();
+    // A device that was closed cleanly counts until its grace is over.
+    if (!isOpen) setTimeout(() => this.#announceDevices(), this.#periods.clean_grace_s * 1_000 + GRACE_OVER_MS);
+  }
+
+  /** Let other users read the devices of this user again. An invisible user must not be noticed. */
+  #announceDevices() {
+    if (this.#ending.signal.aborted || this.#people.own?.status === "invisible") return;
+    this.#seat.client.room(MEETING_ROOM).signal(DEVICES);
   }
 
   async #notify(id, complain) {
     try {
       await this.#inbox.notify(id);
-      this.#seat.complain(`Notification sent to ${this.#people.nameOf(id)}.`);
+      say(`Notification sent to ${this.#people.nameOf(id)}.`);
     } catch (error) {
       complain(error);
     }
@@ -182,6 +207,10 @@ export class Screen {
 function presentWords(count) {
   if (count === null) return "not connected";
   return count <= 1 ? "only you are here" : `${count} people here`;
+}
+
+function isPhone() {
+  return navigator.userAgentData?.mobile || /Mobi|iPhone|iPod/.test(navigator.userAgent);
 }
 
 /** Return the device id of this tab. A reload keeps it; another tab has another id. */

@@ -75,6 +75,7 @@ export class Seat {
   }
 
   close() {
+    this.rooms.close();
     this.client.close();
     this.#connection.close();
     this.#ending.abort();
@@ -90,6 +91,7 @@ export class Seat {
 
   /** Show a message for a few seconds, such as an error. */
   complain(words) {
+    if (this.#ending.signal.aborted) return;
     this.#say(words, COMPLAINT_MS);
   }
 

@@ -56,7 +56,7 @@ export class StatusView {
     const wanted = (this.#wanted = status.value);
     this.draw();
     try {
-      await this.#client.status.set({ status: wanted, until: ends, text: noteFor(wanted, note.value.trim(), ends) });
+      await this.#client.status.set({ status: wanted, until: ends, text: textFor(wanted, note.value.trim(), ends) });
     } catch (error) {
       this.#complain(`Your status could not be set: ${error.message}`);
     }
@@ -65,16 +65,17 @@ export class StatusView {
   }
 }
 
-const UNTIL = /^until \S+( [AP]M)?$/i;
+const UNTIL = /^until \S+( [AP]M)?( · |$)/i;
 
-/** Return the note. Other users do not receive the end of a status, so the note names it if it is empty. */
-function noteFor(status, note, ends) {
-  const given = UNTIL.test(note) ? "" : note;
-  return given || (status === "busy" && ends ? `until ${hour(ends)}` : null);
+/** Return the text of the status. Other users do not receive the end of a status, so the text names it. */
+function textFor(status, note, ends) {
+  const until = status === "busy" && ends ? `until ${hour(ends)}` : "";
+  return [until, note.replace(UNTIL, "")].filter(Boolean).join(" · ") || null; // a long note is cut, not the time
 }
 
+/** Return the note that the user wrote. */
 function shownNote(own) {
-  return own?.status_text && !UNTIL.test(own.status_text) ? own.status_text : "";
+  return own?.status_text?.replace(UNTIL, "") ?? "";
 }
 
 function words(isLive, own) {

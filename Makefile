@@ -105,7 +105,7 @@ bare-root:  ## Run make test in a fresh clone on a minimal Debian; needs root (f
 	@sh scripts/ensure-debs debootstrap git
 	@$(PYTHON) scripts/bare-root $(ARGS)
 
-fresh: $(SERVES)  ## Measure the time from a fresh clone to the demo, with only Python, make and a C compiler
+fresh: $(SERVES)  ## Measure the time from a fresh clone to the demo, with only Python and make
 	@$(BIN)/python scripts/fresh-clone
 
 format: $(READY)  ## Format the code and apply lint fixes

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import secrets
 import sqlite3
 import subprocess
 import sys
@@ -185,6 +186,17 @@ def test_the_embedded_store_is_good_and_looking_makes_none(doctor: Doctor) -> No
 
 
 # --- Redis ---
+
+
+def test_a_development_server_has_its_key_and_its_own_clock(doctor: Doctor) -> None:
+    data = doctor.folder / ".greendot"
+    data.mkdir()
+    for name in ("secret", "api-key"):
+        (data / name).write_text(f"{secrets.token_hex(32)}\n")
+    told = doctor("--dev")
+    assert told.about("there is no API key") == []
+    assert told.about("the development server has a key") != []
+    assert told.about("no time synchronisation") == []
 
 
 def test_what_is_wrong_with_a_redis_is_found(doctor: Doctor, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import uvloop
 
 from greendot.app.config_checks import SERVER_CHECKS
 from greendot.cli._options import json_option, print_json
-from greendot.cli._settings import config_option, dev_file, dev_secret, given
+from greendot.cli._settings import config_option, dev_file, dev_secret, given, with_dev_key
 from greendot.cli._tables import printable, several
 from greendot.cli.serve import server_options
 from greendot.config import Settings, load, strange_variables
@@ -80,7 +80,8 @@ def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settin
                 "For production, use the settings of that server: greendot doctor --config FILE",
             )
         ]
-    return load(config, os.environ, flags, SERVER_CHECKS), notes
+    settings = load(config, os.environ, flags, SERVER_CHECKS)
+    return with_dev_key(settings) if settings.server.dev else settings, notes
 
 
 async def _facts(settings: Settings, config: Path | None, host: str | None, connections: int) -> Facts:

@@ -81,12 +81,14 @@ def _tokens(settings: Settings, dev_secret: str) -> Findings:
 def api_key(settings: Settings, stored_keys: int) -> Findings:
     """Yield the findings about the API key. `stored_keys` is the number of keys in the store."""
     key = settings.api.key
-    if key:
+    if key and settings.server.dev and not weakness(key):
+        yield ok("api.key", "the development server has a key")
+    elif key:
         yield from or_ok("api.key", "the key looks random", _api_key(key, stored_keys))
     elif stored_keys:
         yield ok("api.key", "not set; the store has API keys")
     else:
-        do = "Create one with `greendot keys create NAME`, or set GREENDOT_API_KEY."
+        do = "Create one with `greendot keys create NAME --scope admin`, or set GREENDOT_API_KEY."
         yield note("api.key", "there is no API key", "The HTTP API refuses all requests that need a key.", do)
 
 
@@ -99,7 +101,7 @@ def _api_key(key: str, stored_keys: int) -> Findings:
         do = "Remove GREENDOT_API_KEY, and use the keys that `greendot keys list` shows."
         yield warning("api.key", "GREENDOT_API_KEY is still in use, besides the keys in the store", why, do)
     else:
-        do = "For production, create a key for each app (greendot keys create), then remove GREENDOT_API_KEY."
+        do = "For production, create a key for each app (greendot keys create NAME --scope SCOPE), then remove GREENDOT_API_KEY."
         yield note("api.key", "GREENDOT_API_KEY is in use", why, do)
 
 

@@ -192,7 +192,7 @@ def file(mode: int) -> dict[str, Any]:
         ("warning", "somaxconn is 128", machine(somaxconn=128)),
         ("warning", "nf_conntrack_max is 8,192", machine(conntrack=8_192)),
         ("error", "the year 1970", machine(year=1970)),
-        ("note", "clock is not synchronised", machine(clock_synchronised=False)),
+        ("note", "no time synchronisation", machine(clock_synchronised=False)),
         ("error", "expired 3 days ago", ends(-3)),
         ("warning", "expires in 6 days", ends(6)),
         ("error", "not valid yet", ends(90, -1)),
@@ -243,6 +243,15 @@ def test_a_redis_on_this_machine_needs_no_tls_and_may_be_open_to_it() -> None:
     findings = found(local, engine={"url": "redis://127.0.0.1"})
     assert bad(findings) == []
     assert [finding for finding in findings if "no password" in finding.found]
+
+
+def test_a_development_server_checks_tokens_with_the_clock_that_set_their_expiry() -> None:
+    dev: dict[str, dict[str, Any]] = {"server": {"dev": True}, "api": {"key": KEY}}
+    findings = found(machine(clock_synchronised=False), **dev)
+    assert [it for it in findings if it.about == "machine" and it.weight != "ok"] == []
+    assert [it.weight for it in findings if it.about == "api.key"] == ["ok"]
+    weak = found(**dev | {"api": {"key": "12345"}})
+    assert "error" in [it.weight for it in weak if it.about == "api.key"]
 
 
 def test_dev_mode_on_an_address_that_others_reach_is_an_error() -> None:

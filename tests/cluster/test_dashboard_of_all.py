@@ -131,3 +131,28 @@ async def test_a_node_that_stands_still_does_not_hold_up_the_look(tmp_path: Path
         finally:
             nodes[1].signal(signal.SIGCONT)
         await viewer.shows(lambda frame: [row["answered"] for row in frame["nodes"]].count(True) == 2)
+
+
+async def test_lists_and_history_are_of_all_nodes(tmp_path: Path, redis: RedisProcess) -> None:
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, Clients() as clients:
+        assert (await nodes[0].ask("PUT", "/v1/rooms/den", {"open": True})).status < 300
+        for user, node in (("ann", nodes[0]), ("bob", nodes[1]), ("bert", nodes[1])):
+            client = await clients.join(node, user)
+            await client.request(type="room.join", room="den")
+        async with looking(nodes[0]) as viewer:
+            listed = await viewer.request(type="list.users")
+            assert [it["shown"]["user"] for it in listed["users"]] == ["ann", "bert", "bob"]
+            listed = await viewer.request(type="list.users", prefix="b")
+            assert [it["shown"]["user"] for it in listed["users"]] == ["bert", "bob"]
+            (den,) = (await viewer.request(type="list.rooms", prefix="d"))["rooms"]
+            assert den["listeners"] == 3
+
+            async def newest() -> float | None:
+                history = await viewer.request(type="history")
+                column: list[float | None] = history["columns"].get("sums.ws_connections", [None])
+                return column[-1]
+
+            deadline = asyncio.get_running_loop().time() + 25  # points are ten seconds apart
+            while await newest() != 3:
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.5)

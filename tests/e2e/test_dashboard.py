@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from greendot.ids import new_key_id, new_key_secret
 from greendot.limits.overload_model import Load
 from greendot.node.event_recorder_model import HOLD_S, KINDS
 from greendot.node.event_recorder_model import MOST as MOST_EVENTS
+from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.store.api_keys import OPERATOR, ApiKey, Secret
 from greendot.store.read_cache import BELIEVED_S
 from greendot.testing import Closed, Served, WireClient, serving
@@ -117,6 +119,7 @@ async def test_it_is_not_there_unless_it_is_switched_on() -> None:
             assert (await ask(served.port, "GET", path)).status == 404
         with pytest.raises(ConnectionError, match="404"):
             await served.socket("/admin/live")
+        assert "GREENDOT_ADMIN_ENABLED=true" in (await ask(served.port, "GET", "/admin")).json()["detail"]
 
 
 async def test_the_page_is_served_with_a_strict_policy_and_no_key() -> None:
@@ -166,7 +169,10 @@ async def test_a_page_of_another_origin_may_not_open_it() -> None:
 async def test_a_wrong_key_waits_and_is_shown_nothing(key: str) -> None:
     async with serving(admin=ON) as served:
         if key:
-            assert (await refused(served, key)).code == 4500
+            closed = await refused(served, key)
+            assert closed.code == 4500
+            assert closed.reason.startswith("unknown key")
+            assert "scope" not in closed.reason
         else:
             client = await served.socket("/admin/live")
             client.send(type="hello", key=key)
@@ -179,6 +185,7 @@ async def test_a_key_without_the_scope_is_refused() -> None:
         closed = await refused(served, await make(served, "rooms:read", "sessions", "stats:read"))
         assert closed.code == 4500
         assert "scope admin" in closed.reason
+        assert "unknown" not in closed.reason
 
 
 async def test_the_empty_key_of_the_settings_opens_nothing() -> None:
@@ -383,6 +390,94 @@ async def test_no_timer_runs_and_no_event_is_kept_without_a_viewer() -> None:
         assert served.greendot.dashboard.viewers == 0
         served.node.recorder.tail.expire(served.clock.monotonic() + HOLD_S)
         assert not served.node.recorder.tail.open
+
+
+async def test_an_hour_is_kept_without_a_viewer_and_shown_at_once() -> None:
+    async with serving(admin=ON) as served:
+        bob = await served.client("bob")
+        await served.advance(3_700, alive=[bob])
+        client = await look(served)
+        history = await client.request(type="history")
+        assert history["every_ms"] == 10_000
+        assert len(history["at"]) in (359, 360)  # the point of the current period may be still to come
+        assert {later - earlier for earlier, later in pairwise(history["at"])} == {10_000}
+        assert 0 <= served.clock.now_ms() - history["at"][-1] <= 10_000
+        assert set(history["columns"]["sums.ws_connections"]) == {1}
+        assert history["columns"]["rates.realtime_socket_send_total"][-1] > 0  # replies to heartbeats
+        # A tenant's key sees figures of its tenant alone, and there is no history of tenants.
+        theirs = await look(served, await make(served, "admin"))
+        assert (await theirs.request(type="history"))["at"] == []
+
+
+async def test_users_online_are_listed_by_the_beginning_of_their_ids() -> None:
+    async with serving(admin=ON) as served:
+        for user in ("anna", "anton", "bea"):
+            await served.client(user, device="phone-1")
+        shy = await served.client("anke")
+        await shy.request(type="status.set", status="invisible")
+        client = await look(served)
+        everyone = await client.request(type="list.users")
+        assert [it["shown"]["user"] for it in everyone["users"]] == ["anna", "anton", "bea"]
+        assert (everyone["next"], everyone["total"], everyone["tenant"]) == (None, 3, "default")
+        assert everyone["users"][0]["devices"] == ["phone-1"]
+        assert everyone["users"][0]["name"] == "Anna"
+        some = await client.request(type="list.users", prefix="an")
+        assert [it["shown"]["user"] for it in some["users"]] == ["anna", "anton"]
+        assert (await client.request(type="list.users", prefix="an", after="anna"))["users"][0]["name"] == "Anton"
+        assert (await client.request(type="list.users", prefix="x"))["users"] == []
+        assert (await client.request(type="list.users", tenant="acme"))["users"] == []
+        theirs = await look(served, await make(served, "admin"))
+        assert (await theirs.request(type="list.users"))["users"] == []
+        assert await refusal(theirs, type="list.users", tenant="default") == "forbidden"
+        assert await refusal(theirs, type="list.rooms", tenant="default") == "forbidden"
+        operator = await look(served, await make(served, "operator", tenant=OPERATOR))
+        assert await refusal(operator, type="list.users") == "forbidden"
+
+
+async def test_many_users_are_listed_in_pages_without_a_gap() -> None:
+    async with serving(admin=ON) as served:
+        names = [f"user-{number:04}" for number in range(1_100)]  # more than are sorted
+        engine = served.node.engine
+        for name in names:
+            ref = SessionEpoch(f"s-{name}", served.node.incarnation, 1)
+            await engine.touch("default", name, ref, "web", False, None)
+            await engine.set_status("default", name, ManualStatus())
+        client = await look(served)
+        found: list[str] = []
+        after: dict[str, str] = {}
+        while True:
+            page = await client.request(type="list.users", prefix="user-1", **after)
+            found += [it["shown"]["user"] for it in page["users"]]
+            if page["next"] is None:
+                break
+            after = {"after": page["next"]}
+        assert sorted(found) == names[1_000:]
+
+
+async def test_rooms_are_listed_by_the_beginning_of_their_ids_in_pages() -> None:
+    async with serving(admin=ON) as served:
+        store = served.node.store
+        for name in ("news", "new", "old", *(f"new-{number:03}" for number in range(120))):
+            await store.put_room("default", name, open=name != "old")
+        await store.put_member("default", "old", "bob")
+        bob = await served.client("bob")
+        await bob.request(type="room.join", room="news")
+        client = await look(served)
+        found: list[dict[str, Any]] = []
+        after: dict[str, str] = {}
+        while True:
+            page = await client.request(type="list.rooms", prefix="new", **after)
+            assert len(page["rooms"]) <= 51
+            found += page["rooms"]
+            if page["next"] is None:
+                break
+            after = {"after": page["next"]}
+        assert [it["room"] for it in found] == ["new", *(f"new-{number:03}" for number in range(120)), "news"]
+        assert (found[-1]["listeners"], found[0]["listeners"]) == (1, 0)
+        (old,) = (await client.request(type="list.rooms", prefix="old"))["rooms"]
+        assert old == {"room": "old", "open": False, "head": 0, "members": 1, "listeners": 0}
+        assert (await client.request(type="list.rooms", prefix="-"))["rooms"] == []
+        assert (await client.request(type="list.rooms", tenant="acme"))["rooms"] == []
 
 
 async def test_two_who_look_share_one_question_and_see_the_same() -> None:

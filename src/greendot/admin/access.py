@@ -101,16 +101,28 @@ class Viewer(Struct, frozen=True):
         return self.tenant
 
 
-async def viewer_of(services: DashboardServices, key: str) -> Viewer | None:
-    """Return the rights of a key; None if the key does not open the dashboard.
+UNKNOWN_KEY = "unknown key: no such key exists here, or it has expired or was removed; check the key"
+NO_SCOPE = "this key has no access to the dashboard: it lacks the scope admin; use another key"
+
+
+class KeyRefused(Struct, frozen=True):
+    """Reason why a key does not open the dashboard. A close frame has room for 123 bytes."""
+
+    reason: str
+
+
+async def viewer_of(services: DashboardServices, key: str) -> Viewer | KeyRefused:
+    """Return the rights of a key, or the reason why the key does not open the dashboard.
 
     Raise StoreUnavailable if the store cannot be read.
     """
     if services.key and hmac.compare_digest(_hash(services.key), _hash(key)):
         return Viewer("admin.key", nodes=True, every=True)
     caller = await services.keys.known(key)
-    if caller is None or not (caller.may("admin") or caller.may("operator")):
-        return None
+    if caller is None:
+        return KeyRefused(UNKNOWN_KEY)
+    if not (caller.may("admin") or caller.may("operator")):
+        return KeyRefused(NO_SCOPE)
     tenant = caller.tenant if caller.may("admin") else None
     return Viewer(caller.name or "api.key", nodes=caller.may("operator"), tenant=tenant)
 

@@ -14,8 +14,11 @@ from msgspec import to_builtins
 
 from greendot import __version__
 from greendot.admin import frames
-from greendot.admin.access import DashboardServices, Viewer, viewer_of
+from greendot.admin.access import DashboardServices, KeyRefused, Viewer, viewer_of
 from greendot.admin.actions import Actions
+from greendot.admin.history_model import EVERY_S as HISTORY_S
+from greendot.admin.history_model import ClusterHistory, next_point_s
+from greendot.admin.listing import Listing
 from greendot.admin.lookup import Lookup
 from greendot.admin.socket import ViewerAdmission
 from greendot.admin.summary import ClusterSummary, View, busiest
@@ -23,7 +26,7 @@ from greendot.engine.messages import Topic
 from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.node.event_recorder_model import KINDS, EventKind
-from greendot.protocol.cluster import Sample, SampleQuery, read_sample
+from greendot.protocol.cluster import HistoryQuery, Sample, SampleQuery, read_history, read_sample
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import CommandId
 from greendot.telemetry import log_events
@@ -31,6 +34,7 @@ from greendot.telemetry.log import log
 
 EVERY_S = 1.0  # time between two samples
 WITHIN_S = 0.6  # time for other nodes to answer
+HISTORY_WITHIN_S = 2.0  # time for other nodes to send their history
 NODES_EVERY = 5  # samples between two reads of the list of nodes
 KEY_EVERY = 10  # samples between two checks of a key
 HELLO_S = 10.0
@@ -85,11 +89,21 @@ class Dashboard:
         self._views: dict[Socket, _SocketView] = {}
         self._admission: ViewerAdmission[Socket] = ViewerAdmission()
         self._finding = Lookup(services)
+        self._listing = Listing(services)
         self._gathered: dict[Group, ClusterSummary] = {}
         self._nodes: list[NodeInfo] = []
         self._jobs: list[dict[str, Any]] = []
         self._turn = 0
         self._timer: Any = None
+        self._recording: Any = None  # timer of the history
+
+    def start(self) -> None:
+        """Begin to keep the history of this node."""
+        self._recording = self._services.timers.set(next_point_s(self._services.clock.now_ms()), self._record)
+
+    def _record(self, _: object) -> None:
+        self.start()
+        self._services.cluster.record()
 
     @property
     def viewers(self) -> int:
@@ -147,6 +161,7 @@ class Dashboard:
 
     def close(self) -> None:
         """Close all viewers, because the server stops."""
+        self._services.timers.cancel(self._recording)
         for socket in [*self._views]:
             socket.close(Close.DRAINING, "this node is stopping; reconnect")
             self.gone(socket)
@@ -157,8 +172,8 @@ class Dashboard:
         else:
             self._refuse(socket, Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
 
-    def _wrong_key(self, socket: Socket) -> None:
-        self._refuse(socket, Close.BAD_TOKEN, "this key does not open the dashboard; use a key with the scope admin")
+    def _wrong_key(self, refused: tuple[Socket, KeyRefused]) -> None:
+        self._refuse(refused[0], Close.BAD_TOKEN, refused[1].reason)
 
     def _refuse(self, socket: Socket, code: int, reason: str) -> None:
         """Close a socket and free its place at once: a peer that does not read must not keep it."""
@@ -179,9 +194,9 @@ class Dashboard:
         if socket not in self._views:
             return
         self._services.timers.cancel(look.deadline)
-        if viewer is None:
+        if isinstance(viewer, KeyRefused):
             # Each guess is delayed, and the number of waiting sockets is bounded.
-            look.deadline = self._services.timers.set(WRONG_S, self._wrong_key, socket)
+            look.deadline = self._services.timers.set(WRONG_S, self._wrong_key, (socket, viewer))
             return
         if (full := self._admission.admit(socket, viewer)) is not None:
             self._refuse(socket, Close.OVERLOADED, full)
@@ -205,9 +220,9 @@ class Dashboard:
             self._turn = 0
             self._timer = self._services.timers.set(0.0, self._on_timer)
 
-    async def _tenants(self, viewer: Viewer | None) -> list[str]:
-        if viewer is None or not viewer.every:
-            return [] if viewer is None or viewer.tenant is None else [viewer.tenant]
+    async def _tenants(self, viewer: Viewer | KeyRefused) -> list[str]:
+        if isinstance(viewer, KeyRefused) or not viewer.every:
+            return [] if isinstance(viewer, KeyRefused) or viewer.tenant is None else [viewer.tenant]
         registered = await self._services.store.tenants(None, MOST_SHOWN_TENANTS)
         return sorted({"default", *(it.tenant for it in registered)})
 
@@ -220,7 +235,7 @@ class Dashboard:
             viewer = await viewer_of(self._services, look.key)
         except StoreUnavailable:
             return True
-        if viewer is None or viewer != look.viewer:
+        if viewer != look.viewer:
             socket.close(Close.REVOKED, "this key no longer opens the dashboard; use another key")
             return False
         return True
@@ -264,6 +279,14 @@ class Dashboard:
             case frames.FindTopic():
                 topic = Topic(command.kind, viewer.at(command.tenant), command.name)
                 return await self._finding.topic(topic, await self._seen())
+            case frames.ReadHistory():
+                return await self._history(viewer)
+            case frames.ListUsers():
+                return await self._listing.users(viewer.at(command.tenant), command.prefix, command.after)
+            case frames.ListRooms():
+                tenant = viewer.at(command.tenant)
+                await self._seen()
+                return await self._listing.rooms(tenant, command.prefix, command.after, self._live())
             case frames.Act():
                 return await look.acting.offer(viewer, command, await self._seen())
             case frames.Confirm():
@@ -271,6 +294,19 @@ class Dashboard:
                     return None
                 return await look.acting.confirm(viewer, command.number)
         return None
+
+    async def _history(self, viewer: Viewer) -> dict[str, Any]:
+        """Return the history of all nodes; nothing for a viewer of one tenant."""
+        if not viewer.nodes:
+            return ClusterHistory([]).shown()
+        await self._seen()
+        answers = await self._services.cluster.ask(self._live(), HistoryQuery(), HISTORY_WITHIN_S)
+        reports = [it for text in answers.values() if (it := read_history(text)).every_ms == round(HISTORY_S * 1000)]
+        merged = ClusterHistory(reports)
+        for report in reports:
+            merged.add(report)
+            await asyncio.sleep(0)  # the points of a node take some milliseconds
+        return merged.shown()
 
     async def _seen(self) -> list[NodeInfo]:
         """Return the nodes as they are now: a single command must not be answered with an old list."""

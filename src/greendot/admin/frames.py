@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from greendot.engine.results import CURSOR
 from greendot.ids import ID_PATTERN
 from greendot.node.event_recorder_model import EventKind
 from greendot.protocol.cluster import TopicKind
@@ -19,6 +20,8 @@ from greendot.protocol.commands import CommandId
 from greendot.protocol.decoding import Json, decoder
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
+Prefix = Annotated[str, Meta(max_length=128)]
+Cursor = Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z")]
 Action = Literal["disconnect", "revoke", "notify"]
 ReturnCode = Literal[4000, 4503]
 
@@ -79,6 +82,26 @@ class FindTopic(Command, frozen=True, tag="find.topic"):
     tenant: Id | None = None
 
 
+class ReadHistory(Command, frozen=True, tag="history"):
+    """Request for the figures of all nodes in the last hour."""
+
+
+class ListUsers(Command, frozen=True, tag="list.users"):
+    """Request for a page of the users online whose ids begin with a text."""
+
+    tenant: Id | None = None
+    prefix: Prefix = ""
+    after: Cursor | None = None  # `next` of the page before
+
+
+class ListRooms(Command, frozen=True, tag="list.rooms"):
+    """Request for a page of the rooms whose ids begin with a text."""
+
+    tenant: Id | None = None
+    prefix: Prefix = ""
+    after: Id | None = None  # `next` of the page before
+
+
 class Act(Command, frozen=True, tag="act"):
     """Request for an action. It is described in a sentence, and done after a confirmation."""
 
@@ -98,7 +121,20 @@ class Confirm(Command, frozen=True, tag="confirm"):
     number: int
 
 
-AnyCommand = Hello | SetTail | SetTop | FindUser | FindRoom | FindNode | FindTopic | Act | Confirm
+AnyCommand = (
+    Hello
+    | SetTail
+    | SetTop
+    | FindUser
+    | FindRoom
+    | FindNode
+    | FindTopic
+    | ReadHistory
+    | ListUsers
+    | ListRooms
+    | Act
+    | Confirm
+)
 
 decode: Callable[[Json], AnyCommand] = decoder(AnyCommand)  # type: ignore[arg-type]  # a union
 _encode = msgspec.json.Encoder().encode

@@ -13,7 +13,9 @@ import msgspec
 
 from greendot import __version__
 from greendot.admin import stats
+from greendot.admin.history_model import NodeHistory, figures
 from greendot.admin.stats import NodeSources
+from greendot.admin.summary import ClusterSummary, View
 from greendot.engine.messages import ClusterAnswer, ClusterQuestion, Topic
 from greendot.engine.port import Bus
 from greendot.errors import StoreUnavailable
@@ -29,12 +31,15 @@ from greendot.protocol.cluster import (
     Answer,
     DisconnectAll,
     Ended,
+    HistoryQuery,
     HotTopic,
     NodeQuery,
     NodeReport,
     Question,
     RoomQuery,
     RoomReport,
+    RoomsQuery,
+    RoomsReport,
     Sample,
     SampleQuery,
     SessionReport,
@@ -63,6 +68,8 @@ class NodeReporter:
         self._is_draining = is_draining
         self._asked_at: float | None = None  # start of the store's ping under way; None: no ping
         self._store_ms: float | None = None  # latency of the last ping; None: the store was unreachable
+        self._summary = ClusterSummary(View(nodes=True))  # of this node alone
+        self._history = NodeHistory()
         self.bus: BusTable = {ClusterQuestion: self._asked, ClusterAnswer: rpc.answered}
 
     @property
@@ -103,12 +110,15 @@ class NodeReporter:
                 found = self._sources.registry.sessions_of(question.tenant, question.user)
                 return SessionsReport([stats.info(self._sources, session) for session in found[:MOST_DETAILED]])
             case RoomQuery():
-                channel = self._sources.hub.find(Topic("room", question.tenant, question.room))
-                return RoomReport(0 if channel is None else len(channel.listeners))
+                return RoomReport(self._listeners(question.tenant, question.room))
+            case RoomsQuery():
+                return RoomsReport([self._listeners(question.tenant, room) for room in question.rooms])
             case NodeQuery():
                 return self._node(question)
             case TopicQuery():
                 return self._topic(Topic(question.kind, question.tenant, question.name))
+            case HistoryQuery():
+                return self._history.read(self._sources.clock.now_ms())
             case DisconnectAll():
                 return Ended(self._sources.drainer.disconnect_all(question.code, question.reason, question.tenant))
 
@@ -148,6 +158,12 @@ class NodeReporter:
             hot=self._hot(question, now),
             slow=self._slow(question),
         )
+
+    def record(self) -> None:
+        """Add the current figures to the history of this node."""
+        now_ms = self._sources.clock.now_ms()
+        sample = self._sample(SampleQuery(asker="", nodes=True))
+        self._history.add(now_ms, figures(self._summary.frame([], {self._rpc.name(): sample}, now_ms)))
 
     def _hot(self, question: SampleQuery, now: float) -> list[HotTopic]:
         """Return the hottest topics. Names belong to tenants, so a query without access to events gets none."""
@@ -203,6 +219,10 @@ class NodeReporter:
         if watched is None:
             return UserReport(there)
         return UserReport(there, len(watched.channel.listeners), _watch_mode(watched))
+
+    def _listeners(self, tenant: str, room: str) -> int:
+        channel = self._sources.hub.find(Topic("room", tenant, room))
+        return 0 if channel is None else len(channel.listeners)
 
     def _topic(self, topic: Topic) -> TopicReport:
         if topic.kind == "user":

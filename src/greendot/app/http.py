@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -136,15 +136,16 @@ def _wire_text() -> bytes:
 
 
 METRICS = "/metrics"
+Place = Literal["here", "elsewhere", "off"]
 
 
 def make_app(
-    services: HttpServices, dev: Dev | None = None, *, admin: bool = False, docs: bool = True, metrics: bool = True
+    services: HttpServices, dev: Dev | None = None, *, admin: Place = "off", docs: bool = True, metrics: bool = True
 ) -> Starlette:
     """Return the application.
 
-    `dev` adds the demo page and its tokens, `admin` the dashboard's page, `docs` the documents of the APIs and the page
-    that shows them. Without `metrics`, metrics are served elsewhere.
+    `dev` adds the demo page and its tokens, `admin` the dashboard's page or the way to turn it on. `docs` adds the
+    documents of the APIs and the page that shows them. Without `metrics`, metrics are served elsewhere.
     """
     served = [it for it in make_routes(services) if docs or not isinstance(it, DocumentRoutes)]
     routes = [guarded(route, services.keys, services.rate_limits) for it in served for route in routes_of(it)]
@@ -155,9 +156,18 @@ def make_app(
     if dev is not None:
         new_visitors = NewVisitors(services.engine, services.store)
         routes += DevRoutes(services.clock, services.inbox_service, services.node, new_visitors, dev).routes()
-    if admin:
+    if admin == "here":
         routes += admin_pages()
+    elif admin == "off":
+        routes.append(Route("/admin", _dashboard_off))
     return _app(routes)
+
+
+async def _dashboard_off(request: Request) -> Response:
+    raise problem.Problem(
+        404,
+        "the dashboard is off; set admin.enabled = true, or GREENDOT_ADMIN_ENABLED=true, and restart the server",
+    )
 
 
 def make_metrics_app(services: HttpServices) -> Starlette:

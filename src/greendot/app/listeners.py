@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from greendot.app.demo import Dev
-from greendot.app.http import HttpServices, make_admin_app, make_app, make_metrics_app
+from greendot.app.http import HttpServices, Place, make_admin_app, make_app, make_metrics_app
 from greendot.app.node import Node
 from greendot.config import Settings
 from greendot.errors import ConfigError
@@ -33,7 +33,8 @@ class Ports:
         self._hsts_s = 0 if settings.server.dev else tls.hsts_s
         dashboard_socket = None if dashboard is None else _dashboard_sockets(dashboard)
         here = dashboard_socket is not None and not settings.admin.port
-        app = make_app(services, dev, admin=here, docs=settings.api.docs, metrics=not settings.metrics.port)
+        place: Place = "here" if here else "off" if dashboard is None else "elsewhere"
+        app = make_app(services, dev, admin=place, docs=settings.api.docs, metrics=not settings.metrics.port)
         self.main = Listener(
             node.connections,
             Headers(app, self._is_ending),

@@ -106,6 +106,8 @@ class Greendot:
         if self.settings.server.dev:
             for room in ROOMS:
                 await self.node.store.put_room("default", room, open=True)
+        if self.dashboard is not None:
+            self.dashboard.start()
         if self._relay is not None:
             self._relay.start()
         if self._webhooks is not None:

@@ -54,6 +54,13 @@ class RoomQuery(Struct, frozen=True, tag="room"):
     room: str
 
 
+class RoomsQuery(Struct, frozen=True, tag="rooms"):
+    """Query for the listeners of several rooms on a node."""
+
+    tenant: str
+    rooms: list[str]
+
+
 class NodeQuery(Struct, frozen=True, tag="node"):
     """Query for the state of a node."""
 
@@ -66,6 +73,10 @@ class TopicQuery(Struct, frozen=True, tag="topic"):
     kind: TopicKind
     tenant: str
     name: str
+
+
+class HistoryQuery(Struct, frozen=True, tag="history"):
+    """Query for the figures of a node in the last hour."""
 
 
 class DisconnectAll(Struct, frozen=True, tag="end"):
@@ -150,6 +161,12 @@ class RoomReport(Struct, frozen=True):
     listeners: int
 
 
+class RoomsReport(Struct, frozen=True):
+    """Listeners of rooms on one node, in the order of the query."""
+
+    listeners: list[int]
+
+
 class NodeReport(Struct, frozen=True):
     """State of a node."""
 
@@ -182,14 +199,34 @@ class TopicReport(Struct, frozen=True):
     unheard_in_ms: int | None = None  # time until an unused subscription ends; None while there are listeners
 
 
+class HistoryReport(Struct, frozen=True):
+    """Figures of a node in periods of equal length. A node without a dashboard has none."""
+
+    every_ms: int = 0  # length of a period
+    slots: list[int] = []  # numbers of the periods since 1970, ascending
+    columns: dict[str, list[float | None]] = {}  # figure → a value for each period; null: not known
+
+
 class Ended(Struct, frozen=True):
     """Number of sessions that the node closes."""
 
     sessions: int
 
 
-Question = SampleQuery | UserQuery | SessionsQuery | RoomQuery | NodeQuery | TopicQuery | DisconnectAll
-Answer = Sample | UserReport | SessionsReport | RoomReport | NodeReport | TopicReport | Ended
+Question = (
+    SampleQuery
+    | UserQuery
+    | SessionsQuery
+    | RoomQuery
+    | RoomsQuery
+    | NodeQuery
+    | TopicQuery
+    | HistoryQuery
+    | DisconnectAll
+)
+Answer = (
+    Sample | UserReport | SessionsReport | RoomReport | RoomsReport | NodeReport | TopicReport | HistoryReport | Ended
+)
 
 encode = msgspec.json.Encoder().encode
 read_question: Callable[[Json], Question] = decoder(Question)  # type: ignore[arg-type]  # a union
@@ -197,6 +234,8 @@ read_sample = decoder(Sample)
 read_user = decoder(UserReport)
 read_sessions = decoder(SessionsReport)
 read_room = decoder(RoomReport)
+read_rooms = decoder(RoomsReport)
 read_node = decoder(NodeReport)
 read_topic = decoder(TopicReport)
+read_history = decoder(HistoryReport)
 read_ended = decoder(Ended)

@@ -101,7 +101,7 @@ def _api_key(key: str, stored_keys: int) -> Findings:
         do = "Remove GREENDOT_API_KEY, and use the keys that `greendot keys list` shows."
         yield warning("api.key", "GREENDOT_API_KEY is still in use, besides the keys in the store", why, do)
     else:
-        do = "For production, create a key for each app (greendot keys create NAME --scope SCOPE), then remove GREENDOT_API_KEY."
+        do = "Create a key for each app: greendot keys create NAME --scope SCOPE. Then remove GREENDOT_API_KEY."
         yield note("api.key", "GREENDOT_API_KEY is in use", why, do)
 
 

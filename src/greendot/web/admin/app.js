@@ -10,7 +10,7 @@ import { Panels } from "./panels.js";
 import { Tail } from "./tail.js";
 
 const KEPT_KEY = "greendot.admin.key";
-const VIEWS = ["overview", "find", "events"];
+const VIEWS = ["overview", "find", "events"]; // a view's name is in the address
 const DOTS = { open: "online", connecting: "idle", lost: "busy", refused: "offline" };
 
 const find = new Find();
@@ -101,8 +101,19 @@ function welcome(who) {
   say($("scope"), `${who.nodes ? "all nodes" : `${tenants}, on all nodes`}, with the key ${who.key}`);
   showNodes(who.nodes ? [] : null, 0);
   showJobs(null, 0);
+  backfill(link, history);
   find.welcome(link, who);
   tail.welcome(link, who);
+}
+
+/** Fill the plots with the server's history: the page may have been opened a moment ago, or was disconnected. */
+async function backfill(from, into) {
+  try {
+    into.fill(await from.ask({ type: "history" }));
+    if (into === history && !paused) panels.show(history, seconds);
+  } catch {
+    // An older server has no history, or the connection was lost. The plots fill with the time.
+  }
 }
 
 // --- views ---
@@ -114,9 +125,10 @@ function route() {
     const there = document.querySelector(`nav a[href="#${name}"]`);
     if (name === view) there.setAttribute("aria-current", "page");
     else there.removeAttribute("aria-current");
+    if (name === view) document.title = `${there.textContent} · Greendot dashboard`;
   }
-  document.title = `${view.charAt(0).toUpperCase()}${view.slice(1)} · Greendot dashboard`;
   tail.look(view === "events");
+  find.show(view === "find");
 }
 addEventListener("hashchange", () => {
   route();

@@ -2,24 +2,37 @@
 
 import { act } from "./acts.js";
 import { $, h, say } from "./dom.js";
-import { moment, number, span } from "./format.js";
+import { ago, moment, number } from "./format.js";
+import { List } from "./list.js";
 
 /** View of the search. `link` is the current connection; `who` has the rights of the key. */
 export class Find {
   constructor() {
     this.link = null;
     this.who = null;
+    this.list = new List(this);
     $("search").addEventListener("submit", (event) => {
       event.preventDefault();
       this.look(this.what, $("name").value.trim(), $("tenant").value.trim());
     });
     for (const input of document.querySelectorAll('input[name="what"]')) {
-      input.addEventListener("change", () => say($("name-label"), this.what === "user" ? "User id" : "Room id"));
+      input.addEventListener("change", () => this.chosen());
     }
+    for (const input of [$("name"), $("tenant")]) input.addEventListener("input", () => this.list.soon());
   }
 
   get what() {
     return document.querySelector('input[name="what"]:checked').value;
+  }
+
+  chosen() {
+    say($("name-label"), this.what === "user" ? "User id" : "Room id");
+    this.list.restart();
+  }
+
+  /** Show or leave the view. The list is refreshed while the view is shown. */
+  show(isShown) {
+    this.list.show(isShown);
   }
 
   welcome(link, who) {
@@ -29,15 +42,16 @@ export class Find {
     const may = who.every || who.tenant !== null;
     say($("search-hint"), may ? "" : "This key shows nodes only. Use a tenant’s admin key to find users and rooms.");
     for (const part of $("search").elements) part.disabled = !may;
+    this.list.restart();
   }
 
   /** Search for a name that the viewer clicked elsewhere on the page. */
   open(what, name, tenant) {
     location.hash = "find";
     document.querySelector(`input[name="what"][value="${what}"]`).checked = true;
-    say($("name-label"), what === "user" ? "User id" : "Room id");
     $("name").value = name;
     $("tenant").value = tenant;
+    this.chosen();
     this.look(what, name, tenant);
   }
 
@@ -96,7 +110,7 @@ export class Find {
       `node ${it.node}`,
       it.client || null,
       it.connected_at ? `connected ${moment(it.connected_at)}` : null,
-      it.last_heard ? `last frame ${span(Date.now() - it.last_heard)} ago` : null,
+      it.last_heard ? `last frame ${ago(Date.now() - it.last_heard)}` : null,
       token,
       it.rooms.length ? `in ${it.rooms.slice(0, 5).join(", ")}${it.rooms.length > 5 ? " …" : ""}` : null,
       it.watches ? `watches ${number(it.watches)} users` : null,
@@ -165,7 +179,7 @@ export class Find {
   button(label, command, again, look = "", unseen = "") {
     const press = async () => {
       if (!this.who.every) delete command.tenant;
-      if (await act(this.link, command)) setTimeout(again, 700); // closed sessions have ended by then
+      if (await act(this.link, command)) setTimeout(() => (again(), this.list.refresh()), 700); // closed sessions have ended by then
     };
     return h("button", { type: "button", class: look || null, onclick: press },
       label, unseen ? h("span", { class: "unseen" }, unseen) : null);

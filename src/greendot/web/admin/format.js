@@ -24,14 +24,39 @@ export function milliseconds(value) {
   return `${Math.round(value)} ms`;
 }
 
-/** Duration: 12 s, 5 min, 3 h, 4 days. */
-export function span(ms) {
+const UNITS = [
+  [86_400, "day", "days"],
+  [3_600, "hour", "hours"],
+  [60, "minute", "minutes"],
+  [1, "second", "seconds"],
+];
+
+/** Duration as people say it: 12 seconds, 1 minute 30 seconds, 5 minutes, 1 hour 5 minutes, 4 days. */
+export function spoken(ms) {
   if (ms === undefined || ms === null) return "–";
   const seconds = Math.max(0, Math.round(ms / 1000));
-  if (seconds < 120) return `${seconds} s`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
-  if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
-  return `${Math.round(seconds / 86_400)} days`;
+  const first = UNITS.findIndex(([size]) => seconds >= size);
+  if (first < 0) return "less than a second";
+  const [size] = UNITS[first];
+  const count = Math.floor(seconds / size);
+  const next = UNITS[first + 1];
+  const rest = next && count < 5 ? Math.floor((seconds % size) / next[0]) : 0; // nobody says “5 days 1 hour”
+  return [counted(count, UNITS[first]), rest ? counted(rest, next) : ""].filter(Boolean).join(" ");
+}
+
+function counted(count, [, one, many]) {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
+/** Time since an event: just now, 5 minutes ago. */
+export function ago(ms) {
+  if (ms === undefined || ms === null) return "–";
+  return ms < 1000 ? "just now" : `${spoken(ms)} ago`;
+}
+
+/** Duration of work, which may be short: 40 ms, 1.5 s, 2 minutes. */
+export function took(ms) {
+  return ms < 10_000 ? milliseconds(ms) : spoken(ms);
 }
 
 /** Time of day. */

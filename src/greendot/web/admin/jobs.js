@@ -1,7 +1,7 @@
 // Table of the cluster's jobs.
 
 import { $, h, say } from "./dom.js";
-import { moment, number, span } from "./format.js";
+import { moment, number, spoken, took } from "./format.js";
 
 const COLUMNS = ["Schedule", "Last run", "Result", "Duration", "Next in", "Consecutive failures"];
 const RESULTS = { ok: "done", running: "running", failed: "failed", stopped: "stopped", lost: "lost its lease" };
@@ -35,8 +35,8 @@ function fill(row, job, at) {
     job.schedule,
     run ? moment(run.started_at) : "–",
     result.filter(Boolean).join(": "),
-    run?.ended_at ? span(run.ended_at - run.started_at) : "–",
-    job.next_at > at ? span(job.next_at - at) : "now",
+    run?.ended_at ? took(run.ended_at - run.started_at) : "–",
+    job.next_at > at ? spoken(job.next_at - at) : "now",
     number(job.failures),
   ];
   texts.forEach((text, index) => say(row.cells[index + 1], text));

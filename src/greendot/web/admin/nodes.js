@@ -1,7 +1,7 @@
 // Table of the cluster's nodes.
 
 import { $, h, say } from "./dom.js";
-import { milliseconds, number, span } from "./format.js";
+import { ago, milliseconds, number, spoken } from "./format.js";
 
 const LEVELS = { normal: "normal", shedding: "shedding signals", refusing: "refusing new work" };
 
@@ -40,14 +40,14 @@ function fill(row, node, at) {
   row.querySelector(".dot").dataset.state = state;
   const texts = [
     live ? (node.answered ? LEVELS[node.level] : "no answer") : "ended",
-    live ? `renewed ${span(node.renewed_ago_ms)} ago` : "dead",
+    live ? `renewed ${ago(node.renewed_ago_ms)}` : "dead",
     number(gauges.ws_connections),
     number(gauges.ws_users_online),
     number(node.rates?.realtime_socket_send_total),
     milliseconds(gauges.realtime_loop_lag_ms),
     redis === undefined ? "–" : milliseconds(redis / 1000),
     milliseconds(gauges.store_latency_ms),
-    node.started_at ? span(at - node.started_at) : "–",
+    node.started_at ? spoken(at - node.started_at) : "–",
   ];
   texts.forEach((text, index) => say(row.cells[index + 1], text));
   row.classList.toggle("warn", live && state !== "online");

@@ -1,11 +1,11 @@
 // Tiles and plots for viewers of nodes, and for viewers of one tenant. Names are those of /metrics.
 
 import { h, $, say } from "./dom.js";
-import { closeWords, milliseconds, number, span } from "./format.js";
+import { closeWords, milliseconds, number, spoken } from "./format.js";
 import { Plot } from "./plot.js";
 
 const MOST_CODES = 6;
-const age = (value) => (value === null ? "–" : value < 120 ? `${number(value)} s` : span(value * 1000));
+const age = (value) => (value === null ? "–" : value < 60 ? `${number(value)} s` : spoken(value * 1000));
 const rate = (value) => (value === null ? "–" : `${number(value)}/s`);
 
 const NODES = {

@@ -1,10 +1,10 @@
 // Line plots in SVG. Colours and sizes come from the style sheet, so that a change of colour scheme needs no redraw.
 
 import { h, s, say } from "./dom.js";
+import { ago, spoken } from "./format.js";
 
 const HEIGHT = 132;
 const PAD = 6; // above the highest line
-const GAP_MS = 3500; // a longer time without a sample interrupts the line
 
 /** Return a round number of at least `value`, for the top of the scale. */
 export function roundUp(value) {
@@ -14,18 +14,20 @@ export function roundUp(value) {
   return step * power;
 }
 
-/** Return the SVG path of a line. `points` are [at, value]; a null value is a gap. */
+/** Return the SVG path of a line. `points` are [at, value, gap]; a null value or a longer time than `gap` interrupts it. */
 export function path(points, x, y) {
   let text = "";
   let last = null;
-  for (const [at, value] of points) {
+  let lastGap = 0;
+  for (const [at, value, gap] of points) {
     if (value === null) {
       last = null;
       continue;
     }
-    const begun = last === null || at - last > GAP_MS;
+    const begun = last === null || at - last > Math.max(gap, lastGap);
     text += `${begun ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
     last = at;
+    lastGap = gap;
   }
   return text;
 }
@@ -33,9 +35,9 @@ export function path(points, x, y) {
 /** Return the value of a line at a time or shortly before; null if there is none. */
 export function valueAt(points, at) {
   let found = null;
-  for (const [then, value] of points) {
+  for (const [then, value, gap] of points) {
     if (then > at) break;
-    if (at - then <= GAP_MS) found = value;
+    if (at - then <= gap) found = value;
   }
   return found;
 }
@@ -95,7 +97,7 @@ export class Plot {
     });
     say(this.top, this.format(most));
     say(this.middle, this.format(most / 2));
-    say(this.from, `${Math.round(this.seconds / 60)} min ago`);
+    say(this.from, `${ago(this.seconds * 1000)}`);
     say(this.until, this.hovered ? new Date(this.hovered).toLocaleTimeString("en-GB") : "now");
     this.drawLines(x, y);
     this.drawPointer(x);
@@ -135,7 +137,7 @@ export class Plot {
       say(item.children[2], text);
     });
     const words = rows.map(({ label, text }) => `${label} ${text}`).join(", ");
-    this.svg.setAttribute("aria-label", `${this.title}, the last ${Math.round(this.seconds / 60)} minutes: ${words || "no data yet"}`);
+    this.svg.setAttribute("aria-label", `${this.title}, the last ${spoken(this.seconds * 1000)}: ${words || "no data yet"}`);
   }
 
   point(event) {

@@ -404,9 +404,14 @@ async def test_an_hour_is_kept_without_a_viewer_and_shown_at_once() -> None:
         assert 0 <= served.clock.now_ms() - history["at"][-1] <= 10_000
         assert set(history["columns"]["sums.ws_connections"]) == {1}
         assert history["columns"]["rates.realtime_socket_send_total"][-1] > 0  # replies to heartbeats
-        # A tenant's key sees figures of its tenant alone, and there is no history of tenants.
-        theirs = await look(served, await make(served, "admin"))
-        assert (await theirs.request(type="history"))["at"] == []
+        # A tenant's key sees figures of its own tenant alone.
+        assert not any("tenant" in name for name in history["columns"])
+        strangers = await look(served, await make(served, "admin"))
+        assert (await strangers.request(type="history"))["at"] == []
+        owner = await look(served, await make(served, "admin", tenant="default"))
+        theirs = await owner.request(type="history")
+        assert set(theirs["columns"]["sums.tenant_connections"]) == {1}
+        assert {name.split(".")[0] for name in theirs["columns"] if "tenant" not in name} <= {"closes"}
 
 
 async def test_users_online_are_listed_by_the_beginning_of_their_ids() -> None:

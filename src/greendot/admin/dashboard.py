@@ -296,11 +296,10 @@ class Dashboard:
         return None
 
     async def _history(self, viewer: Viewer) -> dict[str, Any]:
-        """Return the history of all nodes; nothing for a viewer of one tenant."""
-        if not viewer.nodes:
-            return ClusterHistory([]).shown()
+        """Return the history of all nodes, or of the viewer's tenant on them."""
+        question = HistoryQuery(None if viewer.nodes else viewer.at(None))
         await self._seen()
-        answers = await self._services.cluster.ask(self._live(), HistoryQuery(), HISTORY_WITHIN_S)
+        answers = await self._services.cluster.ask(self._live(), question, HISTORY_WITHIN_S)
         reports = [it for text in answers.values() if (it := read_history(text)).every_ms == round(HISTORY_S * 1000)]
         merged = ClusterHistory(reports)
         for report in reports:

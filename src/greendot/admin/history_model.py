@@ -15,9 +15,10 @@ from greendot.protocol.cluster import HistoryReport
 EVERY_S = 10.0
 POINTS = 360  # an hour
 MOST_COLUMNS = 80  # figures of a node: at most 230 KB
+MOST_TENANTS = 50  # tenants with a history of their own, of about 30 KB each
 # Figures that the page plots, by their group in a sample. Closed sockets are kept by close code.
 KEPT: Mapping[str, frozenset[str]] = {
-    "sums": frozenset({"ws_connections", "ws_users_online"}),
+    "sums": frozenset({"ws_connections", "ws_users_online", "tenant_connections", "tenant_users_online"}),
     "worst": frozenset(
         {
             "realtime_loop_lag_ms",
@@ -58,6 +59,9 @@ KEPT: Mapping[str, frozenset[str]] = {
             "push_decided_idle_total",
             "push_decided_seen_total",
             "push_decided_no_device_total",
+            "tenant_sends_total",
+            "tenant_refused_total",
+            "tenant_resumed_total",
         }
     ),
 }
@@ -81,7 +85,7 @@ def figures(frame: Mapping[str, Any]) -> dict[str, float]:
 
 
 class NodeHistory:
-    """Figures of one node. The memory is taken at the first point and does not grow after the last new figure."""
+    """Figures of one node, or of a tenant on it. The memory does not grow after the last new figure."""
 
     def __init__(self) -> None:
         self._slots = array("q")  # number of the period of each point
@@ -114,6 +118,22 @@ class NodeHistory:
             slots=slots,
             columns={name: [_known(column[at]) for at in places] for name, column in self._columns.items()},
         )
+
+
+class TenantPlaces:
+    """Tenants with a history. A tenant without connections for an hour frees its place for another."""
+
+    def __init__(self) -> None:
+        self._used_at: dict[str, int] = {}  # tenant → time of its last connection
+
+    def update(self, now_ms: int, connections: Mapping[str, int]) -> list[str]:
+        """Return the tenants that have a place now. `connections` are those of each tenant."""
+        for tenant in [it for it, at in self._used_at.items() if now_ms - at > POINTS * _EVERY_MS]:
+            del self._used_at[tenant]
+        for tenant, count in connections.items():
+            if count and (tenant in self._used_at or len(self._used_at) < MOST_TENANTS):
+                self._used_at[tenant] = now_ms
+        return [*self._used_at]
 
 
 class ClusterHistory:

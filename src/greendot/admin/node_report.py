@@ -13,7 +13,7 @@ import msgspec
 
 from greendot import __version__
 from greendot.admin import stats
-from greendot.admin.history_model import NodeHistory, figures
+from greendot.admin.history_model import NodeHistory, TenantPlaces, figures
 from greendot.admin.stats import NodeSources
 from greendot.admin.summary import ClusterSummary, View
 from greendot.engine.messages import ClusterAnswer, ClusterQuestion, Topic
@@ -32,6 +32,7 @@ from greendot.protocol.cluster import (
     DisconnectAll,
     Ended,
     HistoryQuery,
+    HistoryReport,
     HotTopic,
     NodeQuery,
     NodeReport,
@@ -68,8 +69,8 @@ class NodeReporter:
         self._is_draining = is_draining
         self._asked_at: float | None = None  # start of the store's ping under way; None: no ping
         self._store_ms: float | None = None  # latency of the last ping; None: the store was unreachable
-        self._summary = ClusterSummary(View(nodes=True))  # of this node alone
-        self._history = NodeHistory()
+        self._places = TenantPlaces()
+        self._recorded: dict[View, tuple[ClusterSummary, NodeHistory]] = {}  # of this node alone
         self.bus: BusTable = {ClusterQuestion: self._asked, ClusterAnswer: rpc.answered}
 
     @property
@@ -118,7 +119,7 @@ class NodeReporter:
             case TopicQuery():
                 return self._topic(Topic(question.kind, question.tenant, question.name))
             case HistoryQuery():
-                return self._history.read(self._sources.clock.now_ms())
+                return self._history(question)
             case DisconnectAll():
                 return Ended(self._sources.drainer.disconnect_all(question.code, question.reason, question.tenant))
 
@@ -160,10 +161,19 @@ class NodeReporter:
         )
 
     def record(self) -> None:
-        """Add the current figures to the history of this node."""
-        now_ms = self._sources.clock.now_ms()
-        sample = self._sample(SampleQuery(asker="", nodes=True))
-        self._history.add(now_ms, figures(self._summary.frame([], {self._rpc.name(): sample}, now_ms)))
+        """Add the current figures of this node and of its tenants to their histories."""
+        now_ms, usage = self._sources.clock.now_ms(), self._sources.registry.usage
+        tenants = self._places.update(now_ms, {tenant: usage.shown(tenant).connections for tenant in usage})
+        views = [View(nodes=True), *(View(nodes=False, tenant=tenant) for tenant in tenants)]
+        self._recorded = {view: self._recorded.get(view) or (ClusterSummary(view), NodeHistory()) for view in views}
+        for view, (summary, history) in self._recorded.items():
+            sample = self._sample(SampleQuery(asker="", nodes=view.nodes, tenant=view.tenant))
+            history.add(now_ms, figures(summary.frame([], {self._rpc.name(): sample}, now_ms)))
+
+    def _history(self, question: HistoryQuery) -> HistoryReport:
+        view = View(nodes=True) if question.tenant is None else View(nodes=False, tenant=question.tenant)
+        found = self._recorded.get(view)
+        return HistoryReport() if found is None else found[1].read(self._sources.clock.now_ms())
 
     def _hot(self, question: SampleQuery, now: float) -> list[HotTopic]:
         """Return the hottest topics. Names belong to tenants, so a query without access to events gets none."""

@@ -76,7 +76,9 @@ class TopicQuery(Struct, frozen=True, tag="topic"):
 
 
 class HistoryQuery(Struct, frozen=True, tag="history"):
-    """Query for the figures of a node in the last hour."""
+    """Query for the figures of a node, or of one tenant on the node, in the last hour."""
+
+    tenant: str | None = None
 
 
 class DisconnectAll(Struct, frozen=True, tag="end"):

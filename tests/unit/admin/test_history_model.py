@@ -10,9 +10,11 @@ from greendot.admin.history_model import (
     EVERY_S,
     KEPT,
     MOST_COLUMNS,
+    MOST_TENANTS,
     POINTS,
     ClusterHistory,
     NodeHistory,
+    TenantPlaces,
     figures,
     next_point_s,
 )
@@ -82,6 +84,15 @@ def test_nodes_are_added_up_and_of_slow_figures_the_worst_is_shown() -> None:
     }
 
 
+def test_tenants_with_a_history_are_bounded_and_one_that_is_gone_for_an_hour_frees_its_place() -> None:
+    places = TenantPlaces()
+    many = {f"tenant-{number}": 1 for number in range(MOST_TENANTS + 5)}
+    first = places.update(at(0), many)
+    assert first == [*many][:MOST_TENANTS]
+    assert places.update(at(POINTS - 1), {"late": 1, "tenant-0": 1, "tenant-1": 0}) == first  # all places are taken
+    assert places.update(at(POINTS + 1), {"late": 1, "tenant-0": 0}) == ["tenant-0", "late"]
+
+
 def test_points_are_taken_in_the_middle_of_a_period() -> None:
     for now_ms in (NOW, NOW + 1, NOW + 4_999, NOW + 5_000, NOW + 5_001, NOW + 9_999):
         delay_s = next_point_s(now_ms)
@@ -89,11 +100,10 @@ def test_points_are_taken_in_the_middle_of_a_period() -> None:
         assert (now_ms + round(delay_s * 1000)) % EVERY_MS == EVERY_MS // 2
 
 
-def test_every_figure_that_the_page_plots_for_nodes_is_kept() -> None:
+def test_every_figure_that_the_page_plots_is_kept() -> None:
     source = (Path(greendot.__file__).parent / "web" / "admin" / "panels.js").read_text()
-    nodes = source.partition("const TENANT")[0]
-    plotted = set(re.findall(r'"(sums|worst|rates)\.([a-z_]+)"', nodes))
-    assert len(plotted) > 25
+    plotted = set(re.findall(r'"(sums|worst|rates)\.([a-z_]+)"', source))
+    assert len(plotted) > 30
     assert plotted == {(group, name) for group, names in KEPT.items() for name in names}
     assert len(plotted) < MOST_COLUMNS - 30  # room for close codes
 

@@ -15,7 +15,7 @@ from greendot.protocol.cluster import HistoryReport
 EVERY_S = 10.0
 POINTS = 360  # an hour
 MOST_COLUMNS = 80  # figures of a node: at most 230 KB
-MOST_TENANTS = 50  # tenants with a history of their own, of about 30 KB each
+MOST_TENANTS = 50  # tenants with a history of their own, of about 20 KB each
 # Figures that the page plots, by their group in a sample. Closed sockets are kept by close code.
 KEPT: Mapping[str, frozenset[str]] = {
     "sums": frozenset({"ws_connections", "ws_users_online", "tenant_connections", "tenant_users_online"}),

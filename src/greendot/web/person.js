@@ -104,6 +104,7 @@ export class PersonRow {
     const facts = [["Id", this.#id]];
     if (entry?.last_seen) facts.push(["Last seen", exact(entry.last_seen)]);
     else if (entry?.since && entry.state !== "offline") facts.push([entry.state, `since ${clock(entry.since)}`]);
+    if (entry?.status_text) facts.push(["Note", entry.status_text]);
     const kinds = devices.map(deviceName).sort();
     if (kinds.length) facts.push([kinds.length === 1 ? "Device" : "Devices", kinds.join(", ")]);
     return facts.flatMap(([term, fact]) => [make("dt", "", term), make("dd", "", fact)]);

@@ -140,7 +140,12 @@ Place = Literal["here", "elsewhere", "off"]
 
 
 def make_app(
-    services: HttpServices, dev: Dev | None = None, *, admin: Place = "off", docs: bool = True, metrics: bool = True
+    services: HttpServices,
+    dev: Dev | None = None,
+    *,
+    admin: Place = "elsewhere",
+    docs: bool = True,
+    metrics: bool = True,
 ) -> Starlette:
     """Return the application.
 

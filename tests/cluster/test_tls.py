@@ -16,6 +16,7 @@ from e2e.processes import greendot
 from greendot.engine.messages import Audit, Topic
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError
+from greendot.presence.model import SessionEpoch
 from hosts import RedisNode
 from redis_servers import (
     KINDS,
@@ -62,6 +63,7 @@ async def live(first: RedisNode, second: RedisNode) -> None:
         assert await first.engine.leave(TENANT, user, here) is not None
     assert (await first.engine.online(TENANT, None, 100)).total == len(users)
     await asyncio.gather(*(typed(first, room.name) for room in rooms))
+    await crowd(first)
     await second.engine.unsubscribe(rooms)
 
 
@@ -79,6 +81,15 @@ async def clean_up(first: RedisNode, second: RedisNode) -> None:
         return table.lives[dead] != "live" and dead not in table.leases
 
     await eventually(reaped, "a dead node is reaped")
+
+
+async def crowd(node: RedisNode) -> None:
+    """Fill a room until Redis has an index of its users."""
+    here = SessionEpoch(f"{node.incarnation}-crowd", node.incarnation, 1)
+    users = [f"crowd{number:04}" for number in range(1_100)]
+    await asyncio.gather(*(node.engine.enter(TENANT, "crowd", user, here) for user in users))
+    for after in (None, users[9]):
+        assert (await node.engine.present_page(TENANT, "crowd", after, 10)).total == len(users)
 
 
 async def typed(node: RedisNode, room: str) -> None:

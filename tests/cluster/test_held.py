@@ -192,7 +192,7 @@ async def test_a_slot_that_moves_restores_only_its_own_partition(tmp_path: Path)
 
 
 async def move(cluster: Cluster, user: str) -> None:
-    slot = cluster.slot_of(keys.user_keys("gd:", TENANT, user).presence)
+    slot = cluster.slot_of(keys.user_keys("gd:", TENANT, user).nodes)
     target = next(process for process in cluster.primaries if process is not cluster.owner(slot))
     await asyncio.to_thread(cluster.move_slot, slot, target)
 

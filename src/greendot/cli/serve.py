@@ -215,10 +215,10 @@ def log_key(settings: Settings) -> bytes | None:
 
 
 def _set_up_process() -> None:
-    """Allow as many sockets as the system does, and make the collector rare while clients connect."""
+    """Raise the limit of open files, and let garbage collections be rare until `Collector` takes over."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.freeze()  # imported objects stay: the collector need not visit them
-    # A connection is a few dozen objects that stay. With the default of 700 they would be visited again and again.
+    # Most objects that are made during the start stay. With the default of 700 they would be visited again and again.
     gc.set_threshold(50_000, 50, 50)

@@ -83,8 +83,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         missed: list[Notification] | None = []
         if start != local.cursor:
             missed, inbox = await self._missed(local, start, inbox)
-        # No await below. The device gets the notifications that were read, and from this turn on the new ones. A
-        # notification that arrived between the two would be lost.
+        # No await below. The device gets the notifications loaded from the store, and new ones after `gets_inbox`.
+        # A notification that arrived after the load and before that would be lost.
         self._show(local, inbox)
         events: list[Event] = []
         if missed is None:
@@ -307,8 +307,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         """Compare the inboxes of the users in `part` with the store, because the bus may have lost messages.
 
         A part is a set of partitions that were away at the same time.
-        Messages to a node pass through the partition of the node's name, whichever user they concern. If `part` covers
-        `node`, all inboxes are therefore compared.
+        The bus chooses the partition for messages to a node by the node's name, not by the user they concern. If `part`
+        covers `node`, all inboxes are therefore compared.
         """
         everything, found = part.covers("", node), []
         async for some in self._context.slices.cut([*self._local.items()]):

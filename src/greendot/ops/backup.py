@@ -43,7 +43,7 @@ class Restored(NamedTuple):
     contents: Contents
     checked: bool  # whether there was a checksum file to compare with
     kept: Path | None  # new name of the store that was there; None: there was none
-    left: list[Path]  # new names of -wal, -shm and -journal files; without a store, of one that was moved away earlier
+    left: list[Path]  # new names of -wal, -shm and -journal files; if `kept` is None, of a store moved away earlier
     old: bool  # whether a server will migrate the tables at its start
 
 
@@ -269,7 +269,8 @@ def _reload(settings: Settings, file: Path) -> str:
 def _place(settings: Settings) -> tuple[str, str]:
     """Return the database URL for PostgreSQL's tools, and `--schema` for the first schema of its `search_path`.
 
-    The URL has no password and no `search_path`, which the tools refuse. Other parameters, such as `sslmode`, stay.
+    The URL is shown, so it has no password. The tools refuse `search_path`, so it is left out. Other parameters, such
+    as `sslmode`, stay.
     """
     if not settings.on_postgres:
         return "", ""

@@ -120,8 +120,8 @@ class WatchService:
             if many:
                 await (
                     self._context.slices.turn()
-                )  # reads of other commands may end in the same turn: share its loop time
-            # Either may have been dropped while the other was read.
+                )  # reads of several commands may end in the same turn: wait for loop time
+            # Facts or users may have been dropped during these awaits.
             if self._visibility.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
                 return
 
@@ -231,7 +231,10 @@ class WatchService:
             self._show_own(watched, change.own)
 
     def _changed_meanwhile(self, watched: WatchedUser, change: Change) -> None:
-        """Show a change of a held user if it is correct, although sessions may be missing in the engine."""
+        """Show a change of a held user if it is certain, or once the sessions on all nodes confirm it.
+
+        The engine may have computed the change without some of the user's sessions.
+        """
         if is_certain(change):
             self._show_held(watched, change)
         elif not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
@@ -343,8 +346,8 @@ class WatchService:
     def hold(self, part: Part, seconds: float) -> None:
         """Keep the states of a part's users for `seconds`: their sessions are being restored.
 
-        A later call replaces the time. Until the time has passed, `resync` skips these users. This holds for every
-        caller: also for a recovery from a later outage, and for one that still handles an earlier loss.
+        A later call replaces the time. Until the time has passed, `resync` without `release` skips these users,
+        whoever calls it: a recovery from a later outage, or one that still handles an earlier loss.
         """
         self._holds.add(part, seconds)
 
@@ -392,7 +395,7 @@ class WatchService:
         these users ends first.
         """
         if release:
-            self._holds.add(part, 0.0)  # a hold that is added later counts
+            self._holds.add(part, 0.0)  # a hold that is added after this one takes effect
         await self._holds.written()
         found: dict[str, list[WatchedUser]] = {}
         async for some in self._watched.steps(part):
@@ -415,7 +418,7 @@ class WatchService:
                 self._retry(watched, snapshot, settled=intact or watched.visible is not visible)
 
     def _is_held(self, watched: WatchedUser, now: float) -> bool:
-        """Return whether the state is kept at `now`, whatever is read."""
+        """Return whether the user is still held at `now`: a state that is read must not replace the shown one."""
         self._holds.settle(watched)
         return not has_come(watched.held_until, now)
 

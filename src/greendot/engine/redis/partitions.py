@@ -120,7 +120,7 @@ class Primaries:
         raise EngineUnavailable("the keys are moving between servers of the cluster: try again")
 
     def learn_count(self, partition: int, error: RedisError) -> bool:
-        """Use the number of buckets in an error from now on. Return False for an error of another kind."""
+        """Store the number of buckets that a `BUCKETS` error reports. Return False for another error."""
         if error.code == "BUCKETS":
             self.bucket_counts[partition] = int(str(error).split()[1])
         return error.code == "BUCKETS"

@@ -168,7 +168,7 @@ async def test_the_commands_printed_for_postgresql_back_up_and_restore(tmp_path:
         for command in ("backup", "restore"):
             told = await greendot(tmp_path, command, "a dump", "--store", url)
             assert told.code == 2
-            words = told.err.partition("tools of PostgreSQL: ")[2].rpartition(" (")[0]
+            words = told.err.partition(". Run: ")[2].partition("\n")[0]
             process = await asyncio.create_subprocess_exec(*shlex.split(words), cwd=tmp_path, env=environment)
             assert await asyncio.wait_for(process.wait(), 30) == 0, words
             if command == "backup":

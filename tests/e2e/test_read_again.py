@@ -48,7 +48,7 @@ async def test_a_room_whose_read_fails_is_read_again(monkeypatch: pytest.MonkeyP
         alice, bob = await served.joined("alice"), await served.joined("bob", comings=True)
         served.node.rooms.received(Topic("room", "default", "lobby"), Entered("alice", restored=True))
         await alice.request(type="room.leave", room="lobby")  # not delivered: the room is being restored
-        calls = fail_once(monkeypatch, served, "present")
+        calls = fail_once(monkeypatch, served, "present_page")
         await served.advance(HOLD_S, [alice])
         assert calls, "the engine was not read"
         (heard,) = await served.advance(HOLD_S, [bob])

@@ -91,6 +91,7 @@ async def test_frames_of_one_tick_for_a_stopped_reader_are_kept_or_dropped_one_b
 
 
 def offer(served: Served, count: int) -> None:
-    (channel,) = [channel for topic, channel in served.node.hub._channels.items() if topic.kind == "room"]
+    channels = [pair for some in served.node.hub._channels.steps(1) for pair in some]
+    (channel,) = [channel for topic, channel in channels if topic.kind == "room"]
     for number in range(count):
         served.node.hub.offer(channel, b"\x81\x7e\x9c\x40" + b"%05d" % number * 8_000, key=("n", number))

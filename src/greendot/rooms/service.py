@@ -453,8 +453,8 @@ class RoomService:
             if room is not None:
                 if room.members_rev >= local.members_rev:  # else a read since then was newer
                     local.room, local.members_rev = room, room.members_rev
+                self.member_updates.advance(local)  # before `begin`, which puts messages that waited in order
                 self.delivery.begin(local, room.head)
-                self.member_updates.advance(local)
         for local, key in zip(fresh, keys, strict=True):
             if local.present.stale and not self._engine.is_restoring(*key):
                 self._restored(local)  # the recovery has ended; it does not read rooms that are still opening

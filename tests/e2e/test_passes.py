@@ -134,6 +134,7 @@ class Measured:
         return self.turns_s[name]
 
 
+@pytest.mark.alone  # other servers of the process would count as objects of this one
 @pytest.mark.timing
 @pytest.mark.timeout(300)
 async def test_no_pass_over_everybody_holds_the_loop() -> None:

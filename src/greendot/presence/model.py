@@ -299,7 +299,9 @@ class UserPresence:
             return old
         same = state == old.state
         last_seen = (old.last_seen if same else seen) if state == "offline" else None
-        return VisibleState(state, old.since if same else since, last_seen, version, text, manual.status, manual.until)
+        if same and old.since is not None:
+            since = old.since
+        return VisibleState(state, since, last_seen, version, text, manual.status, manual.until)
 
 
 T = TypeVar("T")

@@ -168,6 +168,17 @@ def test_a_user_who_leaves_before_the_status_is_known_was_never_there() -> None:
     assert ann.record.empty
 
 
+def test_a_status_that_is_set_after_an_unknown_session_ended_gives_the_state_a_start() -> None:
+    ann = Person(manual=None)
+    ann.come(0)
+    ann.linger(1, 0)
+    assert ann.own.since is None
+    ann.come(2)
+    ann.linger(3, 10)
+    ann.set(20, BUSY)
+    assert (ann.own.state, ann.own.status, ann.own.since) == ("offline", "busy", T0 + 20)
+
+
 # --- manual status ---
 
 

@@ -194,7 +194,7 @@ local function next_face(old, state, manual, version, now, seen, since)
   if state == 'f' then
     if same then last = old.seen else last = seen end
   end
-  if same then since = old.since end
+  if same and old.since then since = old.since end
   return { state = state, since = since, seen = last, version = version, text = text,
            status = manual.status, till = manual.till }
 end

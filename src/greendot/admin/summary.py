@@ -11,23 +11,15 @@ from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
+from greendot.admin.history_model import KEPT
 from greendot.engine.results import NodeInfo
 from greendot.protocol.cluster import Sample
 from greendot.telemetry.metrics_model import Reading, rates, summed, worst
 
 # Gauges of which the worst node's value is shown, or the value that all nodes share. All other gauges are summed.
-WORST = frozenset(
+WORST = KEPT["worst"] | frozenset(
     {
         "realtime_overload_level",
-        "realtime_loop_lag_ms",
-        "realtime_loop_lag_worst_ms",
-        "realtime_bus_lag_ms",
-        "redis_command_latency_us",
-        "store_latency_ms",
-        "push_queue_waiting",
-        "push_queue_due",
-        "push_queue_oldest_s",
-        "push_dead_letters",
         "realtime_fanout_multiplier",
         "presence_nodes_live",
         "redis_servers",

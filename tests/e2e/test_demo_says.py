@@ -62,8 +62,8 @@ def port_of(url: str) -> int:
 
 @contextmanager
 def crowd(port: int) -> Iterator[None]:
-    """Keep new users sending hellos during the block."""
-    over = threading.Event()
+    """Keep new users sending hellos during the block. The first ones have been answered when it begins."""
+    begun, over = threading.Event(), threading.Event()
     token = Tokens(SECRET).make("stranger", round(time.time() * 1000), 3600)
 
     async def hello() -> None:
@@ -74,10 +74,12 @@ def crowd(port: int) -> Iterator[None]:
     async def come() -> None:
         while not over.is_set():
             await asyncio.gather(*(hello() for _ in range(4)))
+            begun.set()
 
     thread = threading.Thread(target=lambda: asyncio.run(come()))
     thread.start()
     try:
+        assert begun.wait(30)
         yield
     finally:
         over.set()

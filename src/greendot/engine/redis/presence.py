@@ -22,6 +22,10 @@ from greendot.presence.model import ManualStatus, SessionEpoch, Snapshot
 READ_BATCH = 250  # users in one script outside a cluster: about half a millisecond
 MOST_MOVES = 50  # attempts of a verb whose partition keeps growing
 
+# Attempts of a verb, by the code of its refusal. Two nodes that repair the time after a jump can replace each other's
+# correction, so that the time is still off after one repair.
+ATTEMPTS = {"UNKNOWN": 2, "CLOCK": 4}
+
 
 class Verbs:
     """Runner of verbs: routing, the engine's time, publishing, and repair after a refusal."""
@@ -117,8 +121,8 @@ class Verbs:
     async def _on(
         self, partition: int, name: str, names: Sequence[str], where: Sequence[str], arguments: Sequence[Argument]
     ) -> Any:
-        """Run a verb. If the node is unknown in the partition or the time is off, repair and retry once."""
-        for attempt in (1, 2):
+        """Run a verb. If the node is unknown in the partition or the time is off, repair and retry."""
+        for attempt in range(1, max(ATTEMPTS.values()) + 1):
             fixed = (self.time.text(), *where, self.publish, self.messages.script_key)
             try:
                 return await self.servers.run(partition, name, names, *fixed, *arguments)
@@ -126,7 +130,7 @@ class Verbs:
                 if error.code == "FENCED":
                     await self.repair("FENCED", partition, refused := _refused(error))
                     raise Fenced(refused) from None
-                if error.code not in ("UNKNOWN", "CLOCK") or attempt == 2:
+                if attempt >= ATTEMPTS.get(error.code, 0):
                     raise (Fenced(_refused(error)) if error.code == "UNKNOWN" else error) from None
                 await self.repair(error.code, partition, "")
         raise AssertionError("not reached")

@@ -211,6 +211,29 @@ async def test_a_node_that_starts_when_the_clock_has_jumped_takes_the_time_from_
 
 
 @every_jump
+async def test_a_verb_is_repeated_until_a_repair_of_the_time_lasts(
+    redis: RedisProcess, jump: Jump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node that repairs the same jump can replace the correction of this node."""
+    node = RedisNode(redis_url(redis.port), PREFIX)
+    await node.start()
+    try:
+        ann = await come(node, "ann")
+        repair, replaced = node.engine.watchdog.mend, iter([True, True])
+
+        async def repair_at_the_third_time(partition: int) -> None:
+            if not next(replaced, False):
+                await repair(partition)
+
+        monkeypatch.setattr(node.engine.watchdog, "mend", repair_at_the_third_time)
+        jump(redis)
+        assert await node.engine.touch(TENANT, "ann", ann, "default", True, None)
+        assert next(replaced, None) is None
+    finally:
+        await node.close()
+
+
+@every_jump
 async def test_a_reap_cut_short_by_a_jump_is_not_put_off_by_it(redis: RedisProcess, jump: Jump) -> None:
     dead, alive = (
         RedisNode(redis_url(redis.port), PREFIX, periods=LeasePeriods(3.0, 1.0, grace=0.0)) for _ in range(2)

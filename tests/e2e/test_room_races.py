@@ -35,6 +35,14 @@ async def close_club(served: Served) -> int:
     return (await served.node.room_messages.put_room("default", "club", open=False, bus=None)).members_rev
 
 
+async def closed_club_with_bob(served: Served) -> tuple[WireClient, WireClient]:
+    """Return alice and bob, both members of the closed club who have joined it."""
+    alice = await open_club(served)
+    await close_club(served)
+    await served.node.room_messages.put_member("default", "club", "bob", "member")
+    return alice, await served.joined("bob", "club")
+
+
 def hold_admitted(served: Served) -> AbstractAsyncContextManager[Held]:
     """Hold joins after the store has admitted them, before they are attached."""
     membership = served.node.rooms.membership
@@ -119,10 +127,7 @@ async def test_a_record_does_not_reach_a_member_whose_removal_was_never_announce
     pair: str, tmp_path: Path, postgres: str
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
-        alice = await open_club(served)
-        await close_club(served)
-        await served.node.room_messages.put_member("default", "club", "bob", "member")
-        bob = await served.joined("bob", "club")
+        alice, bob = await closed_club_with_bob(served)
         await served.node.store.remove_member("default", "club", "bob")
         alice.send(type="room.send", room="club", body="for members")
         await alice.request(type="presence.get", users=["bob"])
@@ -138,10 +143,7 @@ async def test_a_member_removed_while_the_role_is_read_again_receives_nothing_th
     pair: str, tmp_path: Path, postgres: str
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
-        alice = await open_club(served)
-        await close_club(served)
-        await served.node.room_messages.put_member("default", "club", "bob", "member")
-        bob = await served.joined("bob", "club")
+        alice, bob = await closed_club_with_bob(served)
         room = await served.node.store.room("default", "club")
         assert room is not None
         async with hold(served.node.store, "member_states", at="after") as held:

@@ -34,8 +34,7 @@ class UserSessions:
     async def of(self, tenant: str, user: str) -> SessionsReply:
         """Return the sessions of a user. Name the nodes whose details are missing.
 
-        While the engine is away or restores lost records, the reply is `stale`: it has the sessions of the nodes that
-        answer, and others may be missing.
+        While the engine is away or restores lost records, the reply is `stale`: sessions may be missing.
         """
         question = SessionsQuery(tenant, user)
         try:

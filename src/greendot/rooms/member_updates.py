@@ -86,7 +86,11 @@ class MemberUpdates:
 
     async def _compare(self, local: LocalRoom) -> None:
         """Read all members if the store has an older revision than this node: the store was restored."""
-        if await self._membership.is_behind(local):
+        try:
+            is_behind = await self._membership.is_behind(local)
+        except StoreUnavailable:
+            return  # the next announcement or comparison finds the difference
+        if is_behind and self._local.get(local.channel.topic) is local:
             self.check(local)
 
     # --- holding records ---

@@ -242,6 +242,8 @@ class RoomOccupancy(RoomAnnouncer):
             len(self._users),
             {user for user in self._users if self._visibility.is_hider(self._tenant, user)},
         )
+        entered = {user for user, is_there in meanwhile.items() if is_there}
+        hiders = {user for user in hiders | entered if self._visibility.is_hider(self._tenant, user)}
         hiders = {user for user in hiders if meanwhile.get(user, True)}
         for user in before - hiders:
             self.room_view.goes(user)

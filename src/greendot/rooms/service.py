@@ -280,7 +280,7 @@ class RoomService:
             found = await self._engine.present_page(tenant, room, after, limit + len(hidden), reader)
             is_fresh = visibility.lists_hiders(tenant) and visibility.knows(tenant, reader, ())
             if is_fresh and visibility.hidden_in_rooms(tenant, reader) <= hiders:
-                return found, hidden
+                return found, hidden | hiders.intersection(found.users)  # some may have entered between the two reads
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)

@@ -201,7 +201,7 @@ class VisibilityUpdates:
     async def _refresh_all(self) -> None:
         try:
             found = await self._cache.refresh(self._context.registry.tenants)
-            for tenant, users in [*found.items(), *dict.fromkeys(self._cache.timed_tenants()).items()]:
+            for tenant, users in {**found, **dict.fromkeys(self._cache.timed_tenants())}.items():
                 await self._review(tenant, users)
         except (StoreUnavailable, EngineUnavailable) as error:
             log(log_events.WORK_LATER, work="refresh of visibility", reason=error)

@@ -199,6 +199,21 @@ async def test_a_page_that_is_read_while_a_user_hides_does_not_show_the_user(
 
 
 @on_each_pair
+async def test_a_hider_who_enters_while_a_page_is_read_is_not_shown(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await open_hall(served, CROWD)
+        bob, zoe = await served.client("bob"), await served.client("zoe")
+        await bob.request(type="privacy.set", hide_from=["zoe"])
+        async with hold(served.node.engine, "sessions_in_room", at="after") as held:
+            zoe.send(type="room.present", room="hall", limit=2, id=7)
+            await held.reached()  # bob is not in the room yet
+            node = served.node.incarnation
+            await served.node.engine.enter(T, "hall", "bob", SessionEpoch(f"{node}-bob", node, 1))
+        reply = (await zoe.receive("reply"))["data"]
+        assert (reply["users"], reply["count"]) == (["u0000", "u0001"], len(CROWD))
+
+
+@on_each_pair
 async def test_where_users_see_contacts_only_the_number_is_that_of_visible_occupants(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:

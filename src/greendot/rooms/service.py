@@ -268,7 +268,7 @@ class RoomService:
     ) -> tuple[OccupantPage, set[str]] | None:
         """Return a page with enough occupants, and the occupants who hide from the reader. None: all must be decided.
 
-        Read again if further users hide from the reader meanwhile.
+        Read again if further users hide from the reader meanwhile, or a user who hides has entered.
         """
         visibility, tenant, room = self._visibility, topic.tenant, topic.name
         while True:
@@ -279,8 +279,9 @@ class RoomService:
             hidden = {*await self._engine.sessions_in_room(tenant, room, [*hiders])} if hiders else set[str]()
             found = await self._engine.present_page(tenant, room, after, limit + len(hidden), reader)
             is_fresh = visibility.lists_hiders(tenant) and visibility.knows(tenant, reader, ())
-            if is_fresh and visibility.hidden_in_rooms(tenant, reader) <= hiders:
-                return found, hidden | hiders.intersection(found.users)  # some may have entered between the two reads
+            entered = hiders.intersection(found.users) - hidden  # between the two reads
+            if is_fresh and not entered and visibility.hidden_in_rooms(tenant, reader) <= hiders:
+                return found, hidden
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)

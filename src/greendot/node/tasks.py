@@ -44,6 +44,8 @@ class Tasks:
                 waited = work.send(None)
             except StopIteration:
                 pass
+            except asyncio.CancelledError:
+                pass  # of a future that it awaited first; the other work still has to begin
             except Exception as error:
                 log(log_events.WORK_FAILED, error, work="background task")
             else:

@@ -122,7 +122,8 @@ class Verbs:
         self, partition: int, name: str, names: Sequence[str], where: Sequence[str], arguments: Sequence[Argument]
     ) -> Any:
         """Run a verb. If the node is unknown in the partition or the time is off, repair and retry."""
-        for attempt in range(1, max(ATTEMPTS.values()) + 1):
+        refusals: list[str] = []
+        while True:
             fixed = (self.time.text(), *where, self.publish, self.messages.script_key)
             try:
                 return await self.servers.run(partition, name, names, *fixed, *arguments)
@@ -130,10 +131,10 @@ class Verbs:
                 if error.code == "FENCED":
                     await self.repair("FENCED", partition, refused := _refused(error))
                     raise Fenced(refused) from None
-                if attempt >= ATTEMPTS.get(error.code, 0):
+                refusals.append(error.code)
+                if refusals.count(error.code) >= ATTEMPTS.get(error.code, 0):
                     raise (Fenced(_refused(error)) if error.code == "UNKNOWN" else error) from None
                 await self.repair(error.code, partition, "")
-        raise AssertionError("not reached")
 
 
 def _refused(error: RedisError) -> str:

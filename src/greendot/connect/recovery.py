@@ -107,6 +107,8 @@ class Recovery:
         self._unhealed: list[Part] = []  # lost pieces that became unreachable again before they were restored
         self._is_healing = False  # an outage or loss was logged, so the recovery from it is logged too
         self._deaths = 0  # deaths of other nodes since the last check of rooms
+        # Comparisons with the store that run, and whether each has to run again.
+        self._comparing: dict[tuple[Callable[[Part], Awaitable[None]], Part], bool] = {}
         self.bus: BusTable = {Audit: lambda topic, message: self.audit()}
 
     @property
@@ -256,13 +258,25 @@ class Recovery:
     # --- steps ---
 
     async def _compare(self, compare: Callable[[Part], Awaitable[None]], part: Part) -> None:
-        """Compare messages or notifications with the store as soon as the store answers."""
-        while True:
-            try:
-                return await compare(part)
-            except StoreUnavailable as error:
-                log(log_events.WORK_LATER, work="comparing records with the store", reason=error)
-                await self._context.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+        """Compare messages or notifications with the store as soon as the store answers.
+
+        While a comparison of the same part runs, another one only makes it run again.
+        """
+        work = (compare, part)
+        is_running, self._comparing[work] = work in self._comparing, True
+        if is_running:
+            return
+        try:
+            while self._comparing[work]:
+                self._comparing[work] = False
+                try:
+                    await compare(part)
+                except StoreUnavailable as error:
+                    log(log_events.WORK_LATER, work="comparing records with the store", reason=error)
+                    self._comparing[work] = True
+                    await self._context.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+        finally:
+            del self._comparing[work]
 
     async def _compare_inboxes(self, part: Part) -> None:
         # The sessions must be restored before: only then does this node receive the messages for its users.

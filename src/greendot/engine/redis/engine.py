@@ -124,7 +124,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._spawn = self._background.spawn
         self._being_born = asyncio.Lock()
         self._checked_partition = HOME  # last partition checked for this node's entry
-        self._silent: set[int] = set()  # partitions whose subscriptions Redis has ended
+        self._silent: dict[int, int] = {}  # partitions whose subscriptions Redis has ended, and how often
         self._struck: set[int] = set()  # partitions that lacked the entry and may lack the node's sessions
         self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
         self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
@@ -232,7 +232,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.bus.pushed(push)
 
     def _silenced(self, partition: int) -> None:
-        self._silent.add(partition)
+        self._silent[partition] = self._silent.get(partition, 0) + 1
         self.servers.ask()
         self._spawn(f"resubscribing partition {partition}", self._resubscribe(partition))
 
@@ -241,13 +241,19 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
         In that case no server gained the partition, and `moved` was not called.
         """
-        await asyncio.sleep(SILENCE_S)
-        server = self.servers.of(partition)
-        try:
-            if server.up:
+        silences = 0
+        while silences != self._silent[partition]:  # again, if the subscriptions ended once more meanwhile
+            silences = self._silent[partition]
+            await asyncio.sleep(SILENCE_S)
+            server = self.servers.of(partition)
+            if not server.up:
+                break  # all its partitions are subscribed again when it is back
+            try:
                 await self.moved(server, {partition})
-        finally:
-            self._silent.discard(partition)
+            except EngineUnavailable as error:
+                log(log_events.WORK_LATER, work="subscribing again", reason=error)
+                silences = 0
+        del self._silent[partition]
 
     async def _settle_in(self, server: Primary, partitions: set[int]) -> bool:
         """Register this node on the server and subscribe to the wanted channels.

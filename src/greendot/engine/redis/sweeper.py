@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from math import ceil
 from typing import TypeVar
 
 from greendot.engine.messages import Audit, Topic
@@ -115,7 +116,7 @@ class Sweeper:
         for incarnation in [*self._bus.own]:
             for partition in partitions:
                 if pace is not None:
-                    await pace(keys.BUCKETS // AUDITED)
+                    await pace(ceil(self._verbs.servers.bucket_counts[partition] / AUDITED))
                 ended += await self._audit(partition, incarnation, holds)
         return ended
 

@@ -251,9 +251,11 @@ async def test_a_loss_is_not_forgotten_when_the_connection_that_found_it_fails(
 async def restored_by_both(first: RedisNode, second: RedisNode) -> asyncio.Task[None]:
     mine = await restore(first, "ann")
     await second.tick()
-    await restore(second, "bob")
+    theirs = await restore(second, "bob")
     await second.tick()
     await first.tick()
+    await second.tick()
+    await theirs
     return mine
 
 

@@ -45,13 +45,15 @@ class BackgroundTasks:
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_cancelled = False
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Start the work, unless work of that name is running."""
-        if name in self._tasks:
+        """Start the work, unless work of that name is running or the tasks were cancelled."""
+        if name in self._tasks or self._is_cancelled:
             work.close()
         else:
-            self._tasks[name] = asyncio.get_running_loop().create_task(self._run(name, work))
+            task = self._tasks[name] = asyncio.get_running_loop().create_task(self._run(name, work))
+            task.add_done_callback(lambda task: work.close())  # a task that was cancelled before it began left it open
 
     async def _run(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -69,6 +71,8 @@ class BackgroundTasks:
             await asyncio.wait(self._tasks.values())
 
     async def cancel(self) -> None:
+        """Cancel all tasks, and refuse new ones."""
+        self._is_cancelled = True
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()

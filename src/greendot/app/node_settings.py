@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 from greendot.clock import Clock
 from greendot.config import Limits, Settings, Visibility
 from greendot.config.push import TenantPush
@@ -13,15 +15,22 @@ from greendot.protocol.events import TypingTimes
 from greendot.push.policy_model import QueuePolicy
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy, IngressRules
-from greendot.transport.ingress_model import Hosts, Origins, Proxies
+from greendot.transport.ingress_model import DescriptorLimits, Hosts, Origins, Proxies, descriptor_limits
 from greendot.visibility.model import VisibilityPolicy
+
+MANY = 1 << 30  # file descriptors of a process without a limit
 
 
 def ingress(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy:
     door = settings.door
     proxies = Proxies(door.trusted_proxies, door.proxy_header)
-    rules = IngressRules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip)
+    rules = IngressRules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip, _descriptors())
     return IngressPolicy(rules, metrics, clock.monotonic)
+
+
+def _descriptors() -> DescriptorLimits:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return descriptor_limits(MANY if files == resource.RLIM_INFINITY else files)
 
 
 def kinds(settings: Settings) -> Kinds:

@@ -47,6 +47,7 @@ class Metrics:
         "realtime_rate_limited_user_total",
         "realtime_reading_paused_total",
         "realtime_refused_address_total",
+        "realtime_refused_descriptors_total",
         "realtime_refused_headers_total",
         "realtime_refused_host_total",
         "realtime_refused_malformed_total",
@@ -88,6 +89,7 @@ class Metrics:
     realtime_rate_limited_user_total: int
     realtime_reading_paused_total: int
     realtime_refused_address_total: int
+    realtime_refused_descriptors_total: int
     realtime_refused_headers_total: int
     realtime_refused_host_total: int
     realtime_refused_malformed_total: int

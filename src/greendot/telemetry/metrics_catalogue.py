@@ -116,6 +116,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Sockets refused because their IP address already has too many sockets (door.connections_per_ip).",
         ),
         counter(
+            "realtime_refused_descriptors_total",
+            "Sockets refused because the file descriptors for clients were in use (limit of open files).",
+        ),
+        counter(
             "dashboard_refused_total",
             "Dashboard sockets refused: no valid hello in time, a wrong key, or too many sockets.",
         ),

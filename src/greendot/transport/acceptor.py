@@ -28,7 +28,7 @@ GOODBYE_S = 2.0  # time for the peer's close_notify in TLS
 class SocketObserver(Protocol):
     """Receiver of each connection's arrival, before the connection has a protocol."""
 
-    def arrive(self, peer: str) -> Any: ...  # None: the connection is closed without an answer
+    def arrive(self, peer: str, descriptor: int) -> Any: ...  # None: the connection is closed without an answer
     def leave(self, visit: Any) -> None: ...
 
 
@@ -89,7 +89,7 @@ class Acceptor:
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
                 return
             accepted = AcceptedSocket(*self._kind, descriptor)
-            visit = self._surge.arrive(address[0])
+            visit = self._surge.arrive(address[0], descriptor)
             if visit is None:
                 accepted.close()
                 continue

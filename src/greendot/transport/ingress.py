@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.ingress_model import AddressGroup, AddressLimits, Hosts, Origins, Proxies, address_group
+from greendot.transport.ingress_model import (
+    AddressGroup,
+    AddressLimits,
+    DescriptorLimits,
+    Hosts,
+    Origins,
+    Proxies,
+    address_group,
+)
 from greendot.transport.request_head import Refusal
 
+EXHAUSTED_RETRY_S = 5  # Retry-After of a node without free descriptors; up to twice as long, so that clients spread
 FULL_RETRY_S = 30  # Retry-After for an address that has too many sockets
-LOG_EVERY_S = 60.0  # shortest time between two logs of a refused origin
+LOG_EVERY_S = 60.0  # shortest time between two logs of a refused origin, or of exhausted descriptors
 PROBES = (b"/livez", b"/readyz")  # requested by probes that know an address and no host name
 
 
@@ -23,8 +33,10 @@ class IngressRules(NamedTuple):
     hosts: Hosts
     proxies: Proxies
     per_address: int  # sockets per address group; 0: no limit
+    descriptors: DescriptorLimits
 
 
+EXHAUSTED = Refusal(b"503 Service Unavailable", b"this server has too many connections; retry later\n")
 FULL = Refusal(b"429 Too Many Requests", b"too many connections from this address; retry later\n", FULL_RETRY_S)
 WRONG_HOST = Refusal(b"403 Forbidden", b"host not allowed\n")
 WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
@@ -33,12 +45,13 @@ WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
 class PendingSocket:
     """Socket from `accept` by the kernel until it is a WebSocket or closed."""
 
-    __slots__ = ("fd", "group", "peer")
+    __slots__ = ("fd", "group", "is_surplus", "peer")
 
-    def __init__(self, peer: str, counted: AddressGroup | None) -> None:
+    def __init__(self, peer: str, counted: AddressGroup | None, *, is_surplus: bool) -> None:
         self.fd = -1  # descriptor of a plain socket; -1 for TLS
         self.peer = peer
         self.group = counted  # None for a trusted proxy: its request names the client
+        self.is_surplus = is_surplus  # the descriptors for clients are used up: this socket may not be a client
 
 
 class IngressPolicy:
@@ -49,23 +62,31 @@ class IngressPolicy:
         self._address_limits = AddressLimits(rules.per_address)
         self._metrics = metrics
         self._now = now
-        self._logged_at = float("-inf")
+        self._logged_at = self._exhausted_at = float("-inf")  # last logs
         self.depart = self._depart  # one bound method for all sockets saves memory
 
     @property
     def address_groups(self) -> int:
         return len(self._address_limits)
 
-    def arrive(self, peer: str) -> PendingSocket | None:
-        """Count a new socket; return None if it is to be closed without an answer."""
+    def arrive(self, peer: str, descriptor: int) -> PendingSocket | None:
+        """Count a new socket; return None if it is to be closed without an answer.
+
+        The kernel gives a socket the lowest free descriptor. So its number shows how many are in use.
+        """
+        limits = self._rules.descriptors
+        if descriptor >= limits.sockets:
+            self._exhausted()
+            return None
+        is_surplus = descriptor >= limits.clients
         if self._rules.proxies.trusts(peer):
-            return PendingSocket(peer, None)
+            return PendingSocket(peer, None, is_surplus=is_surplus)
         counted = self._address_limits.enter(address_group(peer))
         if self._address_limits.is_overrun(counted):
             self._address_limits.leave(counted)
             self._metrics.realtime_refused_address_total += 1
             return None
-        return PendingSocket(peer, counted)
+        return PendingSocket(peer, counted, is_surplus=is_surplus)
 
     def leave(self, visit: PendingSocket) -> None:
         """Stop counting a closed socket. Further calls have no effect."""
@@ -85,6 +106,20 @@ class IngressPolicy:
             return None
         self._metrics.realtime_refused_address_total += 1
         return FULL
+
+    def surplus(self, visit: PendingSocket) -> Refusal | None:
+        """Return the refusal of a client for which no descriptor is left."""
+        if not visit.is_surplus:
+            return None
+        self._exhausted()
+        return EXHAUSTED._replace(retry_s=random.randint(EXHAUSTED_RETRY_S, 2 * EXHAUSTED_RETRY_S))
+
+    def _exhausted(self) -> None:
+        self._metrics.realtime_refused_descriptors_total += 1
+        if self._now() >= self._exhausted_at + LOG_EVERY_S:
+            self._exhausted_at = self._now()
+            reason = f"{self._rules.descriptors.clients} file descriptors are in use"
+            log(log_events.SOCKETS_EXHAUSTED, reason=reason)
 
     def misnamed(self, path: bytes, headers: Mapping[bytes, bytes]) -> Refusal | None:
         if self._rules.hosts.allows(headers.get(b"host", b"")) or path in PROBES:

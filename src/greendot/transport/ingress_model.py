@@ -11,14 +11,28 @@ import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Literal
+from typing import Literal, NamedTuple
 
+RESERVE = 512  # file descriptors that clients do not get
 REMEMBERED = 1_024  # addresses in the cache of trusted proxies
 Header = Literal["x-forwarded-for", "forwarded"]
 _SUBNET = ip_network("::/64").netmask  # one customer's share of IPv6: a limit per single address would have no effect
 _FOR = re.compile(rb'(?:^|;)\s*for\s*=\s*"?([^;"\s]*)', re.IGNORECASE)
 _PROTO = re.compile(rb'(?:^|;)\s*proto\s*=\s*"?([a-z]*)', re.IGNORECASE)
 _PORT = re.compile(r"(\[.*\]|[^:]*):\d+")
+
+
+class DescriptorLimits(NamedTuple):
+    """Numbers of file descriptors in use from which a process accepts no further sockets of some kind."""
+
+    clients: int  # no further clients; HTTP requests, such as probes, are still answered
+    sockets: int  # no further sockets; the rest is for connections to Redis, PostgreSQL, webhooks and push services
+
+
+def descriptor_limits(files: int) -> DescriptorLimits:
+    """Return the limits of a process that may open so many files."""
+    reserve = min(RESERVE, files // 4)
+    return DescriptorLimits(files - reserve, files - reserve // 2)
 
 
 class Proxies:

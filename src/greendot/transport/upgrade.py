@@ -79,8 +79,11 @@ def accept(
     address = sockets.ingress.receive(visit, request.headers, secure=secure)
     if not isinstance(address, str):
         return address
-    if request.dashboard_socket is None and (wait_s := sockets.crowded_s()) is not None:
-        return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
+    if request.dashboard_socket is None:
+        if (refusal := sockets.ingress.surplus(visit)) is not None:
+            return refusal
+        if (wait_s := sockets.crowded_s()) is not None:
+            return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
     asked = request.asked
     framing: Framing
     if request.dashboard_socket is not None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.transport.ingress_model import Proxies, address_group
+from greendot.transport.ingress_model import Proxies, address_group, descriptor_limits
 
 NEAR = Proxies(["10.0.0.0/8", "fd00::/8", "127.0.0.1"])
 
@@ -78,3 +78,9 @@ def test_who_has_a_subnet_of_addresses_is_counted_as_one() -> None:
     assert address_group("203.0.113.7") == address_group("::ffff:203.0.113.7") != address_group("203.0.113.8")
     assert address_group("fe80::1%eth0") == "fe80::"
     assert address_group("no address") == "no address"
+
+
+def test_a_process_keeps_descriptors_for_its_own_work() -> None:
+    assert descriptor_limits(20_000) == (19_488, 19_744)
+    assert descriptor_limits(1_024) == (768, 896)
+    assert descriptor_limits(64) == (48, 56)

@@ -214,6 +214,64 @@ async def test_a_hider_who_enters_while_a_page_is_read_is_not_shown(pair: str, t
 
 
 @on_each_pair
+async def test_a_user_who_hides_while_the_room_is_read_is_left_out(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await open_hall(served, [*CROWD, "eve", "bob"])
+        bob, eve = await served.client("bob"), await served.client("eve")
+        await eve.request(type="privacy.set", hide_from=["ann"])
+        ann = await served.client("ann")
+        async with hold(served.node.engine, "sessions_in_room", at="after") as held:
+            ann.send(type="room.join", room="hall", id=7)
+            await held.reached()  # the hiders in the room are read: eve only
+            await bob.request(type="privacy.set", hide_from=["ann"])
+        assert (await ann.receive("reply"))["data"]["present"] == len(CROWD) + 1
+        await heard(served)
+        assert hall(served).present.is_counted
+        assert {*hall(served).present.users} == {"bob", "eve"}
+
+
+@on_each_pair
+async def test_a_user_who_leaves_while_looked_for_is_not_kept_as_a_hider(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await open_hall(served, [*CROWD, "bob"])
+        bob, ann = await served.client("bob"), await served.joined("ann", "hall", comings=True)
+        await heard(served)
+        await counts(served, ann)
+        async with hold(served.node.engine, "sessions_in_room", at="after") as held:
+            bob.send(type="privacy.set", hide_from=["ann"], id=7)
+            await held.reached()  # bob is found in the room
+            await leave(served, ["bob"])
+        await bob.receive("reply")
+        await heard(served)
+        assert [*hall(served).present.users] == []
+        assert (await ann.request(type="room.present", room="hall", limit=1))["count"] == len(CROWD) + 1
+        await enter(served, ["x1"])
+        assert (await counts(served, ann))[-1] == len(CROWD) + 2
+
+
+@on_each_pair
+async def test_a_number_does_not_shrink_while_lost_occupants_are_restored(
+    pair: str, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await open_hall(served, CROWD)
+        ann = await served.joined("ann", "hall", comings=True)
+        await heard(served)
+        await counts(served, ann)
+        with monkeypatch.context() as restoring:
+            restoring.setattr(served.node.engine, "is_restoring", lambda tenant, room: True)
+            await leave(served, CROWD[100:])
+            await hall(served).present.read()
+            assert hall(served).present.is_counted
+            assert len(hall(served).present.users) == len(CROWD) + 1
+        await hall(served).present.read()
+        assert not hall(served).present.is_counted
+        assert (await page(ann, limit=1))[1] == 101
+
+
+@on_each_pair
 async def test_where_users_see_contacts_only_the_number_is_that_of_visible_occupants(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:

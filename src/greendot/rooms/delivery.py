@@ -103,12 +103,14 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         If the store has a newer revision of the members, the gap is read after the members are known.
         """
         rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
-        for key, room in (await self._store.heads([*rooms])).items():
+        heads = await self._store.heads([*rooms])
+        for key, room in heads.items():
+            if room.members_rev > rooms[key].members_rev:
+                self._changed(rooms[key], room.members_rev)
+        for key, room in heads.items():  # the checks of all rooms have begun
             local = rooms[key]
-            if room.members_rev > local.members_rev:
-                self._changed(local, room.members_rev)
-                if local.checking is not None:
-                    await asyncio.shield(local.checking)
+            if room.members_rev > local.members_rev and local.checking is not None:
+                await asyncio.shield(local.checking)
             if room.head > local.cursor and local.members_rev >= room.members_rev:
                 await self.fill_quietly(local)
 

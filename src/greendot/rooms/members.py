@@ -180,7 +180,7 @@ class RoomMembers:
             return await self.refresh(local)
         self.apply(local, room, changes, states)
         sessions = [c.session for user in users for c in self._registry.connections_in(local.channel, user)]
-        return [s.user for s in sessions if s is not None and not _stays(s.grants, room, states[s.user])]
+        return [*{s.user for s in sessions if s is not None and not _stays(s.grants, room, states[s.user])}]
 
     def apply(self, local: LocalRoom, room: Room, changes: Applicable, states: Mapping[str, MemberState]) -> None:
         """Set the revision, and in the same turn the states of changed members. Forget those that were not read.

@@ -33,8 +33,6 @@ from greendot.visibility.cache import VisibilityCache
 
 RETRY_S = 1.0  # seconds until visibility facts are read again after the store failed
 MOST_COPIED = 1_000  # occupants of whom a node reads a copy, in one command of the engine
-
-
 HIDERS = 500  # hiders looked for in one read of the engine
 
 
@@ -192,18 +190,16 @@ class RoomOccupancy(RoomAnnouncer):
         """
         if self.is_held:
             return
-        self._reads += 1
-        number, meanwhile = self._reads, dict[str, bool]()
-        self._readings[number] = meanwhile
+        number, meanwhile = self._begin()
         was_restoring = self._engine.is_restoring(self._tenant, self._room)
         try:
             found = await self._engine.present_page(self._tenant, self._room, None, MOST_COPIED)
+            users, hiders = found.users, set[str]()
             if found.total > MOST_COPIED:
                 await self._look_up(())  # the hiders
-            users, hiders, is_copy = found.users, set[str](), found.total <= MOST_COPIED or self._needs_copy
-            if not is_copy:
-                hiders = await self._inside(self._visibility.hiders(self._tenant))
-            elif found.total > len(users):
+                hiders = await self._hiders_inside()
+            is_copy = found.total <= MOST_COPIED or self._needs_copy
+            if is_copy and found.total > len(users):
                 users = await self._engine.present(self._tenant, self._room)
             is_known = is_copy and await self._look_up(users)
             if self._is_superseded(number):
@@ -212,6 +208,8 @@ class RoomOccupancy(RoomAnnouncer):
             self.stale = was_restoring or self._engine.is_restoring(self._tenant, self._room)
             if not is_copy:
                 self._count(found.total, hiders, meanwhile)
+            elif self.stale and self.is_counted and not self._needs_copy:
+                pass  # occupants may be missing; the room is read again after the recovery
             elif is_known and (self.is_counted or not self._channel.listeners):
                 await self._copy(users, number)
             else:
@@ -219,12 +217,26 @@ class RoomOccupancy(RoomAnnouncer):
         finally:
             del self._readings[number]
 
+    def _begin(self) -> tuple[int, dict[str, bool]]:
+        """Begin a reading; return its number and the users who enter or leave until its end."""
+        self._reads += 1
+        meanwhile = self._readings[self._reads] = {}
+        return self._reads, meanwhile
+
     def _is_superseded(self, number: int) -> bool:
         return number < self._newest or self.is_held
 
     @property
     def _needs_copy(self) -> bool:
         return not self._visibility.lists_hiders(self._tenant)
+
+    async def _hiders_inside(self) -> set[str]:
+        """Return the hiders in the room, including users who began to hide during the read."""
+        inside, asked = set[str](), set[str]()
+        while not self._needs_copy and (more := [*({*self._visibility.hiders(self._tenant)} - asked)]):
+            asked.update(more)
+            inside |= await self._inside(more)
+        return inside
 
     async def _inside(self, users: list[str]) -> set[str]:
         """Return who of these users is in the room, as the engine knows it."""
@@ -261,9 +273,13 @@ class RoomOccupancy(RoomAnnouncer):
                 await self.read()
                 return
             known = self._users
-            inside = await self._inside([*(self._visibility.hiders(self._tenant) if users is None else users)])
+            number, meanwhile = self._begin()
+            try:
+                inside = await (self._hiders_inside() if users is None else self._inside([*users]))
+            finally:
+                del self._readings[number]
             if self._users is known:  # else a newer read has found them
-                known.hiders |= inside
+                known.hiders |= {user for user in inside if meanwhile.get(user, True)}
             else:
                 await self.find(users)
 

@@ -51,7 +51,7 @@ from greendot.visibility.cache import VisibilityCache
 ATTEMPTS = 100  # attempts to join while the members of the room change
 MOST_PAIRS = 1_000_000  # viewers times occupants; larger rooms are left out when all users are reviewed
 AT_ONCE = 100  # rooms read concurrently
-ROOM = 20  # the review of a room without changes costs as much as the look-up of so many users
+REVIEW_COST = 20  # the review of a room without changes costs as much as the look-up of so many users
 
 
 class RoomLimits(Struct, frozen=True):
@@ -371,7 +371,7 @@ class RoomService:
         """Decide again whom these users see and who sees them (None: all users). Announce the differences."""
         slices, named, looked = self._context.slices, [*(users or ())], 0
         for local in await self._rooms_of(tenant):
-            looked += ROOM + len(named)
+            looked += REVIEW_COST + len(named)
             if looked > STEP:
                 looked = 0
                 await slices.turn()

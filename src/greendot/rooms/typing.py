@@ -95,7 +95,7 @@ class RoomTyping(RoomAnnouncer):
             self._counting.soon(self._announce_count)
 
     def typers(self, reader: str) -> list[Typer]:
-        """Return the typists whom the joining user `reader` may see, without `reader`. Return none in a large room."""
+        """Return the typists whom the joining user `reader` may see, without `reader`. A large room has no list."""
         if self._is_large:
             return []
         return [

@@ -13,6 +13,7 @@ from heapq import merge
 from greendot.engine.messages import Topic, Typing
 from greendot.engine.redis import keys
 from greendot.engine.redis.link import Argument, RedisError
+from greendot.engine.redis.nodes import HOME
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.record_codec import escape, unescape
 from greendot.engine.redis.scripts import SCRIPTS
@@ -167,7 +168,7 @@ class RedisRooms:
 
         All nodes with listeners in the room come here after a death, and one pass is enough.
         """
-        home, claim = self._verbs.servers.of(0), keys.claim_key(self._verbs.prefix, f"{tenant}/{room}")
+        home, claim = self._verbs.servers.of(HOME), keys.claim_key(self._verbs.prefix, f"{tenant}/{room}")
         try:
             if not await home.call("SET", claim, "1", "NX", "PX", CLAIM_MS):
                 await asyncio.sleep(WAIT_S)

@@ -239,12 +239,15 @@ class Recovery:
         return 0
 
     async def _attempt(self, piece: Part, step: Awaitable[int]) -> int | None:
-        """Return the result of a step; None if the engine failed. The piece is then restored again."""
+        """Return the result of a step; None if it failed. The piece is then restored again, without the others."""
         try:
             return await step
-        except EngineUnavailable as error:
-            log(log_events.WORK_LATER, work="recovery", reason=error)
-            del self._lost[piece]
+        except Exception as error:
+            if isinstance(error, EngineUnavailable):
+                log(log_events.WORK_LATER, work="recovery", reason=error)
+            else:
+                log(log_events.WORK_FAILED, error, work="recovery")
+            self._lost.pop(piece, None)
             if piece.away() is None:
                 self._context.timers.set(AGAIN_S * random.uniform(0.5, 1), self._again, piece)
             else:  # the engine will not report the earlier loss again when the piece returns

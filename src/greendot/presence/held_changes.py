@@ -20,6 +20,8 @@ from greendot.node.session import Session
 from greendot.presence.held_model import Seen, is_confirmed
 from greendot.presence.status import StatusService
 from greendot.protocol.events import State
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
 
 WITHIN_S = 1.0  # time for all nodes to answer
 AT_ONCE = 500  # users in one question
@@ -56,10 +58,17 @@ class HeldChanges:
                 known = [answer for answer in answers.values() if len(answer) == len(places)]
                 complete = len(known) == len(nodes)
                 for (state, show), *seen in zip(changes, self._seen(places), *known, strict=True):
-                    if is_confirmed(state, Seen(max(seen)), complete=complete):
-                        show()
+                    best = Seen(min(max(seen), Seen.ACTIVE))  # a newer version may know more states
+                    if is_confirmed(state, best, complete=complete):
+                        self._show(show)
         finally:
             self._is_asking = False
+
+    def _show(self, show: Callable[[], None]) -> None:
+        try:
+            show()
+        except Exception as error:  # the other changes must still be shown
+            log(log_events.WORK_FAILED, error, work="showing a change after a loss")
 
     def _asked(self, topic: Topic, message: SessionsQuestion) -> None:
         answer = ClusterAnswer(message.number, topic.name, self._seen(message.places))

@@ -219,6 +219,26 @@ async def test_a_second_loss_meanwhile_keeps_its_users_as_shown(parts: NodeParts
 
 
 @in_virtual_time
+async def test_an_unexpected_error_is_followed_by_another_attempt(parts: NodeParts) -> None:
+    node, ann = await watched(parts)
+    await parts.online("bob")
+    audit, errors = parts.engine.audit, [ValueError("not a number")]
+
+    async def failing(*args: Any) -> int:
+        if errors:
+            raise errors.pop()
+        return await audit(*args)
+
+    parts.engine.audit = failing  # type: ignore[method-assign]
+    node.recovery.found(Part(), intact=False)
+    await pass_time(LONG_S)
+    assert (parts.failed(), node.recovery.resyncs) == (["ValueError('not a number')"], 0)
+    await pass_time(AGAIN_S + LONG_S)
+    assert node.recovery.resyncs == 1
+    assert await states(ann) == [("online", False)]
+
+
+@in_virtual_time
 async def test_sessions_that_the_node_does_not_hold_are_ended(parts: NodeParts) -> None:
     node, _ = await watched(parts)
     ghost = SessionEpoch(f"{parts.incarnation}-ghost", parts.incarnation, 1)

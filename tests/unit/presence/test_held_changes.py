@@ -69,6 +69,36 @@ async def test_a_user_is_shown_as_offline_when_all_nodes_have_no_session(parts: 
 
 
 @in_virtual_time
+async def test_one_change_that_fails_does_not_keep_back_the_others(parts: NodeParts) -> None:
+    node, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+
+    def fail() -> None:
+        raise ValueError("no such watcher")
+
+    node.held_changes.confirm((TENANT, "carol", ""), "offline", fail)
+    publish(parts, "bob", "offline")
+    await settle()
+    (question,) = questions(parts)
+    answer(parts, question, Seen.NOTHING, Seen.NOTHING)
+    assert await states(ann) == [("bob", "offline")]
+    assert parts.failed() == ["ValueError('no such watcher')"]
+
+
+@in_virtual_time
+async def test_activity_that_only_a_newer_version_knows_counts_as_activity(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "offline")
+    await settle()
+    (question,) = questions(parts)
+    parts.engine.publish(Topic("node", "", question.asker), ClusterAnswer(question.number, OTHER, bytes([9])))
+    assert await states(ann) == []
+
+
+@in_virtual_time
 async def test_a_user_with_sessions_elsewhere_or_on_a_silent_node_stays_as_shown(parts: NodeParts) -> None:
     _, ann = await held(parts, "bob", "carol")
     parts.engine.other_node(OTHER)

@@ -163,7 +163,7 @@ def file(mode: int) -> dict[str, Any]:
         ("note", "maxmemory is not set", redis(memory_most=0)),
         ("warning", "90% of maxmemory", redis(memory_used=900)),
         ("error", "98% of maxmemory", redis(memory_used=980)),
-        ("warning", "needs no password", redis(lets_anyone_in=True)),
+        ("warning", "no password is needed", redis(lets_anyone_in=True)),
         ("note", "more rights than needed", redis(has_more_rights=True)),
         ("warning", "1.5 s behind", redis(skew_ms=-1_500)),
         ("error", "60.0 s ahead", redis(skew_ms=60_000)),

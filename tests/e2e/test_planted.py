@@ -205,7 +205,7 @@ def test_what_is_wrong_with_a_redis_is_found(doctor: Doctor, tmp_path: Path) -> 
     assert told.code == 2
     assert told.about("maxmemory-policy is allkeys-lru") == ["error"]
     assert told.about("hash-max-listpack-value is 64") == ["warning"]
-    assert told.about("needs no password") == ["note"]  # the server is on this machine
+    assert told.about("no password is needed") == ["note"]  # the server is on this machine
 
 
 def test_a_redis_whose_clock_is_elsewhere_is_found(doctor: Doctor, tmp_path: Path) -> None:

@@ -33,14 +33,14 @@ from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
-STUCK_S = 10.0  # time in addition to the drain; a server that takes longer will not stop by itself
+STUCK_S = 10.0  # seconds to stop after the drain; a server that needs more is taken for stuck
 STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a server. The command gets them as `flags`, by sections of the settings."""
+    """Add the options of a server. The command gets them as `flags`, grouped by the sections of the settings."""
 
     @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
     @click.option("--port", type=int, help="Port to listen on. [default: 8000]")

@@ -21,7 +21,7 @@ from greendot.protocol.commands import InboxList, Resume, RoomJoin, Watch
 from greendot.protocol.events import Event, InboxBadge, RoomChanged, Welcome
 from greendot.protocol.replies import InboxReply, JoinReply, PresenceReply
 
-# Ids of 128 characters: 400 of them still fit into a frame of 64 KiB.
+# Users or rooms per frame. An id has at most 128 characters, so 400 ids fit into a frame of 64 KiB.
 BATCH = 400
 
 

@@ -83,8 +83,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         missed: list[Notification] | None = []
         if start != local.cursor:
             missed, inbox = await self._missed(local, start, inbox)
-        # No await below. The device gets the notifications loaded from the store, and new ones after `gets_inbox`.
-        # A notification that arrived after the load and before that would be lost.
+        # No await below: the device gets the loaded notifications, and new ones from `gets_inbox` on. A notification
+        # that arrived between the load and `gets_inbox` would be lost.
         self._show(local, inbox)
         events: list[Event] = []
         if missed is None:
@@ -247,7 +247,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 entry = QueuedNotification(created_frame(notification, now), notification.ack)
                 self._forward(local, local.stream.offer(notification.seq, entry))
         if len(found) >= RECOVER and head > local.cursor:
-            # Too many notifications for a live stream: clients fetch them when they need them.
+            # Too many notifications for a live stream: the JavaScript and Python clients fetch them.
             self._send(local, encode_event(Resync("inbox"), now))
         self._forward(local, local.stream.skip_to(head))
 
@@ -306,9 +306,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     async def resync(self, part: Part, node: str) -> None:
         """Compare the inboxes of the users in `part` with the store, because the bus may have lost messages.
 
-        A part is a set of partitions that were away at the same time.
-        The bus chooses the partition for messages to a node by the node's name, not by the user they concern. If `part`
-        covers `node`, all inboxes are therefore compared.
+        A message to a node travels in the partition of the node's name, even if the message is about a user of another
+        partition. If `part` covers `node`, all inboxes are therefore compared.
         """
         everything, found = part.covers("", node), []
         async for some in self._context.slices.cut([*self._local.items()]):

@@ -43,7 +43,7 @@ class Restored(NamedTuple):
     contents: Contents
     checked: bool  # whether there was a checksum file to compare with
     kept: Path | None  # new name of the store that was there; None: there was none
-    left: list[Path]  # new names of -wal, -shm and -journal files; if `kept` is None, of a store moved away earlier
+    left: list[Path]  # new names of -wal, -shm and -journal files, also if their store was moved away earlier
     old: bool  # whether a server will migrate the tables at its start
 
 
@@ -112,7 +112,8 @@ def _restore(file: Path, target: Path, model: Path, progress: Progress) -> Resto
             if target.exists():
                 held.enter_context(sole_use(target))
             kept, left = _set_aside(target, held)
-            make_durable(target.parent)  # even after a power cut, the old log is gone before the new file is there
+            # Flush the renames first: after a power cut, the new store must not be beside the WAL of the old store.
+            make_durable(target.parent)
             os.replace(staged, target)
             make_durable(target.parent)
     _verify(target, found, kept)

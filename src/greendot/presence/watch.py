@@ -41,7 +41,7 @@ class WatchLimits(Struct, frozen=True):
     """Limits and times of watches, from the settings."""
 
     users: Callable[[str], int]  # maximum number of users that one connection may watch, by tenant
-    hold_s: float  # seconds to hold a user's state after a loss in the engine, while nodes restore the sessions
+    hold_s: float  # seconds to keep a user's state after the engine has lost data, while nodes restore the sessions
 
 
 class WatchService:
@@ -118,9 +118,8 @@ class WatchService:
             await self._visibility.learn(session.tenant, [session.user], topics)
             await self._watched.open([*topics.values()])
             if many:
-                await (
-                    self._context.slices.turn()
-                )  # reads of several commands may end in the same turn: wait for loop time
+                # Reads for several commands may end in one turn of the loop. Together they must not block it.
+                await self._context.slices.turn()
             # Facts or users may have been dropped during these awaits.
             if self._visibility.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
                 return
@@ -231,9 +230,10 @@ class WatchService:
             self._show_own(watched, change.own)
 
     def _changed_meanwhile(self, watched: WatchedUser, change: Change) -> None:
-        """Show a change of a held user if it is certain, or once the sessions on all nodes confirm it.
+        """Show a change of a held user at once, or when the sessions on all nodes confirm the change.
 
-        The engine may have computed the change without some of the user's sessions.
+        The engine may have computed the change without some of the user's sessions. The change is shown at once if no
+        missing session can make it wrong (`is_certain`).
         """
         if is_certain(change):
             self._show_held(watched, change)
@@ -249,7 +249,7 @@ class WatchService:
         if was_stale:
             watched.name, watched.devices = change.name or watched.name, change.devices
         visible = change.visible
-        if not visible.version:  # a restored user who was not visible since the loss
+        if not visible.version:  # the user was restored after a loss, and has not been visible since then
             visible = _newer(watched.visible, visible, settled=False)
         if visible.version > watched.visible.version:
             self._show(watched, visible, anyway=was_stale)
@@ -344,10 +344,10 @@ class WatchService:
     # --- after missed messages, or a loss of data in the engine ---
 
     def hold(self, part: Part, seconds: float) -> None:
-        """Keep the states of a part's users for `seconds`: their sessions are being restored.
+        """Keep the states of the users in `part` for `seconds`: their sessions are being restored.
 
-        A later call replaces the time. Until the time has passed, `resync` without `release` skips these users,
-        whoever calls it: a recovery from a later outage, or one that still handles an earlier loss.
+        `part` is some of the users and rooms, such as those on one Redis server. A later call replaces the time. Until
+        then, `resync` without `release` skips these users. So a recovery from another outage does not end the hold.
         """
         self._holds.add(part, seconds)
 
@@ -370,7 +370,7 @@ class WatchService:
                 for tenant, users in _by_tenant(known).items():
                     await self._resync(tenant, users, intact=False)
             except EngineUnavailable:
-                # A recovery would read these users too, but a short outage starts none. So read them again later.
+                # No recovery may follow a short outage. So read these users again later.
                 for watched in self._still_watched(known):
                     self._await_restored(watched)
 
@@ -390,12 +390,12 @@ class WatchService:
     async def resync(self, part: Part, *, intact: bool, release: bool = False) -> None:
         """Read a part's users again and deliver the differences.
 
-        With `intact` False the engine lost data. Then the state that is read replaces the node's state, even if that
-        has a newer version. If a change arrived during the read, the newer version is kept. With `release`, the hold of
-        these users ends first.
+        With `intact` False the engine lost data. Then the state that is read replaces the node's state, even if the
+        node's state has a newer version. If a change arrived during the read, the newer version is kept. With
+        `release`, the hold of these users ends first.
         """
         if release:
-            self._holds.add(part, 0.0)  # a hold that is added after this one takes effect
+            self._holds.add(part, 0.0)  # ends the hold; a hold that is added later still applies
         await self._holds.written()
         found: dict[str, list[WatchedUser]] = {}
         async for some in self._watched.steps(part):
@@ -410,7 +410,7 @@ class WatchService:
         chunk = [watched for watched in users if not self._is_held(watched, now)]
         before = [watched.visible for watched in chunk]
         for watched in chunk:
-            watched.held = False  # from now on `changed` no longer ignores changes, so none is missed
+            watched.held = False  # from now on `changed` applies every change, so none is missed during the read
         seen = {watched.user for watched in chunk if watched.visible.last_seen is not None}
         snapshots = await self.snapshots.read_shared(tenant, [watched.user for watched in chunk], seen)
         for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):

@@ -47,7 +47,7 @@ class WatchedUser(TopicSubscription):
         self.visible = self.own = NOBODY
         self.name: str | None = None
         self.devices: list[str] = []
-        self.held = False  # after a loss: changes are ignored until all sessions are restored
+        self.held = False  # after a loss: only confirmed changes are shown until all sessions are restored
         self.held_until = 0.0  # monotonic seconds: reads are ignored before this time too
         self.stale = False  # watchers see the state as possibly out of date
         self.celebrity: CelebrityWatchers | None = None  # set for very many watchers, or forced polling

@@ -25,7 +25,7 @@ from greendot.telemetry.metrics_model import SHORT_S, Histogram
 # Seconds between two routine lookups, which find moves and failovers that no error has shown. A replaced primary still
 # answers clients that do not know of the failover, so Sentinel is asked often.
 ASK_EVERY_S = {"sentinel": 2.0, "cluster": 5.0}
-SOON_S = 0.25  # seconds between two lookups while a server is down, or after `ask`
+SOON_S = 0.25  # seconds between two lookups while a server is down; also the wait from `ask` to the lookup
 REDIRECTS = 8
 PIECE = 32  # partitions restored together after a loss: a quarter of all
 _MOVING = {"MOVED", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING"}
@@ -51,7 +51,9 @@ class Primaries:
         self.place = place
         self.sharded = place.kind == "cluster"
         self.all: dict[Address, Primary] = {}
-        self.bucket_counts = [BUCKETS] * PARTITIONS  # buckets of each partition, as far as this node knows
+        self.bucket_counts = [
+            BUCKETS
+        ] * PARTITIONS  # number of buckets of each partition (see `keys`), as last reported to this node
         self.latency = Histogram(SHORT_S)  # latency of commands on all servers
         self.reconnects = 0  # reconnections to servers that were connected before
         self._met: set[Address] = set()
@@ -202,7 +204,7 @@ class Primaries:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    # --- called by each primary (PrimaryOwner) ---
+    # --- methods of PrimaryOwner, called by each Primary ---
 
     async def came_up(self, server: Primary) -> None:
         await self._watcher.came_up(server)

@@ -43,7 +43,10 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
 
 def _local() -> Findings:
     try:
-        yield ok("engine", f"{find_program()}, started by Greendot: for one machine; presence is lost at a restart")
+        yield ok(
+            "engine",
+            f"{find_program()}, started by Greendot: for one machine; presence is lost when `greendot serve` ends",
+        )
     except ConfigError as missing:
         why = "The workers cannot start without it."
         yield error("engine", "no Valkey or Redis program found to start", why, str(missing))
@@ -79,15 +82,18 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
     yield from skew(about, server.skew_ms)
 
 
+LONG_RECORDS = (
+    "A record has 40 to 120 bytes. If one is longer than the limit, Redis needs twice the memory for its whole hash."
+)
+
+
 def _memory(about: str, server: RedisFacts) -> Findings:
     if server.listpack_value is None:
-        why = (
-            "A record has 40 to 120 bytes. Above the limit (default 64), its whole hash takes twice the memory or more."
-        )
+        why = f"{LONG_RECORDS} The default of the limit is 64."
         do = f"As an administrator, check that it is {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
         yield note(about, "the login has no right to read hash-max-listpack-value", why, do)
     elif server.listpack_value < LISTPACK:
-        why = "A record has 40 to 120 bytes. Above this limit, its whole hash takes twice the memory or more."
+        why = LONG_RECORDS
         do = f"Run: redis-cli CONFIG SET hash-max-listpack-value {LISTPACK}. Set the same in redis.conf."
         yield warning(about, f"hash-max-listpack-value is {server.listpack_value}", why, do)
     if not server.memory_most:
@@ -145,7 +151,7 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
         why = "Any program that reaches the port can forge presence, read messages and delete all data."
         do = "Create a user as in docs/redis-keys.md, write it into engine.url, then run: ACL SETUSER default off"
         weight: Weight = "warning" if not local else "note"
-        yield Finding(weight, "engine.url", f"{', '.join(open_ones)} needs no password", why, do)
+        yield Finding(weight, "engine.url", f"no password is needed at {', '.join(open_ones)}", why, do)
     login = _LOGIN.search(url)
     password = login[1].partition(":")[2] if login else ""
     if password and (weak := weakness(password, LEAST_PASSWORD)):

@@ -4,7 +4,7 @@
 --   VISIBLE state letter (o online, i idle, b busy, f offline) and version, then since, last seen, text, status
 --           letter (b, i; empty: auto), until.  Empty since: the version.  OWN has the same fields; empty: equal to VISIBLE
 --   MANUAL  status letter (a, b, i), revision, until, text; empty: not known yet
---   ACTIVE  time of the last frame from the last session that ended
+--   ACTIVE  time of the last frame from the sessions that have ended
 --   SESSION session, device (empty: `default`), connection (empty: 1), i if idle, deadline, heard, incarnation
 --           (empty: the session id names it)
 -- Numbers are hexadecimal. Commas separate the fields of a part; empty fields at the end are left out. The node escapes
@@ -216,7 +216,8 @@ local function check_size(count, bucket)
   if count ~= '128' and #redis.call('HVALS', bucket) > CROWDED then crowded = 1 end
 end
 
--- Check the size of a bucket one of eight times. The verbs have no right to use HLEN, and reading a bucket takes long.
+-- Check the size of a bucket one of eight times, because HVALS reads the whole bucket. HLEN would need a right that
+-- Redis users of older versions lack.
 local function sample_size(v, bucket)
   if redis.call('TIME')[2] % 8 == 0 then check_size(v.count, bucket) end
 end

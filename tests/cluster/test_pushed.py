@@ -88,13 +88,35 @@ async def test_all_users_receive_pushes_while_redis_is_away(redis: RedisProcess,
         await ann.end()
 
 
-async def until_held(folder: Path, key: str) -> None:
+async def test_a_worker_pushes_when_busy_ends_on_a_server(redis: RedisProcess, tmp_path: Path) -> None:
+    url = redis_url(redis.port)
+    async with (
+        a_provider(tmp_path) as (fcm, environment),
+        node(tmp_path, url, **environment | {"GREENDOT_PUSH_IN_SERVER": "false"}) as server,
+    ):
+        ann = await server.client("ann")
+        await ann.request(type="status.set", status="busy")
+        await device(server, "ann")
+        held = await notify(server, "ann")
+        worker = await start(tmp_path, "worker", "--engine", url, **environment)
+        try:
+            await until_held(tmp_path, held, "busy")
+            await ann.request(type="status.set", status="auto")
+            # A worker that only waits checks a busy user again after a minute.
+            await until(lambda: held in fcm.keys, 30)
+        finally:
+            worker.kill()
+            await worker.communicate()
+        await ann.end()
+
+
+async def until_held(folder: Path, key: str, reason: str = "active") -> None:
     """Wait until the push was decided and is held."""
     store = SqliteStore(str(folder / "greendot.db"))
     await store.start()
     try:
         async with asyncio.timeout(10):
-            while (await store.push_of("default", key.removesuffix(".phone")))[0].reason != "active":  # noqa: ASYNC110
+            while (await store.push_of("default", key.removesuffix(".phone")))[0].reason != reason:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     finally:
         await store.close()

@@ -16,7 +16,22 @@ from greendot.errors import EngineUnavailable
 from greendot.presence.model import Snapshot
 from greendot.testing import WireClient
 from greendot.testing.clock import START_MS
+from greendot.testing.hold import hold
 from postgres_server import fresh_schema
+from redis_servers import redis_server
+
+
+async def places(
+    stack: AsyncExitStack, folder: Path, kind: str, engine: str, request: pytest.FixtureRequest
+) -> dict[str, Any]:
+    """Return the settings of a store and an engine of this kind, both empty."""
+    sections: dict[str, Any] = {"store": {"url": f"sqlite:///{folder / 'greendot.db'}"}}
+    if kind == "postgres":
+        place = await stack.enter_async_context(fresh_schema(request.getfixturevalue("postgres")))
+        sections["store"] = {"url": place, "migrate": True}
+    if engine == "redis":
+        sections["engine"] = {"url": f"redis://127.0.0.1:{stack.enter_context(redis_server('redis', folder))}"}
+    return sections
 
 
 async def active(there: Pushed, client: WireClient) -> None:
@@ -61,12 +76,9 @@ async def test_an_unacknowledged_notification_is_pushed_after_enough_redeliverie
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
     async with AsyncExitStack() as stack:
-        store = {"url": f"sqlite:///{tmp_path / 'greendot.db'}"}
-        if kind == "postgres":
-            place = await stack.enter_async_context(fresh_schema(request.getfixturevalue("postgres")))
-            store = {"url": place, "migrate": True}
+        sections = await places(stack, tmp_path, kind, "memory", request)
         kinds = {"alarm": {"promise": "acknowledged"}}
-        there = await stack.enter_async_context(pushing(tmp_path, store=store, kinds=kinds))
+        there = await stack.enter_async_context(pushing(tmp_path, kinds=kinds, **sections))
         ann = await there.served.client("ann", device="phone")
         await there.device()
         ignored, acked = await there.notify(kind="alarm"), await there.notify(kind="alarm")
@@ -120,6 +132,88 @@ async def test_who_is_busy_is_left_alone_until_that_ends_unless_it_is_critical(t
         for _ in range(8):
             assert await there.work(60) == [f"{urgent}.phone"]
         assert (await there.work(60))[1:] == [f"{made}.phone"]
+
+
+@pytest.mark.parametrize("engine", ["memory", "redis"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_push_held_for_busy_is_checked_when_the_user_ends_it(
+    tmp_path: Path, kind: str, engine: str, request: pytest.FixtureRequest
+) -> None:
+    async with AsyncExitStack() as stack:
+        there = await stack.enter_async_context(
+            pushing(tmp_path, **await places(stack, tmp_path, kind, engine, request))
+        )
+        ann = await there.served.client("ann")
+        await there.device()
+        await ann.request(type="status.set", status="busy")
+        await there.served.settle()
+        made = await there.notify()
+        assert await there.work() == []
+        assert await there.reason(made) == "busy"
+        await ann.request(type="status.set", status="auto")
+        await there.served.settle()
+        await there.work()
+        assert await there.reason(made) == "active", "the push must be checked at once"
+        there.served.clock.advance(60)
+        assert await there.work() == [f"{made}.phone"]
+
+
+async def test_a_push_held_for_busy_is_sent_when_the_backend_ends_it(tmp_path: Path) -> None:
+    async with pushing(tmp_path) as there:
+        await there.device()
+        await there.http("PUT", "/v1/users/ann/status", {"status": "busy"})
+        made = await there.notify()
+        assert await there.work() == []
+        await there.http("PUT", "/v1/users/ann/status", {"status": "auto"})
+        await there.served.settle()
+        assert await there.work() == [f"{made}.phone"]
+
+
+async def test_a_push_is_sent_at_the_end_of_busy_although_the_end_was_moved(tmp_path: Path) -> None:
+    async with pushing(tmp_path) as there:
+        ann = await there.served.client("ann")
+        await there.device()
+        now = there.served.clock.now_ms()
+        await ann.request(type="status.set", status="busy", until=now + 3_600_000)
+        made = await there.notify()
+        assert await there.work(65, [ann]) == []
+        await ann.request(type="status.set", status="busy", until=there.served.clock.now_ms() + 7_000)
+        await there.served.settle()
+        assert await there.work() == []
+        assert await there.work(6, [ann]) == []
+        assert await there.work(1, [ann]) == [f"{made}.phone"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_busy_that_ends_while_the_worker_decides_does_not_delay_the_push(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """The worker has read `busy` and has not recorded that it waits."""
+    async with AsyncExitStack() as stack:
+        there = await stack.enter_async_context(
+            pushing(tmp_path, **await places(stack, tmp_path, kind, "memory", request))
+        )
+        ann = await there.served.client("ann")
+        await there.device()
+        await ann.request(type="status.set", status="busy")
+        made = await there.notify()
+        await there.served.advance(60, [ann])
+        async with hold(there.served.node.store, "settle_pushes") as held:
+            working = asyncio.ensure_future(there.work())
+            await held.reached()
+            await ann.request(type="status.set", status="auto")
+            await there.served.settle()
+        assert await working == [f"{made}.phone"], "the worker must check again at once"
+
+
+async def test_what_is_critical_is_pushed_to_an_active_user_at_once(tmp_path: Path) -> None:
+    async with pushing(tmp_path) as there:
+        ann = await there.served.joined("ann")
+        await there.device()
+        await active(there, ann)
+        urgent, usual = await there.notify(importance="critical", room="lobby"), await there.notify(importance="high")
+        assert await there.work() == [f"{urgent}.phone"]
+        assert [await there.reason(one) for one in (urgent, usual)] == ["critical", "active"]
 
 
 async def test_quiet_hours_are_those_of_the_users_clock(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
 from greendot.protocol.replies import SessionsReply
 from greendot.push.devices import DeviceService
+from greendot.push.held_pushes import HeldPushes
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomLimits, RoomService
@@ -215,6 +216,8 @@ class Node:
             node_settings.queue_policies(settings),
             push_queued,
         )
+        held_pushes = HeldPushes(store, context, lambda tenant: settings.push_of(tenant).pushes, push_queued)
+        self.statuses.set_listeners.append(held_pushes.status_set)
         self.devices = DeviceService(store, self.clock)
 
     def _make_auth(self) -> None:

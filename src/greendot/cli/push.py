@@ -41,7 +41,7 @@ WORDS = {
     "unacknowledged": "The user was online and got the notification repeatedly, but did not acknowledge it.",
     "offline": "The user was offline.",
     "presence_unknown": "The presence of the user was unknown.",
-    "critical": "The notification is critical: busy status and quiet hours do not hold it.",
+    "critical": "The notification is critical: presence, busy status, quiet hours and the limit do not hold it.",
     "": "The push worker has not processed the push yet.",
 }
 

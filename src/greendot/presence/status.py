@@ -45,6 +45,7 @@ class StatusService:
         self.listeners: list[
             Callable[[Key], None]
         ] = []  # called with a user who has become invisible, or visible again
+        self.set_listeners: list[Callable[[Key], None]] = []  # called with a user who set a status, on this node only
         # Of users with sessions here who have set a status: the version of that change, and its monotonic seconds.
         self._seen: dict[Key, tuple[int, float]] = {}
         self._ask_at = 0.0  # monotonic seconds before which the store is not asked for statuses of restored sessions
@@ -64,6 +65,8 @@ class StatusService:
         self._context.recorder.stated(key, kept)
         snapshot = await self._show(key, kept)
         self._engine.publish(Topic("user", *key), StatusChanged())
+        for listener in self.set_listeners:
+            listener(key)
         if snapshot.stale:
             self._restore_soon(key)
             snapshot = self.with_sessions(key, snapshot)

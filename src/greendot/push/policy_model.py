@@ -2,9 +2,9 @@
 
 The gate decides again when the time that it waited for has come. A connected user is not disturbed unless the
 notification stays unseen, so presence only delays a push. A session that still counts although its client is gone can
-delay a push, but no longer than its lease, the grace and the hold. A push ends only if the notification is seen, read
-or expired, or by a choice of the user or the operator. If the presence of a user is unknown, the notification is
-pushed.
+delay a push, but no longer than its lease, the grace and the hold. A critical notification that the user has not seen
+waits for nothing. A push ends only if the notification is seen, read or expired, or by a choice of the user or the
+operator. If the presence of a user is unknown, the notification is pushed.
 
 A notification that needs an acknowledgement is done when acknowledged, not when seen. Connected devices get it again
 for a while (`inbox.kinds_model`). If no device has acknowledged it by then, it is pushed.
@@ -39,7 +39,7 @@ Reason = Literal[
     "unacknowledged",  # the user is connected, and the redeliveries are over
     "offline",
     "presence_unknown",
-    "critical",  # pushed although the user is busy, has quiet hours or reached the cap
+    "critical",  # pushed although the user is here, is busy, has quiet hours or reached the cap
 ]
 
 HOUR_MS = 3_600_000
@@ -118,14 +118,13 @@ def decide(
     if over is not None:
         return Decision("never", over)
     here, waits = _here(matter, seen, policy, now), _waits(seen, policy, now, quiet_until, recent)
-    passes = matter.importance == "critical" and bool(waits)
-    if passes:
-        waits = []
     if here.action == "later":
         waits.append(here)
-    if waits:  # all waits must have ended; the last one to end is the reason
-        return max(waits, key=lambda wait: wait.at)
-    return Decision("now", "critical") if passes else here
+    if not waits:
+        return here
+    if matter.importance == "critical":  # if it was seen, only the acknowledgement is missing
+        return here if matter.seen and here.action == "later" else Decision("now", "critical")
+    return max(waits, key=lambda wait: wait.at)  # all waits must have ended; the last one to end is the reason
 
 
 def _over(matter: PushCandidate, policy: PushPolicy, now: int) -> Reason | None:
@@ -163,7 +162,7 @@ def _here(matter: PushCandidate, seen: RecipientState, policy: PushPolicy, now: 
 def _waits(
     seen: RecipientState, policy: PushPolicy, now: int, quiet_until: int | None, recent: Sequence[int]
 ) -> list[Decision]:
-    """Return the waits for the user's choices and the cap. Critical notifications pass them."""
+    """Return the waits for the user's choices and the cap."""
     waits = []
     if seen.busy and (seen.busy_until is None or seen.busy_until > now):
         # The user may end the status before its time.

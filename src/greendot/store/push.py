@@ -172,6 +172,14 @@ class PushStore(Protocol):
         """
         ...
 
+    async def recheck_pushes(self, tenant: str, user: str, now: int) -> bool:
+        """Make the user's pushes with the reason `busy` due; return whether there are pushes to check.
+
+        A push that a worker holds is due again as soon as the worker settles it with this reason: the worker may have
+        read the status before it changed.
+        """
+        ...
+
     async def push_of(self, tenant: str, notification: str) -> list[PushRecord]:
         """Return the pushes of the notification with this id."""
         ...

@@ -242,6 +242,46 @@ class PushSuite(StoreHarness):
             (push,) = await claim(store, now=NOW + 61_000)
             assert (push.attempts, push.results) == (1, [failed])
 
+    async def test_pushes_held_for_busy_are_due_when_their_user_sets_a_status(self) -> None:
+        async with self.pushing() as (one, two):
+            await one.notify([notice(key="k1"), notice(key="k2"), notice("bob"), structs.replace(notice(), tenant=OTHER)])
+            busy, active, *others = sorted(await claim(one), key=lambda push: push.id)
+            held = [Settled(push.id, "busy", due_at=NOW + 60_000) for push in (busy, *others)]
+            await one.settle_pushes("w1", [*held, Settled(active.id, "active", due_at=NOW + 60_000)], [], NOW)
+            assert await two.recheck_pushes(T, "ann", NOW + 5)
+            assert await claim(two, now=NOW + 4) == []
+            assert [push.id for push in await claim(two, now=NOW + 5)] == [busy.id]
+
+    async def test_a_push_that_is_due_before_is_not_delayed_by_a_status(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.notify([notice()])
+            (push,) = await claim(store)
+            await store.settle_pushes("w1", [Settled(push.id, "busy", due_at=NOW + 10)], [], NOW)
+            assert await store.recheck_pushes(T, "ann", NOW + 99)
+            assert len(await claim(store, now=NOW + 10)) == 1
+
+    async def test_a_status_set_while_a_worker_decides_is_checked_after_the_decision(self) -> None:
+        """The worker may have read the old status. Only a push held for `busy` is due at once, and only once."""
+        async with self.pushing() as (one, two):
+            await one.notify([notice(key="k1"), notice(key="k2"), notice(key="k3")])
+            busy, failed, done = sorted(await claim(one), key=lambda push: push.id)
+            assert await two.recheck_pushes(T, "ann", NOW + 1)
+            retry = Settled(failed.id, "offline", due_at=NOW + 9_000, tried=True)
+            held = Settled(busy.id, "busy", due_at=NOW + 60_000)
+            assert len(await one.settle_pushes("w1", [held, retry, sent(done)], [], NOW + 2)) == 3
+            assert [push.id for push in await claim(two, "w2", NOW + 2)] == [busy.id]
+            await two.settle_pushes("w2", [held], [], NOW + 3)
+            assert await claim(two, now=NOW + 8_999) == []
+
+    async def test_no_push_is_due_again_that_is_over_or_was_never_held(self) -> None:
+        async with self.pushing() as (store, _):
+            assert not await store.recheck_pushes(T, "ann", NOW)
+            await store.notify([notice()])
+            (push,) = await claim(store)
+            await store.settle_pushes("w1", [Settled(push.id, "busy")], [], NOW)
+            assert not await store.recheck_pushes(T, "ann", NOW)
+            assert await claim(store, now=NOW + HOUR_MS) == []
+
     async def test_a_device_that_is_gone_is_removed_unless_it_has_another_token(self) -> None:
         async with self.pushing() as (store, _):
             await store.put_device(PHONE)

@@ -115,8 +115,24 @@ def test_what_is_critical_passes_all_that_the_user_chose_but_not_what_is_seen() 
         0,
     )
     assert decide(critical, OFFLINE, POLICY, T) == Decision("now", "offline")
-    assert decide(critical, ACTIVE, POLICY, T).reason == "active"
     assert decide(PushCandidate(T, "critical", done=True), busy, POLICY, T).action == "never"
+
+
+@pytest.mark.parametrize("seen", [ACTIVE, IDLE, RecipientState("online", {"lobby"}), RecipientState("online", busy=True)])
+def test_what_is_critical_does_not_wait_for_a_user_who_is_here(seen: RecipientState) -> None:
+    for must_ack in (False, True):
+        critical = PushCandidate(T, "critical", room="lobby", must_ack=must_ack)
+        assert decide(critical, seen, POLICY, T) == Decision("now", "critical")
+        assert decide(structs.replace(critical, importance="high"), seen, POLICY, T).action == "later"
+
+
+def test_what_is_critical_and_seen_waits_for_the_acknowledgement_alone() -> None:
+    """The user has looked at it. Connected devices get it again; busy and quiet hours do not delay the push further."""
+    critical = structs.replace(ALARM, importance="critical")
+    busy = RecipientState("online", busy=True, busy_until=T + HOUR_MS)
+    assert decide(critical, busy, POLICY, T, quiet_until=MORNING) == ("later", "awaiting_ack", T + CHECK_AGAIN_MS)
+    assert decide(critical, busy, POLICY, T + RETRIED_MS, quiet_until=MORNING) == Decision("now", "critical")
+    assert decide(critical, ACTIVE, POLICY, T + RETRIED_MS) == Decision("now", "unacknowledged")
 
 
 def test_the_wait_that_ends_last_is_the_reason() -> None:

@@ -77,7 +77,7 @@ CLAIM = """
             ORDER BY q.due_at LIMIT share.most FOR UPDATE SKIP LOCKED
         ) AS oldest
     )
-    UPDATE greendot_pushes p SET holder = $2, due_at = $3 FROM due WHERE p.id = due.id
+    UPDATE greendot_pushes p SET holder = $2, due_at = $3, recheck = false FROM due WHERE p.id = due.id
     RETURNING p.id, p.tenant, p.user_id, p.seq, p.importance, p.room, p.collapse, p.created_at, p.attempts, p.results
 """
 NOTIFICATIONS = """
@@ -105,12 +105,19 @@ _LOCK_INBOXES = """
     ) ORDER BY tenant, user_id FOR UPDATE
 """
 _SETTLE = """
-    UPDATE greendot_pushes p SET due_at = s.due_at, over_at = CASE WHEN s.due_at IS NULL THEN $2::bigint END,
+    UPDATE greendot_pushes p SET
+        due_at = CASE WHEN p.recheck AND s.reason = 'busy' THEN least(s.due_at, $2) ELSE s.due_at END, over_at = CASE WHEN s.due_at IS NULL THEN $2::bigint END,
         reason = s.reason, results = s.results, dead = s.dead, attempts = p.attempts + s.tried::integer,
         sent_at = CASE WHEN s.sent THEN coalesce(p.sent_at, $2) ELSE p.sent_at END, holder = NULL
     FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bytea[], $7::boolean[], $8::boolean[], $9::boolean[])
          AS s (id, due_at, reason, results, dead, tried, sent)
     WHERE p.id = s.id AND p.holder = $1 RETURNING p.id, p.tenant, p.user_id, p.seq
+"""
+# A push that a worker claims or settles meanwhile is locked; its new row decides.
+RECHECK = """
+    UPDATE greendot_pushes SET due_at = CASE WHEN holder IS NULL THEN least(due_at, $3) ELSE due_at END,
+        recheck = holder IS NOT NULL
+    WHERE tenant = $1 AND user_id = $2 AND due_at IS NOT NULL AND (holder IS NOT NULL OR reason = 'busy') RETURNING 1
 """
 _PUSHED = """
     UPDATE greendot_notifications n SET push_at = $4
@@ -229,6 +236,9 @@ class PostgresPushes:
             return {*held}
 
         return await self._links.transact(work)
+
+    async def recheck_pushes(self, tenant: str, user: str, now: int) -> bool:
+        return bool(await self._links.fetch(RECHECK, tenant, user, now))
 
     async def push_of(self, tenant: str, notification: str) -> list[PushRecord]:
         return [_record(row) for row in await self._links.fetch(OF, tenant, notification)]

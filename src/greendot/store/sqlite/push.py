@@ -47,7 +47,7 @@ BACKLOG = """
     ) FROM queued WHERE tenant IS NOT NULL
 """
 _CLAIM = """
-    UPDATE pushes SET holder = ?2, due_at = ?3 WHERE id = ?1
+    UPDATE pushes SET holder = ?2, due_at = ?3, recheck = 0 WHERE id = ?1
     RETURNING id, tenant, user, seq, importance, room, collapse, created_at, attempts, results
 """
 NOTIFICATION = """
@@ -62,9 +62,14 @@ RECENT = """
     WHERE tenant = ? AND user = ? AND sent_at > ? ORDER BY sent_at
 """
 _SETTLE = """
-    UPDATE pushes SET due_at = ?3, over_at = ?4, reason = ?5, results = ?6, dead = ?7, attempts = attempts + ?8,
+    UPDATE pushes SET due_at = CASE WHEN recheck AND ?5 = 'busy' THEN min(?3, ?10) ELSE ?3 END, over_at = ?4, reason = ?5, results = ?6, dead = ?7, attempts = attempts + ?8,
         sent_at = ifnull(sent_at, ?9), holder = NULL
     WHERE id = ?1 AND holder = ?2 RETURNING tenant, user, seq
+"""
+RECHECK = """
+    UPDATE pushes INDEXED BY pushes_waiting
+    SET due_at = CASE WHEN holder IS NULL THEN min(due_at, ?3) ELSE due_at END, recheck = holder IS NOT NULL
+    WHERE tenant = ?1 AND user = ?2 AND due_at IS NOT NULL AND (holder IS NOT NULL OR reason = 'busy')
 """
 _PUSHED = "UPDATE notifications SET push_at = ?4 WHERE tenant = ?1 AND user = ?2 AND seq = ?3 AND push_at IS NULL"
 _USED = "UPDATE push_devices SET used_at = max(used_at, ?4) WHERE tenant = ?1 AND user = ?2 AND device = ?3"
@@ -164,6 +169,9 @@ class SqlitePushes:
 
         return await self._thread.do(work)
 
+    async def recheck_pushes(self, tenant: str, user: str, now: int) -> bool:
+        return await self._thread.do(lambda db: db.execute(RECHECK, (tenant, user, now)).rowcount > 0)
+
     async def push_of(self, tenant: str, notification: str) -> list[PushRecord]:
         return await self._thread.do(lambda db: [_record(row) for row in db.execute(OF, (tenant, notification))])
 
@@ -217,7 +225,7 @@ def _settle(db: sqlite3.Connection, holder: str, one: Settled, now: int) -> bool
     """Write the outcome of a push; return whether `holder` still held it."""
     over_at = now if one.due_at is None else None
     values = (one.due_at, over_at, one.reason, msgspec.json.encode(one.results), one.is_dead, one.tried)
-    row = db.execute(_SETTLE, (one.id, holder, *values, now if one.sent else None)).fetchone()
+    row = db.execute(_SETTLE, (one.id, holder, *values, now if one.sent else None, now)).fetchone()
     if row is None:
         return False
     if one.sent:

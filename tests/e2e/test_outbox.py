@@ -106,6 +106,40 @@ async def test_a_server_killed_while_it_relays_leaves_its_shards_to_the_others(t
         assert await metric(servers[1], "outbox_shards") == 16
 
 
+async def test_a_server_upgrades_an_older_outbox_if_it_may_and_relays_it_in_any_case(
+    tmp_path: Path, postgres: str
+) -> None:
+    async with fresh_schema(postgres) as place, AsyncExitStack() as stack:
+        await PostgresOutbox(place).install()
+        app = await asyncpg.connect(place)
+        stack.push_async_callback(app.close)
+        older = "ALTER TABLE greendot_outbox DROP COLUMN importance, DROP COLUMN collapse_key, DROP COLUMN push"
+        await app.execute(older)
+        async with running(tmp_path, GREENDOT_OUTBOX_URL=place) as server:
+            await app.execute(TELL, "alice", "1")
+            async with asyncio.timeout(10):
+                while await metric(server, "outbox_relayed_total") != 1:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            server.signal(signal.SIGTERM)
+            assert "has no columns for importance" in (await server.ended()).err
+        assert not await PostgresOutbox(place).check()
+        role = "outbox_server"  # may read and change rows, not the table
+        await app.execute(f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN")
+        schema = place.rpartition("=")[2]
+        await app.execute(
+            f"GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT, UPDATE, DELETE ON greendot_outbox TO {role}"
+        )
+        try:
+            url = place.replace("postgres@", f"{role}@")
+            async with running(tmp_path, "--dev", GREENDOT_OUTBOX_URL=url) as server:
+                server.signal(signal.SIGTERM)
+                assert "must be owner" in (await server.ended()).err
+        finally:
+            await app.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+        async with running(tmp_path, "--dev", GREENDOT_OUTBOX_URL=place):
+            assert await PostgresOutbox(place).check()
+
+
 async def test_a_server_waits_for_an_outbox_that_is_away_and_refuses_one_that_was_never_made(
     tmp_path: Path, postgres: str
 ) -> None:

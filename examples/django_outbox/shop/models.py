@@ -25,15 +25,21 @@ class Outbox(models.Model):
     name = models.TextField(null=True)
     body = models.JSONField()
     key = models.TextField(null=True)
+    importance = models.TextField(null=True)
+    collapse_key = models.TextField(null=True)
+    push = models.BooleanField(null=True)
 
     class Meta:
         managed = False
         db_table = "greendot_outbox"
 
     @classmethod
-    def notify(cls, user: str, kind: str, body: Any, *, key: str | None = None) -> None:
-        """Send a notification to the user's inbox when the current transaction is committed."""
-        cls.objects.create(target="notification", user_id=user, kind=kind, body=body, key=key)
+    def notify(cls, user: str, kind: str, body: Any, *, key: str | None = None, **push: Any) -> None:
+        """Send a notification to the user's inbox when the current transaction is committed.
+
+        `push` may have `importance`, `collapse_key`, `push` (False: inbox only) and `room`.
+        """
+        cls.objects.create(target="notification", user_id=user, kind=kind, body=body, key=key, **push)
 
     @classmethod
     def say(cls, room: str, body: Any, *, user: str, name: str | None = None, key: str | None = None) -> None:

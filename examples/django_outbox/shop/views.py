@@ -49,7 +49,9 @@ def orders(request: HttpRequest) -> HttpResponse:
 def place(user: str, item: str) -> Order:
     """Write the order and its notification. An exception rolls back both."""
     order = Order.objects.create(user=user, item=item)
-    Outbox.notify(user, "order.placed", {"order": order.pk, "item": item}, key=f"order-{order.pk}")
+    body = {"order": order.pk, "item": item, "title": "Order placed", "text": item}  # devices show title and text
+    # A push of a later state of the same order replaces this one on the user's devices.
+    Outbox.notify(user, "order.placed", body, key=f"order-{order.pk}", collapse_key=f"order-{order.pk}")
     if item == "unicorn":
         raise SoldOut
     return order

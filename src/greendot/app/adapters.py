@@ -15,6 +15,8 @@ from greendot.errors import ConfigError, StoreUnavailable
 from greendot.store.port import Store
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite.lock import lock_file
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
 
 if TYPE_CHECKING:
     from greendot.engine.redis.engine import Options
@@ -122,16 +124,32 @@ def make_outbox(settings: Settings) -> PostgresOutbox:
 async def check_outbox(settings: Settings) -> None:
     """Create the outbox table if it is missing; raise ConfigError if the settings do not allow that.
 
-    A database that cannot be reached now is no error: the relay waits for it.
+    Add the newest columns if the settings and the rights of the server allow that: the relay works without them. A
+    database that cannot be reached now is no error: the relay waits for it.
     """
     if not settings.outbox.url:
         return
-    outbox = make_outbox(settings)
+    outbox, may_install = make_outbox(settings), settings.store.migrate or settings.server.dev
     try:
-        await outbox.check()
+        is_current = await outbox.check()
     except StoreUnavailable:
         return
     except ConfigError:
-        if not (settings.store.migrate or settings.server.dev):
+        if not may_install:
             raise
         await outbox.install()
+        return
+    if not is_current:
+        await _upgrade(outbox, may_install)
+
+
+async def _upgrade(outbox: PostgresOutbox, may_install: bool) -> None:
+    """Add the newest columns to the outbox table, or log that they are missing."""
+    reason = "the server does not change tables (store.migrate)"
+    if may_install:
+        try:
+            await outbox.install()
+            return
+        except ConfigError as error:
+            reason = str(error)
+    log(log_events.OUTBOX_OLD, reason=reason)

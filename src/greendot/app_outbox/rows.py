@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
+from greendot.push.policy_model import Importance
 from greendot.store.app_outbox import MOST_BODY, OutboxRow, SetAside
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft
 
 MOST_NAME = 200  # characters, as on the wire
 _BEYOND_S = 253_402_300_800.0  # the year 10,000
+_IMPORTANCES: dict[str, Importance] = {name: name for name in get_args(Importance)}
 _TOO_DEEP = f"body may be nested at most {MAX_DEPTH} levels deep"
 
 
@@ -45,9 +47,23 @@ def parse_row(row: OutboxRow) -> NoticeRow | MessageRow | SetAside:
         if row.target == "message":
             if len(row.name or "") > MOST_NAME:
                 raise _Unfit(f"name may have at most {MOST_NAME} characters")
+            if (row.importance, row.collapse_key, row.push) != (None, None, None):
+                raise _Unfit("importance, collapse_key and push are for notifications, and must be NULL in a message")
             return MessageRow(row.id, tenant, _id("room", row.room), Draft(user, row.name, body, key, at))
-        expires_at = None if row.expires_s is None else _ms("expires_at", row.expires_s)
-        return NoticeRow(row.id, Notice(tenant, user, _id("kind", row.kind), body, key, at, expires_at))
+        notice = Notice(
+            tenant,
+            user,
+            _id("kind", row.kind),
+            body,
+            key,
+            at,
+            expires_at=None if row.expires_s is None else _ms("expires_at", row.expires_s),
+            push=row.push is not False,
+            importance=_importance(row.importance),
+            room=_id("room", row.room) if row.room else None,  # earlier versions ignored the room, even an empty one
+            collapse=None if row.collapse_key is None else _id("collapse_key", row.collapse_key),
+        )
+        return NoticeRow(row.id, notice)
     except _Unfit as error:
         return SetAside(row.id, str(error))
 
@@ -59,6 +75,14 @@ def _key(row: OutboxRow) -> str:
     same id.
     """
     return _id("key", row.key) if row.key is not None else f"outbox-{row.id}-{round(row.created_s * 1_000_000)}"
+
+
+def _importance(text: str | None) -> Importance:
+    if text is None:
+        return "normal"
+    if text not in _IMPORTANCES:
+        raise _Unfit(f"importance {text[:64]!r} must be one of {', '.join(_IMPORTANCES)}")
+    return _IMPORTANCES[text]
 
 
 def _id(what: str, text: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -14,8 +14,26 @@ from greendot.sdk.responses import Inbox, Notified, NotifiedList
 Filter = Literal["all", "unread", "unseen", "archived"]
 
 
+Importance = Literal["low", "normal", "high", "critical"]
+
+
+class NotificationOptions(TypedDict, total=False):
+    """Options of `notify`. A notification expires at `expires_at` (ms UTC), or after `ttl`, or never.
+
+    The others are for its push: importance, the room of the message that it is about, the earlier push that it
+    replaces on a device, and `push=False` for a notification that stays in the inbox.
+    """
+
+    expires_at: int | None
+    ttl: float | timedelta | None
+    importance: Importance | None
+    room: str | None
+    collapse: str | None
+    push: bool | None
+
+
 class Notification(Struct, frozen=True, kw_only=True):
-    """Notification in a batch. It expires at `expires_at` (ms UTC), or after `ttl`, or never."""
+    """Notification in a batch, with the fields of `NotificationOptions`."""
 
     user: str
     kind: str
@@ -23,10 +41,23 @@ class Notification(Struct, frozen=True, kw_only=True):
     key: str | None = None
     expires_at: int | None = None
     ttl: float | timedelta | None = None
+    importance: Importance | None = None
+    room: str | None = None
+    collapse: str | None = None
+    push: bool | None = None
 
     def request_body(self) -> dict[str, object]:
         """Return the body for the API. A missing key is generated, because a retry must be the same notification."""
-        fields = given(user=self.user, kind=self.kind, expires_at=self.expires_at, ttl_s=seconds(self.ttl))
+        fields = given(
+            user=self.user,
+            kind=self.kind,
+            expires_at=self.expires_at,
+            ttl_s=seconds(self.ttl),
+            importance=self.importance,
+            room=self.room,
+            collapse=self.collapse,
+            push=self.push,
+        )
         return fields | {"key": self.key or new_key(), "body": self.body}
 
 
@@ -42,15 +73,14 @@ class Inboxes:
         body: Any = None,
         *,
         key: str | None = None,
-        expires_at: int | None = None,
-        ttl: float | timedelta | None = None,
+        **options: Unpack[NotificationOptions],
     ) -> Notified:
         """Write a notification to the user's inbox and send it to the user's devices.
 
         `key` names the notification: with the same key, from any process, it is the same notification, and the result
         is not `new`. A call without a key generates one, which covers the retries of that call.
         """
-        one = Notification(user=user, kind=kind, body=body, key=key, expires_at=expires_at, ttl=ttl)
+        one = Notification(user=user, kind=kind, body=body, key=key, **options)
         return self._http.call(Call("POST", "/v1/notifications", one.request_body()), Notified)
 
     def notify_many(self, notifications: Iterable[Notification]) -> list[Notified]:

@@ -34,6 +34,9 @@ class OutboxRow(Struct, frozen=True, gc=False):
     key: str | None
     created_s: float  # seconds since 1970; may be infinite
     expires_s: float | None
+    importance: str | None = None
+    collapse_key: str | None = None
+    push: bool | None = None
 
 
 class SetAside(NamedTuple):
@@ -106,12 +109,15 @@ class Outbox(Protocol):
         """
         ...
 
-    async def check(self) -> None:
-        """Raise the ConfigError that `session` would raise; StoreUnavailable if the database cannot be reached."""
+    async def check(self) -> bool:
+        """Return whether the table has all columns; rows of a table without the newest ones are sent, too.
+
+        Raise the ConfigError that `session` would raise; StoreUnavailable if the database cannot be reached.
+        """
         ...
 
     async def install(self) -> list[str]:
-        """Create the table, its indexes and its triggers, unless they exist; return the names of new ones."""
+        """Create the table, its indexes, triggers and new columns, unless they exist; return the names of new ones."""
         ...
 
     async def status(self, most: int) -> OutboxStatus:

@@ -199,6 +199,12 @@ PUSH_TO_ALL = LogEvent(
 )
 PUSH_NO_TOKEN = LogEvent("push.no_token", WARNING, "cannot renew the FCM access token: %(reason)s; retrying")
 OUTBOX_AWAY = LogEvent("outbox.away", WARNING, "cannot relay the app outbox: %(reason)s; retrying")
+OUTBOX_OLD = LogEvent(
+    "outbox.old",
+    WARNING,
+    "the table of the app outbox has no columns for importance, collapse key and push: %(reason)s; run greendot outbox "
+    "install",
+)
 OUTBOX_BACK = LogEvent("outbox.back", INFO, "app outbox is relayed again")
 OUTBOX_SET_ASIDE = LogEvent(
     "outbox.set_aside",

@@ -244,7 +244,9 @@ class PushSuite(StoreHarness):
 
     async def test_pushes_held_for_busy_are_due_when_their_user_sets_a_status(self) -> None:
         async with self.pushing() as (one, two):
-            await one.notify([notice(key="k1"), notice(key="k2"), notice("bob"), structs.replace(notice(), tenant=OTHER)])
+            await one.notify(
+                [notice(key="k1"), notice(key="k2"), notice("bob"), structs.replace(notice(), tenant=OTHER)]
+            )
             busy, active, *others = sorted(await claim(one), key=lambda push: push.id)
             held = [Settled(push.id, "busy", due_at=NOW + 60_000) for push in (busy, *others)]
             await one.settle_pushes("w1", [*held, Settled(active.id, "active", due_at=NOW + 60_000)], [], NOW)

@@ -80,6 +80,40 @@ async def test_a_row_that_expired_while_it_waited_is_not_sent(postgres: str) -> 
         assert kept.expires_at is not None
 
 
+async def test_the_options_of_a_push_reach_the_queue_and_wrong_ones_are_set_aside(postgres: str) -> None:
+    async with site(postgres) as app:
+        store = PostgresStore(app.url, pushed=[T])
+        await store.start()
+        try:
+            await app.app.execute(
+                "INSERT INTO greendot_outbox (target, user_id, room, kind, body, importance, collapse_key, push) VALUES"
+                " ('notification', 'ann', 'r1', 'k', '1', 'critical', 'c1', NULL),"
+                " ('notification', 'ann', NULL, 'k', '2', 'urgent', NULL, NULL),"
+                " ('notification', 'ann', NULL, 'k', '3', NULL, NULL, false),"
+                " ('notification', 'ann', NULL, 'k', '4', NULL, NULL, NULL)"
+            )
+            async with app.relay(Straight(store)):
+                await app.sent()
+            assert await app.told("ann") == ["1", "3", "4"]
+            pushes = await store.claim_pushes("w", 2**52, 1_000, 10, since=0)
+            assert [(push.seq, push.importance, push.collapse, push.room) for push in pushes] == [
+                (1, "critical", "c1", "r1"),
+                (3, "normal", None, None),
+            ]
+            status = await app.outbox.status(9)
+            assert [row.error for row in status.poison] == [
+                "importance 'urgent' must be one of low, normal, high, critical"
+            ]
+            await app.app.execute("UPDATE greendot_outbox SET importance = 'high'")
+            await app.outbox.retry(None)
+            async with app.relay(Straight(store)):
+                await app.sent()
+            (push,) = await store.claim_pushes("w", 2**52, 1_000, 10, since=0)
+            assert (push.seq, push.importance) == (4, "high")
+        finally:
+            await store.close()
+
+
 async def test_a_table_made_anew_begins_again_with_its_ids_and_nothing_is_taken_for_old(postgres: str) -> None:
     async with site(postgres) as app, app.relay():
         for body in ("1", "2"):

@@ -44,6 +44,20 @@ def test_a_notification_is_a_notice_with_a_key_that_names_its_row() -> None:
     assert parse_row(ROW) == NoticeRow(17, notice)
 
 
+def test_a_notification_carries_the_options_of_its_push() -> None:
+    row = parse_row(changed(importance="critical", collapse_key="disk-db1", push=False, room="ops"))
+    assert isinstance(row, NoticeRow)
+    found = (row.notice.importance, row.notice.collapse, row.notice.push, row.notice.room)
+    assert found == ("critical", "disk-db1", False, "ops")
+
+
+@pytest.mark.parametrize("importance", ["low", "normal", "high", "critical"])
+def test_each_importance_is_taken(importance: str) -> None:
+    row = parse_row(changed(importance=importance, push=True, room=""))
+    assert isinstance(row, NoticeRow)
+    assert (row.notice.importance, row.notice.push, row.notice.room) == (importance, True, None)
+
+
 def test_a_message_is_a_draft_for_a_room() -> None:
     draft = Draft("ann", "Ann", b"[1,2]", "own-key", 1_800_000_000_123)
     assert parse_row(message(key="own-key", body="[1, 2]")) == MessageRow(17, "acme", "club", draft)
@@ -79,6 +93,15 @@ def test_a_body_may_be_as_large_as_a_frame_without_the_spaces_between() -> None:
         (changed(body="[" * 30_000 + "]" * 30_000), "nested at most 64 levels"),
         (changed(body="[" * 65 + "]" * 65), "nested at most 64 levels"),
         (changed(body="1" + "0" * 309), "a number beyond 1.8e308"),
+        (changed(importance="urgent"), "importance 'urgent' must be one of low, normal, high, critical"),
+        (changed(importance=""), "importance '' must be one of"),
+        (changed(importance="x" * 5_000), "importance 'xxx"),
+        (changed(collapse_key="two words"), "collapse_key 'two words'"),
+        (changed(collapse_key=""), "collapse_key ''"),
+        (changed(room="a b"), "room 'a b'"),
+        (message(importance="high"), "must be NULL in a message"),
+        (message(collapse_key="c"), "must be NULL in a message"),
+        (message(push=False), "must be NULL in a message"),
         (changed(created_s=math.inf), "created_at"),
         (changed(created_s=-1.0), "created_at"),
         (changed(created_s=math.nan), "created_at"),

@@ -118,7 +118,9 @@ def test_what_is_critical_passes_all_that_the_user_chose_but_not_what_is_seen() 
     assert decide(PushCandidate(T, "critical", done=True), busy, POLICY, T).action == "never"
 
 
-@pytest.mark.parametrize("seen", [ACTIVE, IDLE, RecipientState("online", {"lobby"}), RecipientState("online", busy=True)])
+@pytest.mark.parametrize(
+    "seen", [ACTIVE, IDLE, RecipientState("online", {"lobby"}), RecipientState("online", busy=True)]
+)
 def test_what_is_critical_does_not_wait_for_a_user_who_is_here(seen: RecipientState) -> None:
     for must_ack in (False, True):
         critical = PushCandidate(T, "critical", room="lobby", must_ack=must_ack)

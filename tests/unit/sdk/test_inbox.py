@@ -31,6 +31,17 @@ def test_two_calls_are_two_notifications_unless_they_are_given_one_key() -> None
     assert keys[2:] == ["k", "k"]
 
 
+def test_the_options_of_a_push_are_sent_if_they_are_given() -> None:
+    options = {"importance": "critical", "room": "lobby", "collapse": "c1", "push": False}
+    with playing(in_turn(Said(201, MADE))) as stage:
+        server = stage.server()
+        server.notify("alice", "alarm", importance="critical", room="lobby", collapse="c1", push=False)
+        server.notify("alice", "alarm")
+        given, none = (asked.body for asked in stage.asked)
+    assert {name: given[name] for name in options} == options
+    assert not {*options} & {*none}
+
+
 def test_many_are_one_request_and_each_has_its_key() -> None:
     with playing(in_turn(Said(0), Said(201, {"notifications": [MADE, MADE]}))) as stage:
         server = stage.server()

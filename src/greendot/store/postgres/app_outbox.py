@@ -49,11 +49,12 @@ _SETTINGS = {
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",
 }
-_THERE = """
-    SELECT to_regclass('greendot_outbox')::oid::bigint, EXISTS (
-        SELECT FROM pg_attribute WHERE attrelid = to_regclass('greendot_outbox') AND attname = 'shard'
-    )
+_COLUMNS = """
+    SELECT attname::text FROM pg_attribute
+    WHERE attrelid = to_regclass('greendot_outbox') AND attnum > 0 AND NOT attisdropped
 """
+_THERE = f"SELECT to_regclass('greendot_outbox')::oid::bigint, ARRAY({_COLUMNS})"
+_NEWEST = {"importance", "collapse_key", "push"}  # columns that a table of an earlier version does not have
 _HELD = """
     SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $1 AND objsubid = 2
        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -77,22 +78,29 @@ COUNT = """
         ) waiting LIMIT $2
     ) counted
 """
+# In a table without one of the newest columns its name means the column of `absent`. If the column is added later, the
+# server analyses a prepared statement again, and the name means the new column.
 TAKE = f"""
-    SELECT id, tenant, target, user_id, room, kind, name, left(body::text, {MOST_BODY}), key,
-           extract(epoch FROM created_at)::float8, extract(epoch FROM expires_at)::float8
-    FROM greendot_outbox WHERE shard = $1 AND failed_at IS NULL ORDER BY id LIMIT $2
+    SELECT o.* FROM (SELECT NULL::text AS importance, NULL::text AS collapse_key, NULL::boolean AS push) AS absent,
+    LATERAL (
+        SELECT id, tenant, target, user_id, room, kind, name, left(body::text, {MOST_BODY}), key,
+               extract(epoch FROM created_at)::float8 AS created_s, extract(epoch FROM expires_at)::float8,
+               importance, collapse_key, push
+        FROM greendot_outbox WHERE shard = $1 AND failed_at IS NULL ORDER BY id LIMIT $2
+    ) o ORDER BY o.id
 """
 _DONE = "DELETE FROM greendot_outbox WHERE shard = $1 AND id = ANY($2::bigint[])"
 _ASIDE = """
     UPDATE greendot_outbox o SET attempts = attempts + 1, error = a.error, failed_at = clock_timestamp()
     FROM unnest($2::bigint[], $3::text[]) AS a (id, error) WHERE o.shard = $1 AND o.id = a.id
 """
-_MADE = """
+_MADE = f"""
     SELECT c.relkind::text || c.relname FROM pg_class c
     WHERE relnamespace = current_schema()::regnamespace AND relname LIKE 'greendot\\_outbox%' AND relkind IN ('r', 'i')
     UNION ALL SELECT 't' || tgname FROM pg_trigger WHERE tgrelid = to_regclass('greendot_outbox') AND NOT tgisinternal
+    UNION ALL SELECT 'c' || attname FROM ({_COLUMNS}) AS named
 """
-_NOUNS = {"r": "table", "i": "index", "t": "trigger"}
+_NOUNS = {"r": "table", "c": "column", "i": "index", "t": "trigger"}
 _WAITING_NOW = """
     SELECT count(*), (extract(epoch FROM min(created_at) FILTER (WHERE isfinite(created_at))) * 1000)::bigint
     FROM greendot_outbox WHERE failed_at IS NULL
@@ -125,15 +133,17 @@ class PostgresOutbox:
         link = await self._connect({"idle_session_timeout": str(self._silent_ms)})
         try:
             session = _Session(link)
-            await session.open(await session.do(self._table), wake)
+            oid, _ = await session.do(self._table)
+            await session.open(oid, wake)
             yield session
         finally:
             await _close(link)
 
-    async def check(self) -> None:
+    async def check(self) -> bool:
         link = await self._connect({})
         try:
-            await self._table(link)
+            _, columns = await self._table(link)
+            return columns >= _NEWEST
         except asyncpg.PostgresError as error:
             raise translated(error) from None
         finally:
@@ -148,6 +158,8 @@ class PostgresOutbox:
                     await self._table(link)
                 await link.execute(outbox_sql())
                 made = {row[0] for row in await link.fetch(_MADE)} - before
+                if "rgreendot_outbox" in made:
+                    made = {name for name in made if name[0] != "c"}  # the columns of a new table are not worth a word
                 return [
                     f"{noun} {name[1:]}" for kind, noun in _NOUNS.items() for name in sorted(made) if name[0] == kind
                 ]
@@ -195,19 +207,19 @@ class PostgresOutbox:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             raise translated(error) from None
 
-    async def _table(self, link: Link) -> int:
-        """Return the oid of the table. ConfigError if the table is missing or outdated."""
-        oid, current = (await link.fetch(_THERE))[0]
+    async def _table(self, link: Link) -> tuple[int, set[str]]:
+        """Return the oid and the columns of the table. ConfigError if the table is missing or outdated."""
+        oid, columns = (await link.fetch(_THERE))[0]
         if oid is None:
             raise ConfigError(
                 f"there is no table greendot_outbox at {self.place}: run `greendot outbox install --url URL` once."
             )
-        if not current:
+        if "shard" not in columns:
             raise ConfigError(
                 f"the table greendot_outbox at {self.place} is outdated. Wait until its rows have been sent, DROP it, "
                 "and run `greendot outbox install --url URL`."
             )
-        return int(oid)
+        return int(oid), {*columns}
 
 
 class _Session:

@@ -3,6 +3,8 @@
 --
 --   INSERT INTO greendot_outbox (target, user_id, kind, body)
 --   VALUES ('notification', 'alice', 'order.shipped', '{"order": 17}');
+--   INSERT INTO greendot_outbox (target, user_id, kind, body, importance, collapse_key)
+--   VALUES ('notification', 'alice', 'disk.full', '{"host": "db1"}', 'critical', 'disk-db1');
 --   INSERT INTO greendot_outbox (target, room, user_id, body)
 --   VALUES ('message', 'lobby', 'alice', '{"text": "hello"}');
 --
@@ -13,7 +15,7 @@ CREATE TABLE IF NOT EXISTS greendot_outbox (
     tenant     text NOT NULL DEFAULT 'default',
     target     text NOT NULL CHECK (target IN ('notification', 'message')),
     user_id    text NOT NULL,            -- whose inbox it is for, or who says it
-    room       text,                     -- of a message
+    room       text,                     -- of a message, or that a notification is about
     kind       text,                     -- of a notification
     name       text,                     -- of who says a message, as others read it
     body       jsonb NOT NULL,
@@ -29,6 +31,12 @@ CREATE TABLE IF NOT EXISTS greendot_outbox (
     PRIMARY KEY (shard, id),             -- by id alone, the first rows of one shard would be looked for among all of another
     CHECK (CASE target WHEN 'message' THEN room IS NOT NULL ELSE kind IS NOT NULL END)
 );
+
+-- Columns that tables of earlier versions do not have. NULL: the default.
+ALTER TABLE greendot_outbox
+    ADD COLUMN IF NOT EXISTS importance   text,    -- of the push of a notification: low, normal (default), high, critical
+    ADD COLUMN IF NOT EXISTS collapse_key text,    -- on a device, the push replaces an earlier one with the same value
+    ADD COLUMN IF NOT EXISTS push         boolean; -- false: inbox only
 
 CREATE INDEX IF NOT EXISTS greendot_outbox_waiting ON greendot_outbox (shard, id) WHERE failed_at IS NULL;
 CREATE INDEX IF NOT EXISTS greendot_outbox_set_aside ON greendot_outbox (id) WHERE failed_at IS NOT NULL;

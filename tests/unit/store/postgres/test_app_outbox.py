@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import asyncpg
 import pytest
@@ -24,6 +25,11 @@ MADE = [
     "index greendot_outbox_waiting",
     "trigger greendot_outbox_tell",
 ]
+
+
+def older_sql() -> str:
+    """Return the SQL of an outbox as earlier versions installed it."""
+    return re.sub(r"^ALTER TABLE greendot_outbox\n.*?;", "", outbox_sql(), flags=re.MULTILINE | re.DOTALL)
 
 
 async def test_the_outbox_can_be_installed_anywhere_and_again_and_wakes_who_listens_once(postgres: str) -> None:
@@ -83,6 +89,41 @@ async def test_an_install_lists_what_it_created_and_may_run_several_times_at_onc
         await outbox.check()
         await execute(place, "DROP TRIGGER greendot_outbox_tell ON greendot_outbox; DROP INDEX greendot_outbox_waiting")
         assert await outbox.install() == [MADE[3], MADE[4]]
+
+
+async def test_an_install_adds_the_new_columns_to_an_older_table_and_keeps_its_rows(postgres: str) -> None:
+    async with fresh_schema(postgres) as place, linked(place) as app:
+        outbox = PostgresOutbox(place)
+        await app.execute(older_sql())
+        await app.execute(f"{INSERT} VALUES ('notification', NULL, 'ann', 'k', '1')")
+        assert not await outbox.check()
+        made = await asyncio.gather(*(outbox.install() for _ in range(3)))
+        assert sorted(made, key=len) == [[], [], ["column collapse_key", "column importance", "column push"]]
+        assert await outbox.check()
+        row = await app.fetchrow("SELECT user_id, importance, collapse_key, push, failed_at FROM greendot_outbox")
+        assert tuple(row) == ("ann", None, None, None, None)
+
+
+async def test_a_relay_reads_an_older_table_and_the_new_columns_once_they_are_added(postgres: str) -> None:
+    """The session is open all the time: another server, or an operator, upgrades the table."""
+    columns = "(target, user_id, kind, body, importance, collapse_key, push)"
+    async with fresh_schema(postgres) as place, linked(place) as app:
+        outbox = PostgresOutbox(place)
+        await app.execute(older_sql())
+        async with outbox.session(lambda: None) as session:
+            for number in range(12):  # prepared statements get a generic plan after some executions
+                await app.execute(f"{INSERT} VALUES ('notification', NULL, 'ann', 'k', $1)", str(number))
+                ((shard,),) = await app.fetch("SELECT DISTINCT shard FROM greendot_outbox")
+                rows = await session.take(shard, 100)
+                assert [row.body for row in rows] == [str(at) for at in range(number + 1)]
+                assert {(row.importance, row.collapse_key, row.push) for row in rows} == {(None, None, None)}
+            await outbox.install()
+            await app.execute(
+                f"INSERT INTO greendot_outbox {columns} VALUES ('notification', 'ann', 'k', '12', 'high', 'c', false)"
+            )
+            *older, newest = await session.take(shard, 100)
+            assert (newest.importance, newest.collapse_key, newest.push) == ("high", "c", False)
+            assert {(row.importance, row.collapse_key, row.push) for row in older} == {(None, None, None)}
 
 
 async def test_rows_set_aside_are_listed_in_the_order_they_were_inserted(postgres: str) -> None:

@@ -9,7 +9,13 @@ import { declarations } from "../types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const { version } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
-export const WEB = join(here, "../../src/greendot/web/greendot.js");
+const web = (name) => join(here, "../../src/greendot/web", name);
+export const WEB = web("greendot.js");
+/** The helper for Web Push and its service worker, as the Python package serves them. */
+export const WEB_PUSH = web("greendot-push.js");
+export const WEB_WORKER = web("greendot-sw.js");
+export const WORKER = join(here, "greendot-sw.js");
+const PUSH = { entryPoints: ["src/push.ts"] };
 
 async function bundled(options) {
   const result = await bundle({
@@ -41,6 +47,11 @@ export const builds = {
   web: async () =>
     `// The JavaScript client, @greendot/client ${version}, as one module. Built from clients/js: npm run build:web\n\n` +
     (await bundled({ format: "esm" })),
+  push: () => bundled({ ...PUSH, format: "esm" }),
+  pushCjs: () => bundled({ ...PUSH, format: "cjs" }),
+  webPush: async () =>
+    `// Web Push for pages, @greendot/client/push ${version}. Built from clients/js: npm run build:web\n\n` +
+    (await bundled({ ...PUSH, format: "esm" })),
 };
 
 /** Write dist/. */
@@ -51,11 +62,18 @@ export async function build() {
   await writeFile(join(dist, "greendot.js"), await builds.esm());
   await writeFile(join(dist, "greendot.iife.js"), await builds.script());
   await writeFile(join(dist, "cjs/greendot.js"), await builds.cjs());
+  await writeFile(join(dist, "push.js"), await builds.push());
+  await writeFile(join(dist, "cjs/push.js"), await builds.pushCjs());
+  await cp(WORKER, join(dist, "greendot-sw.js"));
   // Everything in this folder is CommonJS, including the types.
   await writeFile(join(dist, "cjs/package.json"), '{ "type": "commonjs" }\n');
   declarations(here, join(dist, "types"));
   await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });
-  if (process.argv.includes("--web")) await writeFile(WEB, await builds.web());
+  if (process.argv.includes("--web")) {
+    await writeFile(WEB, await builds.web());
+    await writeFile(WEB_PUSH, await builds.webPush());
+    await cp(WORKER, WEB_WORKER);
+  }
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await build();

@@ -339,10 +339,11 @@ async def an_inbox_of_5_000(world: World) -> None:
         await world.ask(client, type=f"inbox.{mark}", through=5_000)
 
 
-@case("device.register", "device.remove")
+@case("device.register", "device.remove", "device.key")
 async def a_device_with_a_long_token(world: World) -> None:
     client = await world.client()
     await world.ask(client, type="device.register", provider="fcm", token="x" * 4_000)
+    await world.ask(client, type="device.key")
     await world.ask(client, type="device.remove")
 
 
@@ -402,6 +403,7 @@ async def notifications_for_10_000(world: World) -> None:
     "DELETE /v1/users/{user}/devices/{device}",
     "GET /v1/users/{user}/push",
     "PUT /v1/users/{user}/push",
+    "GET /v1/push/key",
     "GET /v1/users/{user}/inbox",
     "DELETE /v1/sessions/{session}",
     "POST /v1/tokens/revoke",

@@ -58,6 +58,7 @@ async def test_every_frame_of_a_conversation_matches_the_document() -> None:
         await the_inbox(served, recorder, ann, phone)
         await ask(ann, "device.register", provider="webhook", token="a-token")
         await ask(ann, "device.remove")
+        await ask(ann, "device.key")
         await ask(ann, "token.refresh", token=served.token("ann"))
         await ask(bob, "typing.stop", room="lobby")
         await ask(bob, "room.leave", room="lobby")

@@ -42,7 +42,7 @@ IN_A_ROOM: Table = {
 TO_OTHERS = {"watch", "presence.get", "signal.send"}
 OF_ONESELF = {
     *("hello", "heartbeat", "activity", "bye", "token.refresh", "status.set", "privacy.set", "unwatch"),
-    *("device.register", "device.remove"),
+    *("device.register", "device.remove", "device.key"),
     *("room.list", "room.leave", "inbox.list", "inbox.read", "inbox.seen", "inbox.archive", "inbox.ack"),
 }
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from e2e.processes import Answer, ask
 from greendot.testing.server import API_KEY, Served, serving
@@ -31,6 +35,27 @@ async def test_a_client_registers_its_own_device_and_removes_it() -> None:
         for _ in range(2):
             assert await ann.request(type="device.remove") == {}
         assert await devices(served) == {}
+
+
+async def test_a_browser_gets_the_key_of_its_tenant_to_subscribe_with(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    file = tmp_path / "vapid.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
+    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    public = urlsafe_b64encode(point).decode().rstrip("=")
+    push = {"webpush_key_file": str(file), "webpush_subject": "mailto:ops@example.com"}
+    async with serving(
+        push=push | {"in_server": False}, tenants={"acme": {}, "off": {"push": {"enabled": False}}}
+    ) as served:
+        ann = await served.client("ann")
+        assert await ann.request(type="device.key") == {"public_key": public}
+        assert (await http(served, "GET", "/v1/push/key")).json() == {"public_key": public}
+        for tenant in ("acme", "off"):
+            other = await served.client("ann", claims={"tenant": tenant})
+            found = await other.request(type="device.key")
+            assert found == {"public_key": public if served.greendot.settings.push_of(tenant).pushes else None}
+    async with serving() as served:
+        assert await (await served.client("ann")).request(type="device.key") == {"public_key": None}
 
 
 async def test_a_phone_that_changes_hands_is_pushed_to_for_one_user_only() -> None:

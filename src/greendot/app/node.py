@@ -218,7 +218,7 @@ class Node:
         )
         held_pushes = HeldPushes(store, context, lambda tenant: settings.push_of(tenant).pushes, push_queued)
         self.statuses.set_listeners.append(held_pushes.status_set)
-        self.devices = DeviceService(store, self.clock)
+        self.devices = DeviceService(store, self.clock, node_settings.public_keys(settings))
 
     def _make_auth(self) -> None:
         settings, store, context = self.settings, self.store, self._context

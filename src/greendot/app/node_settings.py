@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 
 from greendot.clock import Clock
 from greendot.config import Limits, Settings, Visibility
@@ -44,6 +45,15 @@ def queue_policies(settings: Settings) -> dict[str, QueuePolicy]:
 
 def _queue_policy(push: TenantPush) -> QueuePolicy:
     return QueuePolicy(push.pushes, frozenset(name for name, kind in push.kinds.items() if not kind.enabled))
+
+
+def public_keys(settings: Settings) -> Callable[[str], str | None]:
+    """Return the keys with which browsers subscribe to Web Push, by tenant."""
+    if not any(push.webpush_key_file for push in (settings.push, *(own.push for own in settings.tenants.values()))):
+        return lambda tenant: None
+    from greendot.app.push import public_keys  # large, and not needed by most servers
+
+    return public_keys(settings)
 
 
 def typing_times(typing: TypingSettings) -> TypingTimes:

@@ -19,6 +19,7 @@ from greendot.push.provider_channel import ChannelLimits, ProviderChannel, Share
 from greendot.push.providers.apns import Account, Apns
 from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
+from greendot.push.providers.signing import ec_key
 from greendot.push.providers.webhook import PushWebhook
 from greendot.push.providers.webpush import Vapid, WebPush
 from greendot.push.recipient_state import Presence, RecipientStates
@@ -157,6 +158,21 @@ class DryRunProvider:
 
     async def close(self) -> None:
         pass
+
+
+def public_keys(settings: Settings) -> Callable[[str], str | None]:
+    """Return the keys with which browsers subscribe, by tenant. Raise ConfigError if a file cannot be used."""
+
+    def key(section: str, push: TenantPush) -> str | None:
+        if not (push.pushes and push.webpush_key_file):
+            return None
+        setting = f"{section}.webpush_key_file"
+        text = _read(setting, push.webpush_key_file)
+        return _usable(setting, lambda: ec_key(text).public_point())
+
+    own = {name: key(f"tenants.{name}.push", tenant.push) for name, tenant in settings.tenants.items()}
+    common = key("push", settings.push)
+    return lambda tenant: own.get(tenant, common)
 
 
 def push_terms(settings: Settings) -> Terms:

@@ -33,6 +33,7 @@ NEEDED: dict[str, KeyScope] = {
     "DELETE /v1/users/{user}/devices/{device}": "users:write",
     "GET /v1/users/{user}/push": "users:write",
     "PUT /v1/users/{user}/push": "users:write",
+    "GET /v1/push/key": "users:write",
     "GET /v1/rooms": "rooms:read",
     "GET /v1/rooms/{room}": "rooms:read",
     "PUT /v1/rooms/{room}": "rooms:write",

@@ -342,6 +342,10 @@ class DeviceRemove(Command, frozen=True, tag="device.remove"):
     """Remove this connection's device, so that the device gets no more pushes."""
 
 
+class DeviceKey(Command, frozen=True, tag="device.key"):
+    """Return the public key with which a browser subscribes to Web Push. The subscription is a token of the device."""
+
+
 class TokenRefresh(Command, frozen=True, tag="token.refresh", kw_only=True):
     """Replace the token of this connection before the old token expires."""
 
@@ -380,6 +384,7 @@ AnyCommand = (
     | SignalSend
     | DeviceRegister
     | DeviceRemove
+    | DeviceKey
     | TokenRefresh
     | Bye
 )

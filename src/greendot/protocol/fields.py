@@ -40,3 +40,7 @@ UnseenField = Annotated[int, about("Number of notifications that are neither see
 RoomHeadField = Annotated[int, about("Number of the newest message of the room; 0 if there is none.")]
 RoomUnreadField = Annotated[int, about("Number of messages after the user's read marker.")]
 ExpiresInField = Annotated[int, about("Time until the typing ends unless it is repeated, in milliseconds.")]
+PublicKeyField = Annotated[
+    str | None,
+    about("VAPID public key of the tenant, in URL-safe base64; null if Web Push is not set up."),
+]

@@ -22,6 +22,7 @@ from greendot.protocol.fields import (
     NameField,
     NotificationIdField,
     NotificationSeqField,
+    PublicKeyField,
     ReadAtField,
     RoomField,
     RoomHeadField,
@@ -161,6 +162,12 @@ class BadgeReply(Reply, frozen=True):
     unseen: UnseenField
 
 
+class DeviceKeyReply(Reply, frozen=True):
+    """Public key with which a browser subscribes to Web Push."""
+
+    public_key: PublicKeyField
+
+
 class RefreshReply(Reply, frozen=True):
     """Expiry of the connection's new token."""
 
@@ -183,6 +190,7 @@ REPLIES: dict[type[commands.Command], type[Reply]] = {
     commands.RoomHistory: HistoryReply,
     commands.InboxList: InboxReply,
     **dict.fromkeys(commands.MARKS, BadgeReply),
+    commands.DeviceKey: DeviceKeyReply,
     commands.TokenRefresh: RefreshReply,
 }
 

@@ -6,6 +6,7 @@ Every server checks tokens, so the check loads no provider.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from greendot.clock import Clock
 from greendot.errors import Refused
@@ -14,6 +15,7 @@ from greendot.node.commands import CommandTable, Outcome
 from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
+from greendot.protocol.replies import DeviceKeyReply
 from greendot.push.providers.webpush_subscription import read_subscription
 from greendot.store.push import Device, Provider, PushStore, check_size
 
@@ -33,14 +35,21 @@ def check_token(provider: Provider, token: str) -> None:
 
 
 class DeviceService:
-    """Registry of users' devices, for commands and HTTP routes."""
+    """Registry of users' devices, for commands and HTTP routes.
 
-    def __init__(self, store: PushStore, clock: Clock) -> None:
+    `public_key` returns the key with which browsers of a tenant subscribe to Web Push; None if that is not set up.
+    """
+
+    def __init__(
+        self, store: PushStore, clock: Clock, public_key: Callable[[str], str | None] = lambda tenant: None
+    ) -> None:
         self._store = store
         self._clock = clock
+        self.public_key = public_key
         self.commands: CommandTable = {
             wire.DeviceRegister: self._device_register,
             wire.DeviceRemove: self._device_remove,
+            wire.DeviceKey: self._device_key,
         }
 
     async def _device_register(self, connection: Connection, session: Session, command: wire.DeviceRegister) -> Outcome:
@@ -50,6 +59,9 @@ class DeviceService:
     async def _device_remove(self, connection: Connection, session: Session, command: wire.DeviceRemove) -> Outcome:
         await self.remove(session.key, session.device)
         return None
+
+    def _device_key(self, connection: Connection, session: Session, command: wire.DeviceKey) -> Outcome:
+        return DeviceKeyReply(self.public_key(session.key[0]))
 
     async def register(self, key: Key, device: str, provider: Provider, token: str) -> bool:
         """Register a device, replacing its previous token; return whether the device or its token is new.

@@ -15,7 +15,7 @@ from greendot.http.problem import Problem
 from greendot.http.request import Body, json, read_body
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import PushProvider
-from greendot.protocol.fields import about
+from greendot.protocol.fields import PublicKeyField, about
 from greendot.push.devices import DeviceService
 from greendot.store.port import Store
 from greendot.store.push import MOST_TOKEN, Choices, Device
@@ -62,6 +62,12 @@ class Registered(Struct):
     provider: Annotated[PushProvider, about("Service that delivers pushes to the device.")]
 
 
+class PushKey(Struct):
+    """Public key with which browsers subscribe to Web Push."""
+
+    public_key: PublicKeyField
+
+
 class QuietHours(Struct):
     """Daily time in which pushes wait, except critical ones. If `ends` is before `begins`, the time spans midnight."""
 
@@ -88,7 +94,7 @@ class PutPushChoices(Body):
 
 
 class DeviceRoutes:
-    """Routes of `/v1/users/{user}/devices` and `/v1/users/{user}/push`."""
+    """Routes of `/v1/users/{user}/devices`, `/v1/users/{user}/push` and `/v1/push/key`."""
 
     def __init__(
         self,
@@ -139,6 +145,11 @@ class DeviceRoutes:
         chosen = Choices(body.time_zone, _minutes(quiet.begins), _minutes(quiet.ends))
         await self._store.put_choices(*self._key(request, user), chosen)
         return _choices_body(chosen)
+
+    @operation("GET /v1/push/key")
+    async def public_key(self, request: Request) -> PushKey:
+        """Return the public key with which browsers subscribe to Web Push, for pages that do so themselves."""
+        return PushKey(self._devices.public_key(self._keys.tenant(request)))
 
     def _key(self, request: Request, user: str) -> tuple[str, str]:
         return self._keys.tenant(request), user

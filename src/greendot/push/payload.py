@@ -126,6 +126,8 @@ class PushContent(Struct, frozen=True, omit_defaults=True):
     title: str | None = None
     text: str | None = None
     body: Raw | None = None  # None: to be fetched by the app
+    collapse: str | None = None  # Web Push only: other providers have their own fields for it and the importance
+    importance: Importance = "normal"
 
 
 def content(payload: PushPayload, *, shown: bool = True) -> PushContent:

@@ -46,6 +46,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "signal.send": {"room": "lobby", "kind": "cursor", "body": [1, 2], "key": "k1"},
     "device.register": {"provider": "fcm", "token": "t-1"},
     "device.remove": {},
+    "device.key": {},
     "token.refresh": {"token": "abc.def.ghi"},
     "bye": {},
 }
@@ -58,6 +59,7 @@ BARE = [
     "privacy.set",
     "room.list",
     "device.remove",
+    "device.key",
     "bye",
     "inbox.list",
 ]  # commands without required fields

@@ -11,14 +11,15 @@ const ROOT = join(HERE, "../../../..");
 
 const AROUND = `
   import { Greendot, lastSeenText, showMessages, typingText } from "../../src/index.js";
-  declare const [input, line, bell]: [HTMLInputElement, HTMLElement, HTMLElement];
+  import { pushPermission, subscribePush, unsubscribePush } from "../../src/push.js";
+  declare const [input, line, bell, button]: [HTMLInputElement, HTMLElement, HTMLElement, HTMLElement];
   declare const [draw, toast, redraw]: ((what?: unknown) => void)[];
   declare const [names, count]: [string[], number];
 `;
 
 function examples(page: string): string[] {
   const text = readFileSync(join(ROOT, page), "utf8");
-  return [...text.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!.replace(/^import .* from "@greendot\/client";$/m, ""));
+  return [...text.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!.replace(/^import .* from "@greendot\/client(\/push)?";$/gm, ""));
 }
 
 /** The example with what a reader would have around it. */
@@ -51,7 +52,7 @@ function wrongIn(sources: Map<string, string>): string[] {
 }
 
 test("the examples of the pages are right as they stand", () => {
-  const all = ["docs/javascript.md", "clients/js/README.md"].flatMap((page) =>
+  const all = ["docs/javascript.md", "docs/push.md", "clients/js/README.md"].flatMap((page) =>
     examples(page).map((code, n) => [join(HERE, `${basename(page)}-${n + 1}.ts`), program(code)] as const),
   );
   expect(all.length).toBeGreaterThan(6);

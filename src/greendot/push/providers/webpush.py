@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import structs
 
 from greendot.clock import Clock
 from greendot.push.payload import ProviderSender, PushPayload, SendResult, content, digest, fitted, ids_only, ttl_s
@@ -98,7 +99,7 @@ class WebPush:
         await self._callers.close()
 
     async def _post(self, tenant: str, endpoint: str, to: Recipient, payload: PushPayload) -> HttpResponse:
-        _, text = fitted(payload, lambda one: _encode(content(one)), MOST_BYTES)
+        _, text = fitted(payload, _encoded, MOST_BYTES)
         parts = urlsplit(endpoint)
         headers = {
             "Authorization": self._vapid.header(f"{parts.scheme}://{parts.netloc}"),
@@ -119,6 +120,11 @@ class WebPush:
         if answer.status == 429 or answer.status >= 500:
             return trouble(host, answer, self._clock.now_ms())
         return SendResult("refused", describe(host, answer.status))
+
+
+def _encoded(payload: PushPayload) -> bytes:
+    """Encode the content for a service worker, which shows the notification itself."""
+    return _encode(structs.replace(content(payload), collapse=payload.collapse, importance=payload.importance))
 
 
 _: type[ProviderSender] = WebPush

@@ -106,7 +106,8 @@ _LOCK_INBOXES = """
 """
 _SETTLE = """
     UPDATE greendot_pushes p SET
-        due_at = CASE WHEN p.recheck AND s.reason = 'busy' THEN least(s.due_at, $2) ELSE s.due_at END, over_at = CASE WHEN s.due_at IS NULL THEN $2::bigint END,
+        due_at = CASE WHEN p.recheck AND s.reason = 'busy' THEN least(s.due_at, $2) ELSE s.due_at END,
+        over_at = CASE WHEN s.due_at IS NULL THEN $2::bigint END,
         reason = s.reason, results = s.results, dead = s.dead, attempts = p.attempts + s.tried::integer,
         sent_at = CASE WHEN s.sent THEN coalesce(p.sent_at, $2) ELSE p.sent_at END, holder = NULL
     FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bytea[], $7::boolean[], $8::boolean[], $9::boolean[])

@@ -62,7 +62,8 @@ RECENT = """
     WHERE tenant = ? AND user = ? AND sent_at > ? ORDER BY sent_at
 """
 _SETTLE = """
-    UPDATE pushes SET due_at = CASE WHEN recheck AND ?5 = 'busy' THEN min(?3, ?10) ELSE ?3 END, over_at = ?4, reason = ?5, results = ?6, dead = ?7, attempts = attempts + ?8,
+    UPDATE pushes SET due_at = CASE WHEN recheck AND ?5 = 'busy' THEN min(?3, ?10) ELSE ?3 END, over_at = ?4,
+        reason = ?5, results = ?6, dead = ?7, attempts = attempts + ?8,
         sent_at = ifnull(sent_at, ?9), holder = NULL
     WHERE id = ?1 AND holder = ?2 RETURNING tenant, user, seq
 """

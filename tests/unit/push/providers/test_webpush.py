@@ -55,6 +55,8 @@ async def test_a_browser_reads_it_with_another_implementation(made: Certificates
         "title": "Mia",
         "text": "Are you there?",
         "body": json.loads(BODY),
+        "collapse": "lobby",
+        "importance": "critical",
     }
     assert (taken.headers["ttl"], taken.headers["urgency"]) == ("90", "high")
     assert len(taken.headers["topic"]) == 32

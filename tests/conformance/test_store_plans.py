@@ -92,6 +92,7 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "tenants with a backlog of pushes": (push.BACKLOG, (MANY, 20)),
         "claim of pushes": (push.CLAIM, (MANY, "w1", 2 * MANY, ["t", "t7"], [10, 5])),
         "push of a notification": (push.OF, ("t", "n1")),
+        "held pushes of a user": (push.RECHECK, ("t5", "u5", 5)),
         "who has something unread": (jobs.UNREAD, ("t", "u5", 20)),
         "who hides something": (visibility.RESTRICTED, ("t", "u5", 20)),
         "changes of visibility": (visibility.CHANGES, (["t", "t"], ["members", "privacy"], [4_970, 0])),

@@ -30,6 +30,8 @@ PAGES = {
     "/admin": "text/html",
     "/openapi.json": "application/json",
     "/greendot.js": "text/javascript",
+    "/greendot-push.js": "text/javascript",
+    "/greendot-sw.js": "text/javascript",
 }
 
 

@@ -423,6 +423,7 @@ async def a_user_with_all_there_may_be(world: World) -> None:
     await world.http("DELETE", f"{user}/devices/d1")
     await world.http("PUT", f"{user}/push", {"time_zone": "Europe/Berlin"})
     await world.http("GET", f"{user}/push")
+    await world.http("GET", "/v1/push/key")
     assert len((await world.http("GET", f"{user}/inbox?limit=300"))["notifications"]) == 300
     await world.http("DELETE", f"/v1/sessions/{session}")
     world.served.clock.advance(1.0)  # the token must be older than this second to be revoked

@@ -325,7 +325,7 @@ def test_a_call_that_cannot_succeed_has_a_code(alice: Subscribed, chromium: Brow
 
 
 def test_the_browsers_own_subscribe_takes_the_key(alice: Subscribed, chromium: Browser) -> None:
-    """The browser aborts at its push service, or before it in the headless shell. A wrong key fails with another name."""
+    """The browser aborts at its push service; the headless shell before it. A wrong key has another error."""
     context = chromium.new_context(bypass_csp=True)
     context.grant_permissions(["notifications"], origin=alice.site.url)
     context.add_init_script('Object.defineProperty(Notification, "permission", { get: () => "default" });')

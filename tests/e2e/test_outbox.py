@@ -138,6 +138,11 @@ async def test_a_server_upgrades_an_older_outbox_if_it_may_and_relays_it_in_any_
                 assert "permission denied" in said
         finally:
             await app.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+        async with app.transaction():  # the table cannot be changed while a transaction of the app uses it
+            await app.execute(TELL, "alice", "2")
+            async with running(tmp_path, "--dev", GREENDOT_OUTBOX_URL=place) as server:
+                server.signal(signal.SIGTERM)
+                assert "lock timeout" in (await server.ended()).err
         async with running(tmp_path, "--dev", GREENDOT_OUTBOX_URL=place):
             assert await PostgresOutbox(place).check()
 

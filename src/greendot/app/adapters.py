@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from greendot.store.postgres import PostgresOutbox
 
 
+UPGRADE_S = 2.0  # longest wait for transactions of the app before the outbox table can be changed
+
+
 def make_engine(settings: Settings, clock: Clock) -> Engine:
     presence, typing = settings.presence, settings.typing
     if settings.engine.url != "memory":
@@ -148,8 +151,10 @@ async def _upgrade(outbox: PostgresOutbox, may_install: bool) -> None:
     reason = "the server does not change tables (store.migrate)"
     if may_install:
         try:
-            await outbox.install()
+            await outbox.install(UPGRADE_S)
             return
         except ConfigError as error:
+            if await outbox.check():
+                return  # another server was faster
             reason = str(error)
     log(log_events.OUTBOX_OLD, reason=reason)

@@ -116,8 +116,12 @@ class Outbox(Protocol):
         """
         ...
 
-    async def install(self) -> list[str]:
-        """Create the table, its indexes, triggers and new columns, unless they exist; return the names of new ones."""
+    async def install(self, lock_s: float = 0.0) -> list[str]:
+        """Create the table, its indexes, triggers and new columns, unless they exist; return the names of new ones.
+
+        A change of the table waits for transactions that use it, and writers wait for the change. Raise ConfigError if
+        that takes longer than `lock_s`; 0: there is no limit.
+        """
         ...
 
     async def status(self, most: int) -> OutboxStatus:

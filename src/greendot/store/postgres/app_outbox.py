@@ -149,7 +149,7 @@ class PostgresOutbox:
         finally:
             await _close(link)
 
-    async def install(self) -> list[str]:
+    async def install(self, lock_s: float = 0.0) -> list[str]:
         async def work(link: Link) -> list[str]:
             async with link.transaction():
                 await link.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
@@ -164,7 +164,7 @@ class PostgresOutbox:
                     f"{noun} {name[1:]}" for kind, noun in _NOUNS.items() for name in sorted(made) if name[0] == kind
                 ]
 
-        return await self._once(work)
+        return await self._once(work, lock_s)
 
     async def status(self, most: int) -> OutboxStatus:
         async def work(link: Link) -> OutboxStatus:
@@ -185,10 +185,10 @@ class PostgresOutbox:
 
         return await self._once(work)
 
-    async def _once(self, work: Callable[[Link], Awaitable[T]]) -> T:
+    async def _once(self, work: Callable[[Link], Awaitable[T]], lock_s: float = 0.0) -> T:
         """Run `work` on its own connection, without a statement timeout. For operators: errors become ConfigError."""
         try:
-            link = await self._connect({"statement_timeout": "0", "lock_timeout": "0"})
+            link = await self._connect({"statement_timeout": "0", "lock_timeout": f"{lock_s * 1000:.0f}ms"})
             try:
                 return await work(link)
             finally:

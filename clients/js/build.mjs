@@ -11,10 +11,9 @@ const here = dirname(fileURLToPath(import.meta.url));
 const { version } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
 const web = (name) => join(here, "../../src/greendot/web", name);
 export const WEB = web("greendot.js");
-/** The helper for Web Push and its service worker, as the Python package serves them. */
 export const WEB_PUSH = web("greendot-push.js");
-export const WEB_WORKER = web("greendot-sw.js");
-export const WORKER = join(here, "greendot-sw.js");
+/** The service worker is not built: the package has the file that the server serves. */
+const WORKER = web("greendot-sw.js");
 const PUSH = { entryPoints: ["src/push.ts"] };
 
 async function bundled(options) {
@@ -72,7 +71,6 @@ export async function build() {
   if (process.argv.includes("--web")) {
     await writeFile(WEB, await builds.web());
     await writeFile(WEB_PUSH, await builds.webPush());
-    await cp(WORKER, WEB_WORKER);
   }
 }
 

@@ -10,18 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from playwright.sync_api import Browser, CDPSession, Page, Worker
 
-from fake_providers import PlayedWebPush, playing
+from fake_providers import PlayedWebPush, VapidKey, playing, vapid_key
 from redis_servers.tls import Certificates, certificates
 
 if TYPE_CHECKING:
@@ -102,17 +99,23 @@ async () => {
 }
 """
 
-
-class VapidKey(NamedTuple):
-    file: Path
-    public: str
-
-
-def vapid_key(folder: Path) -> VapidKey:
-    key, file = ec.generate_private_key(ec.SECP256R1()), folder / "vapid.pem"
-    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
-    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    return VapidKey(file, urlsafe_b64encode(point).decode().rstrip("="))
+RENEW_ALONE = """
+async () => {
+  const waits = [], found = {};
+  globalThis.fetch = async (url, { method, body }) => void Object.assign(found, { url: String(url), method, body });
+  PushManager.prototype.getSubscription = async () => null;
+  PushManager.prototype.subscribe = async ({ applicationServerKey }) => {
+    found.key = [...applicationServerKey];
+    return { endpoint: "https://new" };
+  };
+  const options = { applicationServerKey: new Uint8Array([1, 2, 3]) };
+  const oldSubscription = { endpoint: "https://push.example/1", options };
+  const waitUntil = (work) => waits.push(work);
+  dispatchEvent(Object.assign(new Event("pushsubscriptionchange"), { oldSubscription, waitUntil }));
+  await Promise.all(waits);
+  return found;
+}
+"""
 
 
 @contextmanager
@@ -258,11 +261,12 @@ def test_a_click_focuses_a_page_of_the_site_or_opens_the_url_of_the_push(alice: 
     assert alice.worker.evaluate(CLICK) == {"opened": [], "focused": [alice.page.url]}
     alice.page.wait_for_function("heard.length === 1")
     assert alice.page.evaluate("[heard[0].type, heard[0].push.kind]") == ["greendot.push.clicked", "disk"]
-    for url, opened in (("/disks/db1", "disks/db1"), ("https://elsewhere.example/", "")):
+    for url, opened in (("/disks/db1", True), ("https://elsewhere.example/", False), ("https://", False)):
         alice.shown()  # a clicked notification is closed
         alice.deliver(alice.notify(body={"url": url, "text": "another"}))
         alice.shown("another")
-        assert alice.worker.evaluate(CLICK) == {"opened": [alice.site.url + opened], "focused": []}
+        expected = {"opened": [alice.site.url + "disks/db1"], "focused": []}
+        assert alice.worker.evaluate(CLICK) == (expected if opened else {"opened": [], "focused": [alice.page.url]})
 
 
 def test_a_push_without_content_or_with_nonsense_shows_something(alice: Subscribed) -> None:
@@ -292,6 +296,19 @@ def test_a_renewed_subscription_is_registered_and_an_ended_one_is_removed(alice:
     alice.worker.evaluate(RENEW)
     alice.page.wait_for_function("heard.length === 2")
     assert (alice.devices(), alice.page.evaluate("calls.length")) == ([], 2), "a page that unsubscribed must not renew"
+
+
+def test_the_url_of_the_service_worker_has_its_settings(alice: Subscribed) -> None:
+    """Without an open page, the worker sends a renewed subscription to the backend of the site."""
+    alice.subscribe(worker="/greendot-sw.js?title=Shop&url=/inbox&icon=/favicon.svg&renew=/push/renewed")
+    alice.deliver({"key": "k1", "body": {"url": 7}})
+    assert [one["title"] for one in alice.shown("")] == ["Shop"]
+    alice.page.goto("about:blank")
+    assert alice.worker.evaluate(CLICK) == {"opened": [alice.site.url + "inbox"], "focused": []}
+    found = alice.worker.evaluate(RENEW_ALONE)
+    assert (found["url"], found["method"]) == (alice.site.url + "push/renewed", "POST")
+    assert json.loads(found["body"]) == {"old": "https://push.example/1", "subscription": {"endpoint": "https://new"}}
+    assert found["key"] == [1, 2, 3]
 
 
 def test_a_reloaded_page_registers_the_same_device(alice: Subscribed) -> None:

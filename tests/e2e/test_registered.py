@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from e2e.processes import Answer, ask
+from fake_providers import vapid_key
 from greendot.testing.server import API_KEY, Served, serving
 
 
@@ -38,11 +36,7 @@ async def test_a_client_registers_its_own_device_and_removes_it() -> None:
 
 
 async def test_a_browser_gets_the_key_of_its_tenant_to_subscribe_with(tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    file = tmp_path / "vapid.pem"
-    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
-    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    public = urlsafe_b64encode(point).decode().rstrip("=")
+    file, public = vapid_key(tmp_path)
     push = {"webpush_key_file": str(file), "webpush_subject": "mailto:ops@example.com"}
     async with serving(
         push=push | {"in_server": False}, tenants={"acme": {}, "off": {"push": {"enabled": False}}}

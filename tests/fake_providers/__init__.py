@@ -11,7 +11,7 @@ from fake_providers.fcm import PlayedFcm
 from fake_providers.requests import Answer, Asked, Does
 from fake_providers.server import Played, playing, until
 from fake_providers.webhook import PlayedApp
-from fake_providers.webpush import PlayedWebPush
+from fake_providers.webpush import PlayedWebPush, VapidKey, vapid_key
 
 __all__ = [
     "Answer",
@@ -22,6 +22,8 @@ __all__ = [
     "PlayedApp",
     "PlayedFcm",
     "PlayedWebPush",
+    "VapidKey",
     "playing",
     "until",
+    "vapid_key",
 ]

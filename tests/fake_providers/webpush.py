@@ -6,12 +6,13 @@ import json
 import os
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import http_ece
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from fake_providers.requests import Answer, Asked
 from fake_providers.server import Played
@@ -19,6 +20,19 @@ from fake_providers.server import Played
 MOST_BYTES = 4_096
 DAY_S = 86_400
 URGENCIES = ("very-low", "low", "normal", "high")
+
+
+class VapidKey(NamedTuple):
+    """A key of a sender, as an operator keeps it and as browsers subscribe with it."""
+
+    file: Path
+    public: str
+
+
+def vapid_key(folder: Path) -> VapidKey:
+    key, file = ec.generate_private_key(ec.SECP256R1()), folder / "vapid.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
+    return VapidKey(file, _text(key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)))
 
 
 class Delivered(NamedTuple):

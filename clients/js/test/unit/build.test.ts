@@ -5,7 +5,7 @@ import { createContext, runInContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 // @ts-expect-error: a script without types
-import { builds, WEB, WEB_PUSH, WEB_WORKER, WORKER } from "../../build.mjs";
+import { builds, WEB, WEB_PUSH } from "../../build.mjs";
 
 const MOST_BYTES = 10_000;
 
@@ -16,7 +16,6 @@ test("the core is at most 10 kB gzipped", async () => {
 test("the copy the Python package serves is this client (else: npm run build:web)", async () => {
   expect(readFileSync(WEB, "utf8")).toBe(await builds.web());
   expect(readFileSync(WEB_PUSH, "utf8")).toBe(await builds.webPush());
-  expect(readFileSync(WEB_WORKER, "utf8")).toBe(readFileSync(WORKER, "utf8"));
 });
 
 test("the helper for Web Push is small and not part of the client", async () => {

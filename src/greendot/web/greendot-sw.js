@@ -42,21 +42,17 @@
     });
   }
 
-  /** Return the URL that a push is about. A URL of another site is not opened. */
-  function place(push) {
-    const home = new URL(settings.get("url") ?? "", scope());
-    try {
-      const own = new URL(push.body.url, scope());
-      return own.origin === home.origin ? own : home;
-    } catch {
-      return home;
-    }
+  /** Return the URL that a push is about; null if it has none. A URL of another site is not opened. */
+  function place({ body }) {
+    if (typeof body?.url !== "string" || !URL.canParse(body.url, scope())) return null;
+    const url = new URL(body.url, scope());
+    return url.origin === self.location.origin ? url.href : null;
   }
 
   /** Focus a page that shows the URL, or any page if the push has no URL of its own. Else open a page. */
   async function open(push) {
-    const url = place(push).href;
-    const own = typeof push.body?.url === "string";
+    const own = place(push);
+    const url = own ?? new URL(settings.get("url") ?? "", scope()).href;
     const inside = (await pages()).filter((page) => page.url.startsWith(scope()));
     const page = inside.find((one) => one.url === url) ?? (own ? undefined : inside[0]);
     if (!page) return self.clients.openWindow(url);

@@ -58,7 +58,7 @@ _REASONS = {
     "unacknowledged": "to push now: redelivery ended without an acknowledgement",
     "offline": "to push now: the user is offline",
     "presence_unknown": "to push now: the presence of the user could not be read",
-    "critical": "to push now: the notification is critical and bypasses presence, busy, quiet hours and the hourly limit",
+    "critical": "to push now: the notification is critical and bypasses presence, busy, quiet hours and the limit",
 }
 _PROVIDERS = {"fcm": "FCM", "apns": "APNs", "webpush": "Web Push", "webhook": "the app's own push webhook"}
 _OUTCOMES = {

@@ -18,7 +18,7 @@ import msgspec
 
 from greendot.auth.model import Grants
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
+from greendot.engine.messages import ALL_NODES, Acknowledged, Deliver, Message, Part, Topic
 from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.inbox.delivery import InboxCatchUp, InboxDelivery
@@ -40,6 +40,7 @@ from greendot.node.timers import Timers
 from greendot.presence.grace_model import EndCause
 from greendot.presence.held_changes import HeldChanges
 from greendot.presence.model import ManualStatus, SessionEpoch
+from greendot.presence.profiles import ProfileService
 from greendot.presence.status import StatusService
 from greendot.protocol.commands import ClientInfo
 from greendot.protocol.events import TypingTimes
@@ -161,7 +162,7 @@ class RecordedEngine(MemoryEngine):
 
     def publish(self, topic: Topic, message: Message) -> None:
         self.published.append((topic, message))
-        is_for_another = topic.kind == "node" and topic.name != self._incarnation
+        is_for_another = topic.kind == "node" and topic.name not in (self._incarnation, ALL_NODES.name)
         if not self.is_deaf and not is_for_another:
             super().publish(topic, message)
 
@@ -175,10 +176,19 @@ class RecordedEngine(MemoryEngine):
     def live_nodes(self) -> Collection[str]:
         return [*super().live_nodes(), *(info.node for info in self.others if info.state == "live")]
 
-    async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
+    async def enter(
+        self,
+        tenant: str,
+        room: str,
+        user: str,
+        ref: SessionEpoch,
+        name: str | None = None,
+        *,
+        restoring: bool = False,
+    ) -> None:
         self.verbs.append(("restore" if restoring else "enter", room, user))
         await self._reached()
-        await super().enter(tenant, room, user, ref, restoring=restoring)
+        await super().enter(tenant, room, user, ref, name, restoring=restoring)
 
     async def exit(self, tenant: str, room: str, user: str, ref: SessionEpoch) -> None:
         self.verbs.append(("exit", room, user))
@@ -352,11 +362,22 @@ class Parts:
         return VisibilityUpdates(self.engine, self.store, self.context, self.visibility, self.webhook, self.rpc)
 
     @cached_property
+    def profiles(self) -> ProfileService:
+        return ProfileService(self.engine, self.store, self.context, self.statuses)
+
+    @cached_property
     def rooms(self) -> RoomService:
         limits = RoomLimits(self.rate_limits.most_rooms, LARGE, TypingTimes(), 1.0)
         held_changes = HeldChanges(self.engine, self.rpc, self.context, self.statuses)
         return RoomService(
-            self.engine, self.store, self.session_rooms, self.visibility, self.context, held_changes, limits
+            self.engine,
+            self.store,
+            self.session_rooms,
+            self.visibility,
+            self.context,
+            held_changes,
+            self.profiles,
+            limits,
         )
 
     @cached_property
@@ -368,12 +389,13 @@ class Parts:
             self.context,
             self.rpc,
             self.rate_limits,
+            self.profiles,
             self.visibility_updates.members_changed,
         )
 
     @cached_property
     def signals(self) -> Signals:
-        return Signals(self.engine, self.clock, self.registry, self.hub, self.metrics)
+        return Signals(self.engine, self.clock, self.registry, self.hub, self.metrics, self.profiles)
 
     @cached_property
     def room_commands(self) -> RoomCommands:

@@ -109,7 +109,17 @@ def make_routes(services: HttpServices) -> list[object]:
     """Return the route objects of every capability."""
     it = services
     return [
-        PresenceRoutes(it.keys, it.engine, it.rate_limits, it.slices, it.snapshots, it.statuses, it.node.sessions_of),
+        PresenceRoutes(
+            it.keys,
+            it.engine,
+            it.store,
+            it.clock,
+            it.rate_limits,
+            it.slices,
+            it.snapshots,
+            it.statuses,
+            it.node.sessions_of,
+        ),
         ContactRoutes(it.keys, it.clock, it.visibility_updates),
         DeviceRoutes(it.keys, it.store, it.devices, it.is_zone),
         RoomRoutes(it.keys, it.engine, it.store, it.clock, it.rate_limits, it.room_messages, it.rooms, it.backpressure),

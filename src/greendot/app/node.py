@@ -58,6 +58,7 @@ from greendot.presence.grace_model import Graces
 from greendot.presence.held_changes import HeldChanges
 from greendot.presence.last_seen import LastSeenReader, LastSeenWriter
 from greendot.presence.model import Change
+from greendot.presence.profiles import ProfileService
 from greendot.presence.sessions import SessionPeriods, SessionService
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
@@ -159,6 +160,7 @@ class Node:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
         presence = settings.presence
         self.statuses = StatusService(engine, store, context)
+        self.profiles = ProfileService(engine, store, context, self.statuses)
         self._session_rooms = SessionRooms(engine, self.statuses, context)
         self.held_changes = HeldChanges(engine, self.rpc, context, self.statuses)
         self.inbox_delivery = InboxDelivery(store, context, self.metrics)
@@ -167,6 +169,7 @@ class Node:
         self.sessions = SessionService(
             engine,
             self.statuses,
+            self.profiles,
             context,
             SessionPeriods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept),
             on_end=self._session_rooms.forget,
@@ -185,7 +188,15 @@ class Node:
         last_seen = LastSeenReader(engine, store, context, round(presence.last_seen_days * DAY_MS))
         self.last_seen = LastSeenWriter(engine, store, context)
         self.watching = WatchService(
-            engine, context, celebrities, self._visibility, self.statuses, last_seen, self.held_changes, watch_limits
+            engine,
+            context,
+            celebrities,
+            self._visibility,
+            self.statuses,
+            last_seen,
+            self.held_changes,
+            self.profiles,
+            watch_limits,
         )
 
     def _make_rooms_and_inbox(self, push_queued: Callable[[], None]) -> None:
@@ -197,15 +208,22 @@ class Node:
             self._pace.hold_s,
         )
         self.rooms = RoomService(
-            engine, store, self._session_rooms, self._visibility, context, self.held_changes, limits
+            engine, store, self._session_rooms, self._visibility, context, self.held_changes, self.profiles, limits
         )
         self.visibility_updates = VisibilityUpdates(
             engine, store, context, self._visibility, self.visibility_webhook, self.rpc
         )
         self.room_messages = RoomMessages(
-            engine, store, self.rooms, context, self.rpc, self.rate_limits, self.visibility_updates.members_changed
+            engine,
+            store,
+            self.rooms,
+            context,
+            self.rpc,
+            self.rate_limits,
+            self.profiles,
+            self.visibility_updates.members_changed,
         )
-        self.signals = Signals(engine, self.clock, self.registry, self.hub, self.metrics)
+        self.signals = Signals(engine, self.clock, self.registry, self.hub, self.metrics, self.profiles)
         self.inbox_service = InboxService(
             engine,
             store,
@@ -304,6 +322,7 @@ class Node:
             self.metrics,
             {Change: self.watching.changed, Acknowledged: self.rpc.acknowledged, Deliver: self._deliver},
             self.statuses.bus,
+            self.profiles.bus,
             self.visibility_updates.bus,
             self.rooms.bus,
             self.inbox_delivery.bus,
@@ -362,6 +381,7 @@ class Node:
             raise
         self.visibility_updates.start()
         self.last_seen.start()
+        self.profiles.start()
         self.tenant_registry.start()
         if self._driven:
             self.overload_monitor.start()
@@ -404,6 +424,7 @@ class Node:
         self.revocation_service.refresh()
         self.recovery.found(part, intact=intact)
         self.visibility_updates.lost()
+        self.profiles.compare()
 
     def turned(self, turn: Transition) -> None:
         self.recorder.turned(turn)

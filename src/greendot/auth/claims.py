@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 from greendot.auth.keyring import VerificationKey
 from greendot.auth.model import Grants
 from greendot.errors import TokenError
-from greendot.protocol.tokens import Claims
+from greendot.protocol.tokens import Claims, info_in
 
 
 class TokenRules(Struct, frozen=True):
@@ -49,4 +49,5 @@ class TokenRules(Struct, frozen=True):
             send=claims.send,
             issued_at=None if claims.iat is None else round(claims.iat * 1000),
             token_id=claims.jti,
+            info=info_in(claims),
         )

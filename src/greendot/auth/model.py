@@ -26,6 +26,7 @@ class Grants(Struct, frozen=True, gc=False):
     send: bool = True
     issued_at: int | None = None
     token_id: str | None = None
+    info: bytes | None = None  # claim `info` as JSON, empty if it is an empty object; None without the claim
 
     def may_join(self, room: str) -> bool:
         """Return whether the token itself opens `room`. Membership and open rooms are known to the store."""

@@ -64,8 +64,11 @@ class ConnectionCommands:
                 Err.BAD_FIELD,
                 "field `token` of token.refresh: the token is for another user; send a token of this user",
             )
+        before = session.grants
         await self._replace(connection, session, grants)
         self._revocation_service.recheck(session)  # the new token may have been revoked since it was verified
+        if session.grants is grants and session.connection is connection:
+            await self._sessions.renew(session, before)
         return RefreshReply(grants.expires_at)
 
     async def _replace(self, connection: Connection, session: Session, grants: Grants) -> None:

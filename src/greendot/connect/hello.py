@@ -56,6 +56,7 @@ from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, 
 from greendot.protocol.replies import JoinReply
 from greendot.protocol.versions import Dialects
 from greendot.rooms.service import RoomService
+from greendot.store.wire import sent_size
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
@@ -240,7 +241,7 @@ class HelloService:
             work = [self._rooms.rejoin(connection, session, *room, most) for room in named[at : at + AT_ONCE]]
             for reply in await _all_of(work):
                 if isinstance(reply, JoinReply):
-                    size = sum(len(bytes(message.body)) for message in reply.messages)
+                    size = sum(map(sent_size, reply.messages))
                     joined.append(reply if size <= most else _truncated(reply))
                     most -= size if size <= most else 0
                 elif not isinstance(reply, Refused):
@@ -271,7 +272,7 @@ class HelloService:
         frames: list[tuple[bytes, object]] = [(encode_event(welcome, now), None)]
         for reply in joined:
             events: list[Event] = [*reply.messages]
-            events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms) for t in reply.typing]
+            events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms, t.info) for t in reply.typing]
             if reply.typing_count > len(reply.typing):
                 events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing.hold_ms))
             key = RoomKey(reply.room, MISSED)

@@ -388,7 +388,16 @@ class MemoryEngine:
 
     # --- occupancy ---
 
-    async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
+    async def enter(
+        self,
+        tenant: str,
+        room: str,
+        user: str,
+        ref: SessionEpoch,
+        name: str | None = None,
+        *,
+        restoring: bool = False,
+    ) -> None:
         self._check_life(ref)
         occupants = self._occupants.get((tenant, room))
         if occupants is None:
@@ -396,7 +405,7 @@ class MemoryEngine:
             if not restoring:
                 self._publish("room", (tenant, room), True)
         if occupants.enter(user, ref, self.now_ms(), self._nodes):
-            self.publish(Topic("room", tenant, room), Entered(user, restoring))
+            self.publish(Topic("room", tenant, room), Entered(user, restoring, None if restoring else name or None))
 
     async def exit(self, tenant: str, room: str, user: str, ref: SessionEpoch) -> None:
         occupants = self._occupants.get((tenant, room))

@@ -172,6 +172,13 @@ class StatusChanged(NodeMessage, frozen=True, tag="s"):
     """Changed status of the topic's user, which receivers must read again."""
 
 
+class ProfileChanged(NodeMessage, frozen=True, tag="o"):
+    """Changed profile (name and info) of a user, which nodes that show the user must read again."""
+
+    tenant: str
+    user: str
+
+
 class VisibilityChanged(NodeMessage, frozen=True, tag="g"):
     """Change in who may see a user, or whom the user may see. The topic's node applies it and acknowledges."""
 
@@ -204,6 +211,7 @@ class Entered(Struct, frozen=True):
 
     user: str
     restored: bool = False  # after a loss: other occupants may still be missing
+    name: str | None = None  # display name of the token; None also if restored
 
 
 class Left(Struct, frozen=True):
@@ -227,6 +235,7 @@ AnySent = (
     | Audit
     | HoldSession
     | StatusChanged
+    | ProfileChanged
     | VisibilityChanged
     | LimitReport
     | ClusterQuestion

@@ -229,8 +229,19 @@ class RoomEngine(Protocol):
     `Host.died`. Sessions that do not enter again for a day may be forgotten.
     """
 
-    async def enter(self, tenant: Tenant, room: str, user: User, ref: SessionEpoch, *, restoring: bool = False) -> None:
+    async def enter(
+        self,
+        tenant: Tenant,
+        room: str,
+        user: User,
+        ref: SessionEpoch,
+        name: str | None = None,
+        *,
+        restoring: bool = False,
+    ) -> None:
         """Add the session to the room under this incarnation. Change nothing if it is already there.
+
+        `name` is only published, with the entry of a user's first session.
 
         `restoring` marks the published message as restored data, which the engine may have lost. Raise Fenced if
         `ref.incarnation` is not a live node.

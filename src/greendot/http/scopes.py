@@ -26,6 +26,9 @@ NEEDED: dict[str, KeyScope] = {
     "DELETE /v1/sessions/{session}": "sessions",
     "POST /v1/tokens/revoke": "sessions",
     "PUT /v1/users/{user}/status": "users:write",
+    "GET /v1/users/{user}/info": "presence:read",
+    "PUT /v1/users/{user}/info": "users:write",
+    "DELETE /v1/users/{user}/info": "users:write",
     "PUT /v1/users/{user}/contacts/{other}": "users:write",
     "DELETE /v1/users/{user}/contacts/{other}": "users:write",
     "GET /v1/users/{user}/devices": "users:write",
@@ -55,6 +58,7 @@ NEEDED: dict[str, KeyScope] = {
 # Not counted against a key's rate limit. Some have limits of their own. The rest remove access or data, and must not
 # wait because another caller reads much.
 UNCOUNTED = {
+    "DELETE /v1/users/{user}/info",
     "POST /v1/rooms/{room}/messages",
     "POST /v1/notifications",
     "POST /v1/signals",

@@ -43,6 +43,7 @@ class PresenceCommands:
         snapshot = await self._statuses.set(session.key, status)
         if command.status == "invisible":
             self._hide(connection)
+        snapshot = await self._watching.snapshots.with_profile(session.key, snapshot)
         return StatusReply(project(session.user, snapshot, own=True))
 
     async def _watch(self, connection: Connection, session: Session, command: wire.Watch) -> Outcome:

@@ -99,7 +99,7 @@ class HiddenWatchers:
             now = self._now_ms()
             version = max(now, watched.visible.version + 1, watched.raised + 1)
             visible = structs.replace(NOBODY, since=now, last_seen=now, version=version)
-        shown = entry(watched.user, visible, watched.name)
+        shown = entry(watched.user, visible, watched.name, profile=watched.profile)
         return without_last_seen(shown) if watched.discreet else shown
 
     def _current(self, watched: WatchedUser, shown: Presence) -> Presence:

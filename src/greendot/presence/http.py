@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from greendot.auth.api_keys import ApiKeys
+from greendot.clock import Clock
 from greendot.engine.port import Engine
 from greendot.engine.results import CURSOR
 from greendot.http.operation import operation
+from greendot.http.problem import Problem
 from greendot.http.request import Body, json
 from greendot.ids import ID_PATTERN
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
 from greendot.presence.model import ManualStatus, ordered, project, restored_order
+from greendot.presence.profile_model import NO_PROFILE, Profile, ProfileChange
 from greendot.presence.reads import PresenceSnapshots
 from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Status, StatusEnd, StatusText, Users
 from greendot.protocol.events import Presence
 from greendot.protocol.fields import about
-from greendot.protocol.replies import PresenceReply, SessionsReply, StatusReply
+from greendot.protocol.replies import PresenceReply, SessionsReply, StatusReply, UserProfile
+from greendot.protocol.tokens import Text, encoded_info
+from greendot.store.profiles import ProfileStore
 
 MOST_TENANTS = 10_000  # maximum number of entries of `PresenceRoutes._work`
 
@@ -41,6 +46,18 @@ class SetStatus(Body):
     status: Status = "auto"
     until: StatusEnd = None
     text: StatusText = None
+
+
+class PutInfo(Body):
+    """Name and info of a user."""
+
+    name: Annotated[
+        Text | UnsetType | None, about("Display name, instead of the name in the user's tokens; null: none.")
+    ] = UNSET
+    info: Annotated[
+        dict[str, Any] | UnsetType | None,
+        about("JSON object of at most 1,024 bytes, such as avatar and colour; null or empty: none."),
+    ] = UNSET
 
 
 class OnlinePage(Struct, frozen=True):
@@ -71,6 +88,8 @@ class PresenceRoutes:
         self,
         keys: ApiKeys,
         engine: Engine,
+        store: ProfileStore,
+        clock: Clock,
         rate_limits: RateLimits,
         slices: TimeSlices,
         snapshots: PresenceSnapshots,
@@ -79,6 +98,8 @@ class PresenceRoutes:
     ) -> None:
         self._keys = keys
         self._engine = engine
+        self._store = store
+        self._clock = clock
         self._rate_limits = rate_limits
         self._slices = slices
         self._snapshots = snapshots
@@ -132,6 +153,40 @@ class PresenceRoutes:
     @operation("PUT /v1/users/{user}/status")
     async def set_status(self, request: Request, user: str, body: SetStatus) -> StatusReply:
         """Set the status and the status text of a user."""
-        manual = ManualStatus(body.status, body.until, body.text)
-        snapshot = await self._statuses.set((self._keys.tenant(request), user), manual)
+        key, manual = (self._keys.tenant(request), user), ManualStatus(body.status, body.until, body.text)
+        snapshot = await self._snapshots.with_profile(key, await self._statuses.set(key, manual))
         return StatusReply(project(user, snapshot, own=True))
+
+    @operation("GET /v1/users/{user}/info")
+    async def info(self, request: Request, user: str) -> UserProfile:
+        """Return the name and the info that are stored for a user."""
+        key = self._keys.tenant(request), user
+        return _shown((await self._store.profiles([key])).get(key, NO_PROFILE))
+
+    @operation("PUT /v1/users/{user}/info")
+    async def set_info(self, request: Request, user: str, body: PutInfo) -> UserProfile:
+        """Set the name or the info of a user, or both. A field that is left out stays as it is; null removes it."""
+        if body.name is UNSET and body.info is UNSET:
+            raise Problem(400, "give `name`, `info` or both", code="bad_field")
+        try:
+            info = UNSET if isinstance(body.info, UnsetType) else encoded_info(body.info or {})
+        except ValueError as error:
+            raise Problem(400, f"field `info` {error}", code="bad_field") from None
+        return await self._put_info(request, user, body.name, info)
+
+    @operation("DELETE /v1/users/{user}/info")
+    async def remove_info(self, request: Request, user: str) -> None:
+        """Remove the name and the info of a user. Tokens that were issued before do not set them again."""
+        await self._put_info(request, user, None, b"")
+
+    async def _put_info(
+        self, request: Request, user: str, name: str | UnsetType | None, info: bytes | UnsetType
+    ) -> UserProfile:
+        now = self._clock.now_ms()
+        change = ProfileChange(at=now, now=now, name=name, info=info)
+        kept = await self._snapshots.profiles.set((self._keys.tenant(request), user), change)
+        return _shown(kept or NO_PROFILE)
+
+
+def _shown(profile: Profile) -> UserProfile:
+    return UserProfile(profile.name, profile.wire)

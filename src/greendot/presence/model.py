@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import UNSET, Struct, structs
 
+from greendot.presence.profile_model import NO_PROFILE, Profile, shown_name
 from greendot.protocol.events import Presence, State, Status
 
 
@@ -82,6 +83,7 @@ class Snapshot(NamedTuple):
     name: str | None
     devices: list[str]
     stale: bool = False  # the engine lost sessions, and nodes restore them: an offline user may be online
+    profile: Profile = NO_PROFILE  # from the store
 
 
 class Change(Struct, frozen=True):
@@ -331,6 +333,7 @@ def entry(
     *,
     own: bool = False,
     stale: bool = False,
+    profile: Profile = NO_PROFILE,
 ) -> Presence:
     """Return the presence entry for a frame. Only entries of snapshots have `devices`.
 
@@ -338,7 +341,7 @@ def entry(
     """
     return Presence(
         user=user,
-        name=name,
+        name=shown_name(profile, name),
         state=visible.state,
         since=visible.since,
         last_seen=visible.last_seen,
@@ -348,6 +351,7 @@ def entry(
         status=visible.status if own else UNSET,
         until=visible.until if own else UNSET,
         stale=stale or UNSET,
+        info=profile.wire,
     )
 
 
@@ -372,4 +376,5 @@ def polled(shown: Presence, now: int) -> Presence:
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
     """Return the presence entry of a snapshot. With `own`, the entry is for the user's own devices."""
     visible = snapshot.own if own else snapshot.visible
-    return entry(user, visible, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)
+    name, devices, profile = snapshot.name, snapshot.devices, snapshot.profile
+    return entry(user, visible, name, devices, own=own, stale=snapshot.stale, profile=profile)

@@ -13,6 +13,7 @@ from msgspec import Raw
 from greendot.auth.model import Grants
 from greendot.engine.messages import Topic
 from greendot.engine.port import Engine
+from greendot.ids import Key
 from greendot.node.session import Session
 from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP, TimeSlices
@@ -21,6 +22,8 @@ from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
 from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.last_seen_model import is_unknown
 from greendot.presence.model import Snapshot, ordered, project, restored_order, without_last_seen
+from greendot.presence.profile_model import NO_PROFILE
+from greendot.presence.profiles import ProfileService
 from greendot.presence.status import StatusService
 from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.codec import encode_part, joined
@@ -36,22 +39,37 @@ class PresenceSnapshots:
         engine: Engine,
         statuses: StatusService,
         last_seen: LastSeenReader,
+        profiles: ProfileService,
         watched: Callable[[Topic], WatchedUser | None],
     ) -> None:
         self._engine = engine
         self._statuses = statuses
         self._last_seen = last_seen
+        self.profiles = profiles
         self._watched = watched
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
-        """Return a snapshot per user, in order. A stale one has this node's last state, or its local sessions."""
+        """Return a snapshot per user, in order. A stale one has this node's last state, or its local sessions.
+
+        Profiles are read last: the caller may keep them, if it awaits nothing before.
+        """
         found = await self.read_shared(tenant, users)
-        if not any(snapshot.stale for snapshot in found):
-            return found
-        return [
-            self._known_here(tenant, user, snapshot) if snapshot.stale else snapshot
-            for user, snapshot in zip(users, found, strict=True)
-        ]
+        if any(snapshot.stale for snapshot in found):
+            found = [
+                self._known_here(tenant, user, snapshot) if snapshot.stale else snapshot
+                for user, snapshot in zip(users, found, strict=True)
+            ]
+        if self.profiles.matter(tenant) and (profiles := await self.profiles.read(tenant, users)):
+            return [
+                its._replace(profile=profiles[user]) if user in profiles else its
+                for user, its in zip(users, found, strict=True)
+            ]
+        return found
+
+    async def with_profile(self, key: Key, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot of a user with the user's profile."""
+        found = await self.profiles.read(key[0], [key[1]])
+        return snapshot._replace(profile=found.get(key[1], NO_PROFILE))
 
     async def read_shared(self, tenant: str, users: Sequence[str], but: Container[str] = ()) -> list[Snapshot]:
         """Return the engine's snapshots. Users whom the engine does not know get the last-seen time of the store.
@@ -130,22 +148,45 @@ class PresenceReads:
         decided = visibility.decided(tenant)
         found: list[Found] = []
         entries: list[bytes] = []
-        async for some in self._slices.cut(users):
-            found += await self._read_some(session, some, allowed)
+        with self._snapshots.profiles.watching() as changed:
+            async for some in self._slices.cut(users):
+                found += await self._read_some(session, some, allowed)
+                if many:
+                    await self._slices.turn()  # reads of other commands may end in the same turn: share its loop time
+                await visibility.learn(tenant, [viewer], some)
+                for user in some:
+                    entries.append(encode_part(self._shown(session, user, found[len(entries)], allowed)))
             if many:
-                await self._slices.turn()  # reads of other commands may end in the same turn: share its loop time
-            await visibility.learn(tenant, [viewer], some)
-            for user in some:
-                entries.append(encode_part(self._shown(session, user, found[len(entries)], allowed)))
-        if many:
-            await self._slices.turn()  # joining so many entries takes time too
-        while again := visibility.decided_since(tenant, viewer, users, decided):
-            decided = visibility.decided(tenant)
-            async for numbers in self._slices.cut(again):
-                await visibility.learn(tenant, [viewer], [users[number] for number in numbers])
-                for number in numbers:
-                    entries[number] = encode_part(self._shown(session, users[number], found[number], allowed))
+                await self._slices.turn()  # joining so many entries takes time too
+            while again := {*visibility.decided_since(tenant, viewer, users, decided)}.union(
+                await self._read_changed(session, users, found, changed)
+            ):
+                decided = visibility.decided(tenant)
+                async for numbers in self._slices.cut([*again]):
+                    await visibility.learn(tenant, [viewer], [users[number] for number in numbers])
+                    for number in numbers:
+                        entries[number] = encode_part(self._shown(session, users[number], found[number], allowed))
         return joined("presence", restored_order(entries, order))
+
+    async def _read_changed(
+        self, session: Session, users: Sequence[str], found: list[Found], changed: set[Key]
+    ) -> list[int]:
+        """Read profiles again that changed since they were read; return the positions of their users.
+
+        A watcher may have got the change already, and the reply must not be older.
+        """
+        if not changed:
+            return []
+        concerned = {user for tenant, user in changed if tenant == session.tenant}
+        changed.clear()
+        numbers = [
+            number for number, user in enumerate(users) if user in concerned and isinstance(found[number], Snapshot)
+        ]
+        profiles = await self._snapshots.profiles.read(session.tenant, [users[number] for number in numbers])
+        for number in numbers:
+            if isinstance(its := found[number], Snapshot):
+                found[number] = its._replace(profile=profiles.get(users[number], NO_PROFILE))
+        return numbers
 
     async def _read_some(self, session: Session, users: Sequence[str], allowed: Collection[str]) -> list[Found]:
         await self._visibility.learn(session.tenant, [session.user], users)

@@ -23,6 +23,7 @@ from greendot.node.session import Connection, Disconnection, Session
 from greendot.node.timer_model import has_come
 from greendot.presence.grace_model import EndCause, Graces, grace_s
 from greendot.presence.model import ManualStatus, SessionEpoch
+from greendot.presence.profiles import ProfileService
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
@@ -64,6 +65,7 @@ class SessionService:
         self,
         engine: Engine,
         statuses: StatusService,
+        profiles: ProfileService,
         context: NodeContext,
         periods: SessionPeriods,
         *,
@@ -73,6 +75,7 @@ class SessionService:
         self.incarnation = ""  # name of this node; changes after other nodes declared this node dead
         self._engine = engine
         self._statuses = statuses
+        self._profiles = profiles
         statuses.restore = self._restore_user
         self._on_end = on_end
         self._on_left = on_left
@@ -124,7 +127,8 @@ class SessionService:
     async def show(self, opened: Opened, connection: Connection) -> None:
         """Copy the status to the engine if it is unknown there, so that other users see the user.
 
-        If the status is known, read it for the user's first session here. Raise EngineUnavailable like `open`.
+        If the status is known, read it for the user's first session here. Then apply the token's name and info. Raise
+        EngineUnavailable like `open`.
         """
         session = opened.session
         try:
@@ -136,6 +140,17 @@ class SessionService:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, opened.resumed)
                 raise
+        await self._profiles.claim(session)
+
+    async def renew(self, session: Session, before: Grants) -> None:
+        """Show the name and the info of the session's new token. Raise StoreUnavailable if the info is not stored."""
+        if session.grants.name not in (None, before.name):
+            try:
+                name = session.grants.name
+                await self._engine.touch(*session.key, session.ref, session.device, session.idle, name)
+            except EngineUnavailable:
+                pass  # a restored session has the name of its token
+        await self._profiles.claim(session)
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
         self._timers.cancel(session.leave_timer)

@@ -15,6 +15,7 @@ from greendot.auth.model import Grants
 from greendot.engine.messages import Part, Topic
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused
+from greendot.ids import Key
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Session
@@ -28,6 +29,8 @@ from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
 from greendot.presence.holds import WatchHolds
 from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.model import Change, Snapshot, VisibleState, ordered, restored_order
+from greendot.presence.profile_model import Profile, doubted, newest
+from greendot.presence.profiles import ProfileService
 from greendot.presence.reads import PresenceReads, PresenceSnapshots, watchable
 from greendot.presence.status import StatusService
 from greendot.presence.watched_user import WatchedUser, WatchEntry
@@ -56,6 +59,7 @@ class WatchService:
         statuses: StatusService,
         last_seen: LastSeenReader,
         held_changes: HeldChanges,
+        profiles: ProfileService,
         limits: WatchLimits,
     ) -> None:
         self._engine = engine
@@ -70,7 +74,8 @@ class WatchService:
         self._hidden_watchers = HiddenWatchers(context, self._watched, celebrities, engine.now_ms)
         self._holds = WatchHolds(context, self._watched)
         followed = self._watched, self._hidden_watchers, celebrities
-        self.snapshots = PresenceSnapshots(engine, statuses, last_seen, self.watched)
+        profiles.consumers.append(self)
+        self.snapshots = PresenceSnapshots(engine, statuses, last_seen, profiles, self.watched)
         self.read = PresenceReads(self.snapshots, followed, visibility, context.slices, self._snapshot).read
         self._restoring: list[WatchedUser] = []
 
@@ -223,11 +228,22 @@ class WatchService:
         if change.restored and not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
             self._await_restored(watched)  # other sessions of the user may follow: showing this would flicker
             return
-        watched.name, watched.devices = change.name or watched.name, change.devices
+        renamed = self._rename(watched, change.name)
+        watched.devices = change.devices
         if change.public and change.visible.version > watched.visible.version:
-            self._show(watched, change.visible)
+            self._show(watched, change.visible, anyway=renamed)
+        elif renamed:
+            self._show_again(watched)
         if change.private and change.own.version > watched.own.version:
             self._show_own(watched, change.own)
+
+    def _rename(self, watched: WatchedUser, name: str | None) -> bool:
+        """Set the name of a new token; return whether watchers must get it now.
+
+        While the user appears offline, they do not: the time of the change would show that the user is here.
+        """
+        known, watched.name = watched.name, name or watched.name
+        return known != watched.name and watched.profile.name is None and watched.visible.state != "offline"
 
     def _changed_meanwhile(self, watched: WatchedUser, change: Change) -> None:
         """Show a change of a held user at once, or when the sessions on all nodes confirm the change.
@@ -268,6 +284,11 @@ class WatchService:
         key = ("presence", watched.user)
         self._context.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
 
+    def _show_again(self, watched: WatchedUser) -> None:
+        """Deliver the state with a new name or info. The version stays: the state has not changed."""
+        self._show(watched, watched.visible, anyway=True)
+        self._show_own(watched, watched.own, anyway=True)
+
     def _show_own(self, watched: WatchedUser, visible: VisibleState, *, anyway: bool = False) -> None:
         before, watched.own = watched.own, visible
         watched.shows += 1
@@ -279,6 +300,24 @@ class WatchService:
 
     def _devices(self, watched: WatchedUser) -> list[Connection]:
         return self._connections(watched, watched.user)
+
+    # --- profiles ---
+
+    async def doubt_profiles(self, tenant: str) -> Collection[str]:
+        """Return the tenant's watched users. The next profile of each replaces the known one."""
+        users = [user async for some in self.in_use(tenant) for user in some]
+        for user in users:
+            if (watched := self.watched(Topic("watch", tenant, user))) is not None:
+                watched.profile = doubted(watched.profile)
+        return users
+
+    async def profiles_changed(self, changed: Mapping[Key, Profile], known: Collection[Key]) -> None:
+        """Deliver changed names and info of watched users."""
+        for key, profile in changed.items():
+            if (watched := self.watched(Topic("watch", *key))) is not None:
+                before, watched.profile = watched.profile, newest(watched.profile, profile)
+                if not watched.profile.looks_like(before) and watched.opening is None:
+                    self._show_again(watched)
 
     # --- visibility ---
 
@@ -439,7 +478,7 @@ class WatchService:
         topics = [watched.channel.topic for watched in fresh]
         snapshots = await self.snapshots.read(topics[0].tenant, [topic.name for topic in topics])
         for watched, snapshot in zip(fresh, snapshots, strict=True):
-            watched.name, watched.devices = snapshot.name, snapshot.devices
+            watched.name, watched.devices, watched.profile = snapshot.name, snapshot.devices, snapshot.profile
             # A change received between the subscription and the read may be newer than the read.
             watched.visible = max(snapshot.visible, watched.visible, key=lambda visible: visible.version)
             watched.own = max(snapshot.own, watched.own, key=lambda visible: visible.version)

@@ -10,6 +10,7 @@ from greendot.node.subscriptions import TopicSubscription
 from greendot.node.timer_model import Timer
 from greendot.presence.celebrity_model import CelebrityFanout
 from greendot.presence.model import NOBODY, entry, polled, without_last_seen
+from greendot.presence.profile_model import NO_PROFILE
 from greendot.protocol.events import Presence
 
 
@@ -36,6 +37,7 @@ class WatchedUser(TopicSubscription):
         "held_until",
         "name",
         "own",
+        "profile",
         "raised",
         "shows",
         "stale",
@@ -46,6 +48,7 @@ class WatchedUser(TopicSubscription):
         super().__init__(channel)
         self.visible = self.own = NOBODY
         self.name: str | None = None
+        self.profile = NO_PROFILE
         self.devices: list[str] = []
         self.held = False  # after a loss: only confirmed changes are shown until all sessions are restored
         self.held_until = 0.0  # monotonic seconds: reads are ignored before this time too
@@ -72,7 +75,8 @@ class WatchedUser(TopicSubscription):
 
     def shown(self, now_ms: int, *, devices: bool = False) -> Presence:
         """Return the entry for others at `now_ms` of the engine's clock, with `devices` for a snapshot."""
-        shown = entry(self.user, self.visible, self.name, self.devices if devices else None, stale=self.stale)
+        listed = self.devices if devices else None
+        shown = entry(self.user, self.visible, self.name, listed, stale=self.stale, profile=self.profile)
         if self.discreet:
             shown = without_last_seen(shown)
         return polled(shown, now_ms) if self.is_polled else shown
@@ -83,7 +87,8 @@ class WatchedUser(TopicSubscription):
 
     def shown_own(self, *, devices: bool = False) -> Presence:
         """Return the entry for the user's own devices, which is never polled."""
-        return entry(self.user, self.own, self.name, self.devices if devices else None, own=True, stale=self.stale)
+        listed = self.devices if devices else None
+        return entry(self.user, self.own, self.name, listed, own=True, stale=self.stale, profile=self.profile)
 
 
 class WatchEntry(NamedTuple):

@@ -15,6 +15,7 @@ from greendot.protocol.fields import (
     AckField,
     CreatedAtField,
     ExpiresInField,
+    InfoField,
     KindField,
     MessageIdField,
     MessageSeqField,
@@ -93,6 +94,7 @@ class Presence(Event, frozen=True):
             "Only if the mode is `poll`."
         ),
     ] = UNSET
+    info: InfoField = UNSET
 
 
 class RoomState(Struct, frozen=True, gc=False):
@@ -181,6 +183,7 @@ class TypingStarted(Event, frozen=True):
     user: Annotated[str, about("Id of the user who types.")]
     name: NameField
     expires_in_ms: ExpiresInField
+    info: InfoField = UNSET
 
 
 class TypingStopped(Event, frozen=True):
@@ -224,6 +227,7 @@ class RoomMessage(Event, frozen=True):
             "Null: a new message."
         ),
     ] = None
+    info: InfoField = UNSET
 
 
 class RoomEntered(Event, frozen=True):
@@ -233,6 +237,8 @@ class RoomEntered(Event, frozen=True):
 
     room: RoomField
     user: Annotated[str, about("Id of the user who has entered.")]
+    name: NameField = None
+    info: InfoField = UNSET
 
 
 class RoomLeft(Event, frozen=True):
@@ -242,6 +248,17 @@ class RoomLeft(Event, frozen=True):
 
     room: RoomField
     user: Annotated[str, about("Id of the user who has left.")]
+
+
+class RoomProfile(Event, frozen=True):
+    """The name or the info of an occupant has changed. The event has both, as they are now."""
+
+    type = "room.profile"
+
+    room: RoomField
+    user: Annotated[str, about("Id of the occupant.")]
+    name: NameField
+    info: InfoField = UNSET
 
 
 class RoomCount(Event, frozen=True):
@@ -391,6 +408,7 @@ EVENTS: dict[str, type[Event]] = {
         RoomMessage,
         RoomEntered,
         RoomLeft,
+        RoomProfile,
         RoomCount,
         RoomChanged,
         Signal,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, UnsetType
 
 
 def about(text: str) -> Meta:
@@ -15,7 +15,11 @@ def about(text: str) -> Meta:
 # Fields that many events, replies and HTTP answers have.
 RoomField = Annotated[str, about("Id of the room.")]
 UserField = Annotated[str, about("Id of the user.")]
-NameField = Annotated[str | None, about("Display name of the user, from the token; null if there is none.")]
+NameField = Annotated[str | None, about("Display name of the user; null if there is none.")]
+InfoField = Annotated[
+    dict[str, Any] | UnsetType,
+    about("Info that the app has set for the user: a JSON object of at most 1,024 bytes. Absent if there is none."),
+]
 MessageIdField = Annotated[str, about("Id of the message.")]
 MessageSeqField = Annotated[int, about("Number of the message in the room. Numbers start at 1 and have no gaps.")]
 NotificationIdField = Annotated[str, about("Id of the notification.")]

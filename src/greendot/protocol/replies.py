@@ -16,6 +16,7 @@ from greendot.protocol.fields import (
     CreatedAtField,
     ExpiresInField,
     InboxHeadField,
+    InfoField,
     KindField,
     MessageIdField,
     MessageSeqField,
@@ -63,6 +64,7 @@ class Typer(Struct, frozen=True, gc=False):
     user: Annotated[str, about("Id of the user who types.")]
     name: NameField
     expires_in_ms: ExpiresInField
+    info: InfoField = UNSET
 
 
 class JoinReply(Reply, frozen=True, gc=True):
@@ -102,6 +104,13 @@ class RoomsReply(Reply, frozen=True, gc=True):
     rooms: Annotated[list[RoomEntry], about("Rooms, in the order of their ids.")]
 
 
+class UserProfile(Struct, frozen=True, gc=False):
+    """Display name and info of a user."""
+
+    name: NameField = None
+    info: InfoField = UNSET
+
+
 class PresentReply(Reply, frozen=True, gc=True):
     """Page of a room's occupants, and the number of all occupants."""
 
@@ -110,6 +119,10 @@ class PresentReply(Reply, frozen=True, gc=True):
     stale: Annotated[
         bool | UnsetType, about("True: occupants may be missing, because lost records are being restored.")
     ] = UNSET
+    profiles: Annotated[
+        dict[str, UserProfile],
+        about("Names and info of the users in this page: user id → profile. Users with neither are left out."),
+    ] = {}
 
 
 class SendReply(Reply, frozen=True):

@@ -18,6 +18,7 @@ from greendot.node.session import Connection
 from greendot.node.time_slices import STEP
 from greendot.node.timer_model import Timer
 from greendot.node.timers import Timers
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event
 from greendot.visibility.cache import VisibilityCache
@@ -59,7 +60,7 @@ class CountThrottle:
 class RoomAnnouncer(ABC):
     """Announcer of one room's users in one role. Subclasses keep the users (`users`) and make their events."""
 
-    __slots__ = ("_channel", "_context", "_counting", "_large", "_visibility", "room_view")
+    __slots__ = ("_channel", "_context", "_counting", "_large", "_profiles", "_visibility", "room_view")
 
     ROLE: ClassVar[str]  # part of the signals' key: the latest signal of a user and role replaces queued ones
     LAPSES: ClassVar[bool]  # signals expire at the client: counts are repeated, and signals may be shed
@@ -69,12 +70,14 @@ class RoomAnnouncer(ABC):
         channel: Channel,
         context: NodeContext,
         visibility: VisibilityCache,
+        profiles: ProfileService,
         large: int,
         users: Callable[[], Collection[str]],
     ) -> None:
         self._channel = channel
         self._context = context
         self._visibility = visibility
+        self._profiles = profiles
         self._large = large
         self._counting = CountThrottle(context.timers)
         self.room_view = RoomView(channel, context, visibility, users)
@@ -102,9 +105,17 @@ class RoomAnnouncer(ABC):
     def _devices(self, user: str) -> list[Connection]:
         return self._context.registry.connections_in(self._channel, user)
 
+    def _is_known(self, user: str) -> bool:
+        """Return whether the user can be announced now: who sees the user is known, and so is the profile."""
+        if not self._visibility.is_ready(self._tenant, user):
+            return False
+        return self._is_large or self._profiles.is_ready(self._tenant, user)
+
     async def _look_up(self, users: Collection[str]) -> bool:
-        """Load the facts that decide who sees these users; return False if the store is unavailable."""
+        """Load the facts that decide who sees these users, and their profiles; return False without the store."""
         try:
+            if not self._is_large:
+                await self._profiles.learn(self._tenant, users)
             await self._visibility.know(self._tenant, self.room_view.viewers(), users)
         except StoreUnavailable:
             return False

@@ -91,9 +91,10 @@ class RoomCommands:
 
     async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
         topic = Topic("room", session.tenant, command.room)
-        return await self._rooms.membership.throughout(
-            session, command.room, lambda: self._rooms.present(topic, session.user, command.after, command.limit)
+        found = await self._rooms.membership.throughout(
+            session, command.room, lambda: self._rooms.present_page(topic, session.user, command.after, command.limit)
         )
+        return self._rooms.people.refreshed(session.tenant, found)
 
     def _room_send(self, connection: Connection, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         check_may_send(session)

@@ -12,6 +12,8 @@ from greendot.node.channel import RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.stream import GAP_S, RECOVER, LocalStream, StreamFollower, retry_s
 from greendot.node.subscriptions import Subscriptions
+from greendot.presence.profile_model import NO_PROFILE
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.rooms.local_room import LocalRoom, Recent
@@ -33,6 +35,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         store: Store,
         context: NodeContext,
         local: Subscriptions[LocalRoom],
+        profiles: ProfileService,
         changed: Callable[[LocalRoom, int], None],
     ) -> None:
         super().__init__(context, "rooms", COMPARE_S)
@@ -40,6 +43,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         self.recoveries = 0  # number of requests for missed messages by returning clients
         self._store = store
         self._local = local
+        self._profiles = profiles
         self._changed = changed  # called with a room and the newer revision of its members in the store
 
     def begin(self, local: LocalRoom, head: int) -> None:
@@ -72,8 +76,10 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         self.gaps += 1
         topic = local.channel.topic
         records = await self._store.messages(topic.tenant, topic.name, after=local.cursor, limit=RECOVER)
+        profiles = await self._profiles.learnt(topic.tenant, {record.user for record in records})
         for record in records:
-            self._forward(local, local.stream.offer(record.seq, message_frame(record)))
+            frame = message_frame(record, profiles.get(record.user, NO_PROFILE))
+            self._forward(local, local.stream.offer(record.seq, frame))
         if len(records) < RECOVER:
             return
         # There are too many missed messages to send: a client fetches them when the app needs them.

@@ -18,6 +18,7 @@ from greendot.http.schema import one_of
 from greendot.ids import new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
+from greendot.presence.profile_model import NO_PROFILE
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import Id, SignalBody, SignalKey, SignalKind, SignalRoom, SignalUser, Text
@@ -27,8 +28,8 @@ from greendot.protocol.replies import PresentReply, SendReply, Typer
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
-from greendot.store.rooms import BusMode, Draft, Record, Role, Room
-from greendot.store.wire import fit, message_event
+from greendot.store.rooms import BusMode, Draft, Role, Room
+from greendot.store.wire import message_page
 from greendot.telemetry.spans import parent
 
 
@@ -215,13 +216,15 @@ class RoomRoutes:
     async def present(self, request: Request, room: str, query: Page) -> PresentReply:
         """List the occupants of a room on all nodes in the order of their ids, one page at a time."""
         topic = Topic("room", (await self._room(request, room)).tenant, room)
-        return await self._rooms.present(topic, None, query.after, query.limit)
+        return await self._rooms.present_page(topic, None, query.after, query.limit)
 
     @operation("GET /v1/rooms/{room}/typing", fails=(404,))
     async def typing(self, request: Request, room: str) -> TypingNow:
         """List the users who type in a room."""
         of = await self._room(request, room)
-        return TypingNow([Typer(*typist) for typist in await self._engine.typers(of.tenant, room)])
+        typists = await self._engine.typers(of.tenant, room)
+        profiles = await self._rooms.profiles.learnt(of.tenant, [typist.user for typist in typists])
+        return TypingNow([Typer(*typist, info=profiles.get(typist.user, NO_PROFILE).wire) for typist in typists])
 
     # --- messages and signals ---
 
@@ -235,8 +238,9 @@ class RoomRoutes:
         found = await self._store.room_page(tenant, room, after=query.after, before=query.before, limit=query.limit)
         if found is None:
             raise _no_room(room)
-        page = fit(found.messages, newest=newest)
-        return Messages([message_event(record) for record in page], _next(found.room, page, newest=newest))
+        profiles = await self._rooms.profiles.learnt(tenant, {record.user for record in found.messages})
+        page = message_page(found.messages, profiles, newest=newest)
+        return Messages(page, _next(found.room, page, newest=newest))
 
     @operation("POST /v1/rooms/{room}/messages", status=201, fails=(404, 429))
     async def send(self, request: Request, room: str, body: PostMessage, idempotency_key: str | None) -> SendReply:
@@ -294,7 +298,7 @@ def _no_room(name: str) -> Problem:
     return Problem(404, f"there is no room {name!r}; create it with PUT /v1/rooms/{name}", code=Err.NO_SUCH_ROOM)
 
 
-def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:
+def _next(room: Room, page: list[RoomMessage], *, newest: bool) -> int | None:
     """Return the `before` or `after` of the next page; None if this page is the last.
 
     Numbers have no gaps: the page that reaches the first number, or the head, is the last one.

@@ -12,12 +12,14 @@ from msgspec import structs
 
 from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
 from greendot.engine.port import Engine
-from greendot.errors import Refused, StaleMembers
+from greendot.errors import Refused, StaleMembers, StoreUnavailable
 from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Session
+from greendot.presence.profile_model import Profile
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
@@ -27,7 +29,7 @@ from greendot.rooms.members import RoomAccess
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
 from greendot.store.rooms import BusMode, Draft, MembersWritten, Op, Record, Role, Room
-from greendot.store.wire import fit, message_event
+from greendot.store.wire import message_event, message_page
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.spans import parent, span
@@ -47,6 +49,7 @@ class RoomMessages:
         context: NodeContext,
         rpc: ClusterRpc,
         rate_limits: RateLimits,
+        profiles: ProfileService,
         members_changed: Callable[[str, str], Awaitable[None]],  # called with the tenant and user of a changed member
     ) -> None:
         self._engine = engine
@@ -55,6 +58,7 @@ class RoomMessages:
         self._context = context
         self._rpc = rpc
         self._rate_limits = rate_limits
+        self._profiles = profiles
         self._members_changed = members_changed
 
     # --- permission ---
@@ -123,7 +127,7 @@ class RoomMessages:
         op: Op | None = None,
     ) -> Draft:
         key, now = command.key or new_message_id(), self._context.clock.now_ms()
-        return Draft(session.user, session.grants.name, body, key, now, ref, op)
+        return Draft(session.user, self._profiles.name_of(session), body, key, now, ref, op)
 
     async def _append(
         self,
@@ -165,8 +169,10 @@ class RoomMessages:
             raise Refused(Err.NO_SUCH_ROOM, f"there is no room {room!r}")
         record = written.record
         if written.new:
-            is_hint = written.bus == "hint"
-            frame = b"" if is_hint else encode_event(message_event(record), draft.at, trace, traceparent)
+            frame = b""
+            if written.bus != "hint":
+                profile = await self._author(tenant, record.user)
+                frame = encode_event(message_event(record, profile), draft.at, trace, traceparent)
             told = Deliver(frame, seq=record.seq, members_rev=written.members_rev, traceparent=traceparent)
             if traceparent is None:
                 self._engine.publish(Topic("room", tenant, room), told)
@@ -174,6 +180,15 @@ class RoomMessages:
                 self._publish_traced(Topic("room", tenant, room), told, record.id)
             self._context.recorder.message(tenant, record)
         return record
+
+    async def _author(self, tenant: str, user: str) -> Profile:
+        """Return the profile of the author of a written message, which is published in any case."""
+        if not self._profiles.is_ready(tenant, user):
+            try:
+                await self._profiles.learn(tenant, [user])
+            except StoreUnavailable:
+                pass
+        return self._profiles.of(tenant, user)
 
     def _publish_traced(self, topic: Topic, told: Deliver, message: str) -> None:
         with span("bus.publish", kind=topic.kind):
@@ -183,14 +198,15 @@ class RoomMessages:
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
         if command.before is not None and command.after is not None:
             raise Refused(Err.BAD_FIELD, "field `before` of room.history: give at most one of `before` and `after`")
-        records = await self._rooms.membership.throughout(
-            session,
-            command.room,
-            lambda: self._store.messages(
+
+        async def read() -> tuple[list[Record], dict[str, Profile]]:
+            records = await self._store.messages(
                 session.tenant, command.room, after=command.after, before=command.before, limit=command.limit
-            ),
-        )
-        return HistoryReply([message_event(record) for record in fit(records, newest=command.after is None)])
+            )
+            return records, await self._profiles.learnt(session.tenant, {record.user for record in records})
+
+        records, profiles = await self._rooms.membership.throughout(session, command.room, read)
+        return HistoryReply(message_page(records, profiles, newest=command.after is None))
 
     async def read(self, connection: Connection, session: Session, command: RoomRead) -> ReadReply:
         """Store the read marker and publish it to the user's other devices."""

@@ -24,9 +24,11 @@ from greendot.errors import EngineUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import has_come
+from greendot.presence.profile_model import shown_name
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
-from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
-from greendot.protocol.replies import PresentReply
+from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft, RoomProfile
+from greendot.protocol.replies import PresentReply, UserProfile
 from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.visibility.cache import VisibilityCache
@@ -103,16 +105,18 @@ class RoomOccupancy(RoomAnnouncer):
         engine: Engine,
         session_rooms: SessionRooms,
         visibility: VisibilityCache,
+        profiles: ProfileService,
         large: int,
     ) -> None:
         # In a list of its own: a function of `self` would be a cycle, which only the garbage collector frees.
         occupants: list[set[str] | CountedUsers] = [set()]
-        super().__init__(channel, context, visibility, large, lambda: occupants[0])
+        super().__init__(channel, context, visibility, profiles, large, lambda: occupants[0])
         self._occupants = occupants
         self._engine = engine
         self._statuses = session_rooms.statuses
         self._session_rooms = session_rooms
-        self._unknown: set[str] = set()  # entered; the facts that decide who sees them are being read
+        # Entered, each with the name; the facts that decide who sees them, and their profiles, are being read.
+        self._unknown: dict[str, str | None] = {}
         self._order: list[str] | None = None  # `_users` sorted by id; None until requested
         self._reads = self._newest = 0  # number of readings, and the latest one that was applied
         self._readings: dict[int, dict[str, bool]] = {}  # under way, with the users who entered (True) or left
@@ -316,7 +320,8 @@ class RoomOccupancy(RoomAnnouncer):
                 if user not in meanwhile:
                     self._correct(user, is_there=user in found, is_known=is_known)
         if not self.stale:
-            self._unknown &= found.union(user for user, entered in meanwhile.items() if entered)
+            stay = found.union(user for user, entered in meanwhile.items() if entered)
+            self._unknown = {user: name for user, name in self._unknown.items() if user in stay}
 
     def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
         """Apply the engine's state of a user."""
@@ -354,7 +359,7 @@ class RoomOccupancy(RoomAnnouncer):
             return False
         self._left.discard(user)
         was_there = user in self._users
-        self._arrive(user)
+        self._arrive(user, message.name)
         return message.restored and was_there and not self.is_held
 
     def left_meanwhile(self, user: str) -> None:
@@ -382,12 +387,12 @@ class RoomOccupancy(RoomAnnouncer):
 
     # --- visibility ---
 
-    def _arrive(self, user: str) -> None:
-        """Add the user as soon as the facts that decide who sees the user are known."""
-        if user in self._users or self._visibility.is_ready(self._tenant, user):
-            self._enter(user)
+    def _arrive(self, user: str, name: str | None = None) -> None:
+        """Add the user as soon as the facts that decide who sees the user, and the profile, are known."""
+        if user in self._users or self._is_known(user):
+            self._enter(user, name)
         elif user not in self._unknown:
-            self._unknown.add(user)
+            self._unknown[user] = name
             self._context.tasks.spawn(self._learn(user))
 
     async def _learn(self, user: str) -> None:
@@ -395,7 +400,7 @@ class RoomOccupancy(RoomAnnouncer):
         if user not in self._unknown:
             return  # the user left meanwhile
         if is_known:
-            self._enter(user)
+            self._enter(user, self._unknown[user])
         else:
             self._context.timers.set(RETRY_S, self._learn_again, user)
 
@@ -405,8 +410,8 @@ class RoomOccupancy(RoomAnnouncer):
 
     # --- announcements ---
 
-    def _enter(self, user: str) -> None:
-        self._unknown.discard(user)
+    def _enter(self, user: str, name: str | None = None) -> None:
+        self._unknown.pop(user, None)
         if isinstance(self._users, set) and user not in self._users:
             self._users.add(user)
             self.room_view.appears(user)
@@ -415,7 +420,7 @@ class RoomOccupancy(RoomAnnouncer):
             if self._is_large:
                 self._counting.soon(self._announce_count)
             else:
-                self._announce(user, RoomEntered(self._room, user), self.room_view.skipped(user))
+                self._announce(user, self._entered(user, name), self.room_view.skipped(user))
             if len(self._users) > 2 * MOST_COPIED and not self._needs_copy:
                 hiders = {user for user in self._users if self._visibility.is_hider(self._tenant, user)}
                 self._users, self._order = CountedUsers(len(self._users), hiders), None
@@ -424,7 +429,7 @@ class RoomOccupancy(RoomAnnouncer):
         # The engine may not know yet of a session on this node.
         if self._session_rooms.is_inside(self._tenant, user, self._room):
             return
-        self._unknown.discard(user)
+        self._unknown.pop(user, None)
         if isinstance(self._users, set) and user in self._users:
             self._users.discard(user)
             if self._order is not None:
@@ -436,7 +441,24 @@ class RoomOccupancy(RoomAnnouncer):
         return max(len(self._channel.listeners), len(self._users)) > self._large
 
     def _event(self, user: str, *, seen: bool) -> Event:
-        return RoomEntered(self._room, user) if seen else RoomLeft(self._room, user)
+        return self._entered(user) if seen else RoomLeft(self._room, user)
+
+    def _entered(self, user: str, name: str | None = None) -> RoomEntered:
+        """Return the event with the user's profile, and the name of the token if the profile has none."""
+        profile = self._profiles.of(self._tenant, user)
+        return RoomEntered(self._room, user, shown_name(profile, name or self._name_here(user)), profile.wire)
+
+    def _name_here(self, user: str) -> str | None:
+        """Return the name in the token of a session on this node."""
+        sessions = self._context.registry.sessions_of(self._tenant, user)
+        return sessions[0].grants.name if sessions else None
+
+    def announce_profile(self, user: str, profile: UserProfile) -> None:
+        """Announce the changed profile of an occupant. Large rooms get no such events."""
+        if user in self._users and not self.is_counted and not self._is_large and self._channel.listeners:
+            event = RoomProfile(self._room, user, profile.name, profile.info)
+            frame, key = encode_event(event, self._context.clock.now_ms()), RoomKey(self._room, ("profile", user))
+            self._context.hub.offer(self._channel, frame, key=key, skip=self.room_view.blind(user))
 
     def _announce_count(self) -> None:
         """Send each listener the count of visible occupants. In a counted room, read the number first."""

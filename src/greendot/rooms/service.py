@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from greendot.engine.messages import (
     Deliver,
@@ -32,6 +32,8 @@ from greendot.node.stream import RECOVER_BYTES
 from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP
 from greendot.presence.held_changes import HeldChanges
+from greendot.presence.profile_model import NO_PROFILE
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
@@ -40,12 +42,13 @@ from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
 from greendot.rooms.members import RoomAccess, RoomMembers
 from greendot.rooms.occupancy import RoomOccupancy, page
+from greendot.rooms.people import RoomProfiles
 from greendot.rooms.removal import MemberRemoval
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
 from greendot.store.rooms import MemberState
-from greendot.store.wire import message_event
+from greendot.store.wire import message_event, sent_size
 from greendot.visibility.cache import VisibilityCache
 
 ATTEMPTS = 100  # attempts to join while the members of the room change
@@ -74,6 +77,7 @@ class RoomService:
         visibility: VisibilityCache,
         context: NodeContext,
         held_changes: HeldChanges,
+        profiles: ProfileService,
         limits: RoomLimits,
     ) -> None:
         self._engine = engine
@@ -83,11 +87,14 @@ class RoomService:
         visibility.consumers.append(self)
         self._context = context
         self._held_changes = held_changes
+        self.profiles = profiles
+        self.people = RoomProfiles(engine, context, profiles, self._rooms_of)
+        profiles.consumers.append(self.people)
         self._limits = limits
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
         self.delivery = RoomDelivery(
-            store, context, self._local, lambda local, revision: self.member_updates.expect(local, revision)
+            store, context, self._local, profiles, lambda local, revision: self.member_updates.expect(local, revision)
         )
         self.removal = MemberRemoval(engine, context, self._local, session_rooms, leave=self.leave)
         self.member_updates = MemberUpdates(
@@ -195,10 +202,14 @@ class RoomService:
             return [], False
         while True:
             records = await self.delivery.missed(local, after)
-            if records is None or sum(len(record.body) for record in records) > most:
+            if records is None:
                 return [], True
-            if (records[-1].seq if records else after) >= local.cursor:  # no message came during the read
-                return [message_event(record) for record in records], after > local.cursor
+            profiles = await self.profiles.learnt(local.channel.topic.tenant, {record.user for record in records})
+            messages = [message_event(record, profiles.get(record.user, NO_PROFILE)) for record in records]
+            if sum(map(sent_size, messages)) > most:
+                return [], True
+            if (records[-1].seq if records else after) >= local.cursor:  # no message came during the reads
+                return messages, after > local.cursor
 
     def leave(self, connection: Connection, room: str) -> None:
         session = connection.session
@@ -232,6 +243,11 @@ class RoomService:
         if session is not None:
             for room in [*(connection.typed or ())]:
                 self._silence(connection, session, room)
+
+    async def present_page(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
+        """Return a page of occupants as `present` does, with their names and info."""
+        found = await self.present(topic, reader, after, limit)
+        return structs.replace(found, profiles=await self.people.named(topic.tenant, found.users))
 
     async def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
         """Return a page of the room's occupants on all nodes that `reader` may see (None: the app, which sees all)."""
@@ -298,7 +314,7 @@ class RoomService:
             connection.typed = set()
         connection.typed.add(room)
         self._context.recorder.typed(session, room, on=True)
-        self._engine.typing_start(session.tenant, room, session.user, session.grants.name)
+        self._engine.typing_start(session.tenant, room, session.user, self.profiles.name_of(session))
 
     def is_reader(self, session: Session, room: str) -> bool:
         """Return whether the user of a joined session is only a reader."""
@@ -438,8 +454,9 @@ class RoomService:
 
     def _make(self, channel: Channel) -> LocalRoom:
         limits, session_rooms = self._limits, self._session_rooms
-        typing = RoomTyping(channel, self._context, self._visibility, limits.large, limits.typing.hold_ms)
-        present = RoomOccupancy(channel, self._context, self._engine, session_rooms, self._visibility, limits.large)
+        visibility, profiles = self._visibility, self.profiles
+        typing = RoomTyping(channel, self._context, visibility, profiles, limits.large, limits.typing.hold_ms)
+        present = RoomOccupancy(channel, self._context, self._engine, session_rooms, visibility, profiles, limits.large)
         return LocalRoom(channel, typing, present)
 
     async def _read(self, fresh: Sequence[LocalRoom]) -> None:
@@ -448,6 +465,7 @@ class RoomService:
         for local, key in zip(fresh, keys, strict=True):
             typists = await self._engine.typers(*key)
             await self._visibility.know(key[0], (), [typist.user for typist in typists])
+            await self.profiles.learn(key[0], [typist.user for typist in typists])
             local.typing.seed(typists)
             await local.present.read()
             room = rooms.get(key)

@@ -136,7 +136,8 @@ class SessionRooms:
                     await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=True)
                 await self._engine.exit(session.tenant, room, session.user, session.ref)
             elif self._context.registry.sessions.get(session.id) is session:
-                await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)
+                name = session.grants.name
+                await self._engine.enter(session.tenant, room, session.user, session.ref, name, restoring=restoring)
             changed = self._updating[entry]
 
     # --- after a loss in the engine ---

@@ -10,6 +10,7 @@ from greendot.engine.port import Bus
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
 from greendot.node.session import Connection, Session
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import SignalSend
 from greendot.protocol.events import Signal
@@ -21,18 +22,21 @@ from greendot.telemetry.spans import parent
 class Signals:
     """Publisher of signals of this node's clients, and delivery of signals for its users. Rooms deliver their own."""
 
-    def __init__(self, bus: Bus, clock: Clock, registry: Registry, hub: Hub, metrics: Metrics) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, registry: Registry, hub: Hub, metrics: Metrics, profiles: ProfileService
+    ) -> None:
         self._bus = bus
         self._clock = clock
         self._registry = registry
         self._hub = hub
         self._metrics = metrics
+        self._profiles = profiles
 
     def publish(self, connection: Connection, session: Session, command: SignalSend, topic: Topic) -> None:
         """Publish the signal to all nodes with subscribers of `topic`."""
         signal = Signal(
             sender=session.user,
-            name=session.grants.name,
+            name=self._profiles.name_of(session),
             kind=command.kind,
             room=UNSET if command.room is None else command.room,
             body=command.body,

@@ -14,6 +14,7 @@ from greendot.engine.messages import Typing
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
@@ -39,10 +40,16 @@ class RoomTyping(RoomAnnouncer):
     ROLE, LAPSES = "typing", True
 
     def __init__(
-        self, channel: Channel, context: NodeContext, visibility: VisibilityCache, large: int, ttl_ms: int
+        self,
+        channel: Channel,
+        context: NodeContext,
+        visibility: VisibilityCache,
+        profiles: ProfileService,
+        large: int,
+        ttl_ms: int,
     ) -> None:
         entries = dict[str, _Entry]()
-        super().__init__(channel, context, visibility, large, entries.keys)
+        super().__init__(channel, context, visibility, profiles, large, entries.keys)
         self._ttl_ms = ttl_ms
         self._entries = entries
         self._unknown: dict[str, Typing] = {}  # last start of each typist whose visibility is being looked up
@@ -71,7 +78,7 @@ class RoomTyping(RoomAnnouncer):
         if typing.expires_in_ms <= 0:
             self._unknown.pop(typing.user, None)
             self._stop(typing.user)
-        elif typing.user in self._entries or self._visibility.is_ready(self._tenant, typing.user):
+        elif typing.user in self._entries or self._is_known(typing.user):
             self._start(typing)
         else:
             if typing.user not in self._unknown:
@@ -89,7 +96,8 @@ class RoomTyping(RoomAnnouncer):
         known = typing.user in self._entries
         self._hold(typing.user, typing.name, typing.expires_in_ms)
         if not self._is_large:
-            event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
+            info = self._profiles.of(self._tenant, typing.user).wire
+            event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms, info)
             self._announce(typing.user, event, self.room_view.skipped(typing.user))
         elif not known or self._context.timers.now() - self._counting.sent_at >= REPEAT_COUNT * self._ttl_ms / 1000:
             self._counting.soon(self._announce_count)
@@ -99,7 +107,7 @@ class RoomTyping(RoomAnnouncer):
         if self._is_large:
             return []
         return [
-            Typer(user, entry.name, self._left_ms(entry))
+            Typer(user, entry.name, self._left_ms(entry), self._profiles.of(self._tenant, user).wire)
             for user, entry in self._entries.items()
             if user != reader and self.room_view.sees(reader, user)
         ]
@@ -140,7 +148,8 @@ class RoomTyping(RoomAnnouncer):
         if not seen:
             return TypingStopped(self._room, user)
         entry = self._entries[user]
-        return TypingStarted(self._room, user, entry.name, self._left_ms(entry))
+        info = self._profiles.of(self._tenant, user).wire
+        return TypingStarted(self._room, user, entry.name, self._left_ms(entry), info)
 
     def _announce_count(self) -> None:
         """Send each listener the number of other typists whom the listener may see."""

@@ -22,6 +22,7 @@ from greendot.store.inbox import InboxStore
 from greendot.store.jobs import JobStore
 from greendot.store.last_seen import LastSeenStore
 from greendot.store.pages import SnapshotStore
+from greendot.store.profiles import ProfileStore
 from greendot.store.push import PushStore
 from greendot.store.revocations import RevocationStore
 from greendot.store.rooms import MessageStore, RoomStore
@@ -37,6 +38,7 @@ class Store(
     InboxStore,
     SnapshotStore,
     StatusStore,
+    ProfileStore,
     LastSeenStore,
     PrivacyStore,
     KeyStore,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from msgspec import Raw
 
+from greendot.presence.profile_model import NO_PROFILE, Profile
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdatedV1, RoomMessage
 from greendot.protocol.replies import InboxEntry
@@ -17,8 +18,8 @@ PAGE_BYTES = 1024 * 1024  # bodies in one page
 R = TypeVar("R", Record, Notification)
 
 
-def message_event(record: Record) -> RoomMessage:
-    """Return the event for a stored message."""
+def message_event(record: Record, profile: Profile = NO_PROFILE) -> RoomMessage:
+    """Return the event for a stored message, with the current profile of its author."""
     return RoomMessage(
         room=record.room,
         seq=record.seq,
@@ -29,7 +30,24 @@ def message_event(record: Record) -> RoomMessage:
         at=record.at,
         ref=record.ref,
         op=record.op,
+        info=profile.wire,
     )
+
+
+def message_page(records: list[Record], profiles: Mapping[str, Profile], *, newest: bool) -> list[RoomMessage]:
+    """Return the events of a page: as many of the records as fit. `profiles` are those of authors, by id."""
+
+    def author(record: Record) -> Profile:
+        return profiles.get(record.user, NO_PROFILE)
+
+    page = fit(records, newest=newest, also=lambda record: len(author(record).info))
+    return [message_event(record, author(record)) for record in page]
+
+
+def sent_size(message: RoomMessage) -> int:
+    """Return the bytes of a message's content. `info` comes from the store, encoded."""
+    info: object = message.info
+    return len(bytes(message.body)) + (len(bytes(info)) if isinstance(info, Raw) else 0)
 
 
 def created_event(notification: Notification) -> NotificationCreated:
@@ -44,9 +62,9 @@ def created_event(notification: Notification) -> NotificationCreated:
     )
 
 
-def message_frame(record: Record) -> bytes:
+def message_frame(record: Record, profile: Profile = NO_PROFILE) -> bytes:
     """Return the frame of a stored message, for subscribers that missed it."""
-    return encode_event(message_event(record), record.at, None, record.traceparent)
+    return encode_event(message_event(record, profile), record.at, None, record.traceparent)
 
 
 def created_frame(notification: Notification, now: int) -> bytes:
@@ -88,11 +106,14 @@ def is_over(notification: Notification, now: int) -> bool:
     return notification.expires_at is not None and notification.expires_at <= now
 
 
-def fit(records: list[R], *, newest: bool) -> list[R]:
-    """Return as many records as fit in `PAGE_BYTES`, but at least one; the last ones if `newest`, else the first."""
+def fit(records: list[R], *, newest: bool, also: Callable[[R], int] = lambda record: 0) -> list[R]:
+    """Return as many records as fit in `PAGE_BYTES`, but at least one; the last ones if `newest`, else the first.
+
+    `also` returns the bytes that are sent with a record.
+    """
     size, kept = 0, 0
     for record in reversed(records) if newest else records:
-        size += len(record.body)
+        size += len(record.body) + also(record)
         if kept and size > PAGE_BYTES:
             break
         kept += 1

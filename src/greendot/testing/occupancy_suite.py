@@ -96,6 +96,22 @@ class OccupantSuite(EngineTests):
             await h.settle()
             assert [message for _, message in h.heard] == [Entered("ann"), Entered("bob", restored=True)]
 
+    async def test_the_name_is_published_with_the_entry_of_a_first_session(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            await h.engine.enter(T, "r1", "ann", self.session_of(h, "a"), "Ann | 100 %, r;")
+            await h.engine.enter(T, "r1", "ann", self.session_of(h, "a2"), "Anne")
+            await h.engine.enter(T, "r1", "bob", self.session_of(h, "b"), "r")
+            await h.engine.enter(T, "r1", "cyd", self.session_of(h, "c"), "")
+            await h.engine.enter(T, "r1", "dan", self.session_of(h, "d"), "Dan", restoring=True)
+            await h.settle()
+            assert [message for _, message in h.heard] == [
+                Entered("ann", name="Ann | 100 %, r;"),
+                Entered("bob", name="r"),
+                Entered("cyd"),
+                Entered("dan", restored=True),
+            ]
+
     async def test_rooms_and_tenants_are_apart(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])

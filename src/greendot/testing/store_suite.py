@@ -11,6 +11,7 @@ from greendot.testing.inbox_suite import InboxSuite
 from greendot.testing.last_seen_suite import LastSeenSuite
 from greendot.testing.message_suite import MessageSuite
 from greendot.testing.page_suite import SnapshotSuite
+from greendot.testing.profile_suite import ProfileSuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
 from greendot.testing.store_harness import BAD_TEXTS, T
@@ -24,6 +25,7 @@ class StoreSuite(
     InboxSuite,
     SnapshotSuite,
     LastSeenSuite,
+    ProfileSuite,
     PrivacySuite,
     KeySuite,
     PeopleSuite,

@@ -14,6 +14,7 @@ from greendot.node.context import NodeContext
 from greendot.node.session import Connection
 from greendot.node.time_slices import TimeSlices
 from greendot.node.timers import Timers
+from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.rooms.announcer import COUNT_EVERY_S, CountThrottle, RoomAnnouncer
@@ -106,6 +107,13 @@ class Visibility:
             raise StoreUnavailable("away")
 
 
+class Profiles:
+    """Profiles of a tenant without any."""
+
+    async def learn(self, tenant: str, users: Collection[str]) -> None:
+        pass
+
+
 class Hub:
     """Hub that records each frame with its key and its recipients."""
 
@@ -139,8 +147,15 @@ class Guests(RoomAnnouncer):
 
     ROLE, LAPSES = "guest", False
 
-    def __init__(self, channel: Channel, context: NodeContext, visibility: VisibilityCache, large: int) -> None:
-        super().__init__(channel, context, visibility, large, lambda: self.users)
+    def __init__(
+        self,
+        channel: Channel,
+        context: NodeContext,
+        visibility: VisibilityCache,
+        profiles: ProfileService,
+        large: int,
+    ) -> None:
+        super().__init__(channel, context, visibility, profiles, large, lambda: self.users)
         self.users: set[str] = set()
 
     def enter(self, user: str) -> None:
@@ -184,6 +199,7 @@ class Place:
                 SimpleNamespace(hub=self.hub, registry=self, clock=self.clock, timers=self.timers, slices=TimeSlices()),
             ),
             cast(VisibilityCache, self.visibility),
+            cast(ProfileService, Profiles()),
             large,
         )
 

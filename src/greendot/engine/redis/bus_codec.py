@@ -123,5 +123,6 @@ def _script_message(mac: object, data: bytes) -> Message:
             return Typing(user, unescape(name), int(held))
         case b"p":
             user, entered = text.split("|")
-            return Entered(user, entered == "r") if entered else Left(user)
+            # A mode, and the name. Nodes of the version before compare the whole text with the mode "r".
+            return Entered(user, entered == "r", unescape(entered[1:])) if entered else Left(user)
     raise Malformed("of no kind")

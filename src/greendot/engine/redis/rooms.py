@@ -99,8 +99,18 @@ class RedisRooms:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
 
-    async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
-        await self._verbs.on_room("enter", tenant, room, *ref, user, "r" if restoring else "1")
+    async def enter(
+        self,
+        tenant: str,
+        room: str,
+        user: str,
+        ref: SessionEpoch,
+        name: str | None = None,
+        *,
+        restoring: bool = False,
+    ) -> None:
+        mode, shown = ("r", "") if restoring else ("1", escape(name))
+        await self._verbs.on_room("enter", tenant, room, *ref, user, mode, shown)
         self._verbs.restored += restoring
 
     async def exit(self, tenant: str, room: str, user: str, ref: SessionEpoch) -> None:

@@ -18,6 +18,7 @@ from greendot.store.postgres.last_seen import PostgresLastSeen
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.pages import PostgresSnapshots
 from greendot.store.postgres.pool import Pool, PoolLimits
+from greendot.store.postgres.profiles import PostgresProfiles
 from greendot.store.postgres.push import PostgresPushes
 from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
@@ -37,6 +38,7 @@ class PostgresStore(
     PostgresUpkeep,
     PostgresSnapshots,
     PostgresStatus,
+    PostgresProfiles,
     PostgresLastSeen,
     PostgresPrivacy,
     PostgresKeys,

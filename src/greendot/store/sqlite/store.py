@@ -12,6 +12,7 @@ from greendot.store.sqlite.jobs import SqliteJobs
 from greendot.store.sqlite.last_seen import SqliteLastSeen
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.pages import SqliteSnapshots
+from greendot.store.sqlite.profiles import SqliteProfiles
 from greendot.store.sqlite.revocations import SqliteRevocations
 from greendot.store.sqlite.rooms import SqliteRooms
 from greendot.store.sqlite.status import SqliteStatus
@@ -28,6 +29,7 @@ class SqliteStore(
     SqliteInbox,
     SqliteSnapshots,
     SqliteStatus,
+    SqliteProfiles,
     SqliteLastSeen,
     SqlitePrivacy,
     SqliteKeys,

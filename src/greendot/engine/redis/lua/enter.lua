@@ -1,7 +1,8 @@
 -- Add a session to a room. The first session of a user is published. Returns 1 for the first session, else 0. Refuses a
 -- node that is not live (FENCED) or not known (UNKNOWN).
 -- KEYS: present hash, nodes, index
--- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user, mode (1: entered, r: restored)
+-- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user, mode (1: entered,
+-- r: restored), name
 local session, node, user = ARGV[5], ARGV[6], ARGV[8]
 local refused = fenced(KEYS[2], node)
 if refused then return refused end
@@ -20,5 +21,5 @@ if redis.call('EXISTS', KEYS[3]) == 1 then
   redis.call('ZADD', KEYS[3], 0, user, 0, '~' .. node)
   redis.call('PEXPIRE', KEYS[3], DAY_MS)
 end
-if not was_there then tell_room(user, ARGV[9]) end
+if not was_there then tell_room(user, ARGV[9] .. ARGV[10]) end
 return answer(was_there and 0 or 1)

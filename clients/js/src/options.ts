@@ -9,6 +9,7 @@ import type {
   Marked,
   Notification,
   Presence,
+  Profile,
   RawEvent,
   RoomMessage,
   Signal,
@@ -109,6 +110,11 @@ export interface Typing {
   count: number;
 }
 
+/** User with name and info. */
+export interface UserProfile extends Profile {
+  user: string;
+}
+
 /** Records of a room or the inbox that are not delivered: fetch those between `after` and `head`. */
 export interface Gap {
   after: number;
@@ -140,7 +146,9 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   message: RoomMessage<Body>;
   typing: Typing;
   /** A user entered. Large rooms emit only `count`. */
-  entered: { user: string };
+  entered: UserProfile;
+  /** Name or info of a user in the room has changed. */
+  profile: UserProfile;
   left: { user: string };
   /** Number of users in the room. */
   count: number;

@@ -31,11 +31,11 @@ export class Typists {
     return Math.max(this.#count, this.#ends.size);
   }
 
-  started({ user, name }: Typer, expiresInMs: number): void {
+  started({ user, name, info }: Typer, expiresInMs: number): void {
     const known = this.#ends.get(user);
     known?.undo();
     const undo = this.#clock.after(expiresInMs + SLACK_MS, () => this.stopped(user));
-    this.#ends.set(user, { typer: known?.typer ?? { user, name }, undo });
+    this.#ends.set(user, { typer: known?.typer ?? { user, name, ...(info && { info }) }, undo });
     if (!known) this.#changed();
   }
 

@@ -5,10 +5,19 @@ export type Status = "auto" | "busy" | "invisible";
 export type MarkedAs = "seen" | "read" | "archived" | "acked";
 export type InboxFilter = "all" | "unread" | "unseen" | "archived";
 
-/** Presence of one user, as this reader may see it. */
-export interface Presence {
-  user: string;
+/** JSON object that the app has set for a user, such as avatar and colour. */
+export type Info = Record<string, any>;
+
+/** Name and info of a user. */
+export interface Profile {
   name: string | null;
+  /** Absent if there is none. */
+  info?: Info;
+}
+
+/** Presence of one user, as this reader may see it. */
+export interface Presence extends Profile {
+  user: string;
   state: State;
   since: number | null;
   /** Null unless offline. */
@@ -44,6 +53,8 @@ export interface RoomMessage<Body = unknown> {
   op: "edit" | "delete" | "erased" | null;
   /** Key of `send`, only on messages of this client. */
   key?: string;
+  /** Current info of the author. */
+  info?: Info;
 }
 
 /** Notification of an event. */
@@ -87,9 +98,8 @@ export interface Badge {
   unseen: number;
 }
 
-export interface Typer {
+export interface Typer extends Profile {
   user: string;
-  name: string | null;
 }
 
 export interface Limits {
@@ -157,6 +167,8 @@ export interface Written {
 export interface PresentPage {
   users: string[];
   count: number;
+  /** Names and info by user id, of users who have any. */
+  profiles: Record<string, Profile>;
 }
 
 export interface InboxPage<Body = unknown> extends Badge {

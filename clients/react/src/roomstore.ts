@@ -4,6 +4,7 @@ import {
   type Greendot,
   GreendotError,
   newKey,
+  type Profile,
   type Room,
   type RoomMessage,
   type ShownMessage,
@@ -42,6 +43,8 @@ export interface RoomState<Body = unknown> {
   typing: Typing;
   /** Ids of the users in the room; empty in large rooms, where only `count` is known. */
   present: readonly string[];
+  /** Names and info of the users in the room, by id. A new map after each change. */
+  profiles: ReadonlyMap<string, Profile>;
   /** Number of users in the room; null until it is known. */
   count: number | null;
   unread: number;
@@ -57,6 +60,7 @@ export const EMPTY: RoomState<any> = Object.freeze({
   error: null,
   typing: Object.freeze({ room: "", typers: Object.freeze([]), count: 0 }),
   present: Object.freeze([]),
+  profiles: Object.freeze(new Map()),
   count: null,
   unread: 0,
 } as any);
@@ -76,7 +80,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     this.#room = client.room<Body>(name);
     this.#user = client.user;
     this.#transcript = new Transcript(this.#room, pageSize, keep, (part) => this.#put(part));
-    this.#presents = new Presents(this.#room, (present) => this.#put({ present }));
+    this.#presents = new Presents(this.#room, (present, profiles) => this.#put({ present, profiles }));
   }
 
   protected override follow(): Undo[] {
@@ -92,8 +96,9 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
         this.#put({ count });
         this.#presents.counted();
       }),
-      room.on("entered", ({ user }) => this.#presents.moved(user, true)),
-      room.on("left", ({ user }) => this.#presents.moved(user, false)),
+      room.on("entered", (who) => this.#presents.moved(who, true)),
+      room.on("left", (who) => this.#presents.moved(who, false)),
+      room.on("profile", (who) => this.#presents.changed(who)),
       this.#client.on("state", () => this.#put({ joined: room.joined })),
       this.#client.on("welcome", ({ user }) => this.#welcomed(user)),
     ];
@@ -161,8 +166,9 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
   #removed(why: string | null): void {
     this.#transcript.end();
     this.#presents.end();
-    const { messages, hasOlder, loading, typing, present, count, unread } = EMPTY;
-    this.#put({ joined: false, removed: why ?? "removed", messages, hasOlder, loading, typing, present, count, unread });
+    const { messages, hasOlder, loading, typing, present, profiles, count, unread } = EMPTY;
+    const none = { messages, hasOlder, loading, typing, present, profiles, count, unread };
+    this.#put({ joined: false, removed: why ?? "removed", ...none });
     this.#settle();
   }
 

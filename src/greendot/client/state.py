@@ -35,6 +35,11 @@ def _is_unknown(entry: Presence) -> bool:
     return entry.version == 0 and entry.stale is True and entry.state == "offline"
 
 
+def _news(entry: Presence) -> tuple[object, ...]:
+    """Return the fields whose change is new to the program."""
+    return entry.version, entry.stale, entry.mode, entry.name, entry.info
+
+
 class People:
     """Newest known presence of each user. Versions only grow; only version 0, "unknown", replaces any."""
 
@@ -52,9 +57,10 @@ class People:
         if known is not None and known.version > 0 and _is_unknown(entry):
             entry = replace(known, stale=True)
         # An equal version is not new but may contain more: snapshots name the devices, changes do not. A change of
-        # `stale` or `mode` is new: whether the server can still follow the user, and whether it sends changes.
+        # `stale` or `mode` is new: whether the server can still follow the user, and whether it sends changes. A new
+        # name or info does not change the version.
         self._known[entry.user] = entry
-        return known is None or (entry.version, entry.stale, entry.mode) != (known.version, known.stale, known.mode)
+        return known is None or _news(entry) != _news(known)
 
     def age(self) -> list[Presence]:
         """Mark all states as stale after a time without a connection; return the changed entries."""

@@ -27,6 +27,7 @@ from greendot.sdk.responses import (
     Revoked,
     Room,
     Sent,
+    UserInfo,
 )
 from greendot.sdk.server import Server
 
@@ -56,4 +57,5 @@ __all__ = [
     "ServerError",
     "Unavailable",
     "Unreachable",
+    "UserInfo",
 ]

@@ -95,11 +95,19 @@ class Members(Struct, frozen=True):
     next: str | None
 
 
+class UserInfo(Struct, frozen=True):
+    """Name and info of a user."""
+
+    name: str | None = None
+    info: dict[str, Any] | None = None
+
+
 class Present(Struct, frozen=True):
-    """Page of a room's occupants, and the number of all occupants."""
+    """Page of a room's occupants with their names and info, and the number of all occupants."""
 
     users: list[str]
     count: int
+    profiles: dict[str, UserInfo] = {}
 
 
 class Typers(Struct, frozen=True):
@@ -120,6 +128,7 @@ class Message(Struct, frozen=True):
     at: int
     ref: int | None = None
     op: str | None = None
+    info: dict[str, Any] | None = None  # current info of the author
 
 
 class Messages(Struct, frozen=True):

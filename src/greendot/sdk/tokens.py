@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from greendot.errors import TokenError
 from greendot.protocol.tokens import MOST_CHARACTERS, claims_in, sign_hs256
@@ -19,6 +19,7 @@ class Claims(TypedDict, total=False):
     """Optional claims of a token, as in docs/protocol.md."""
 
     name: str | None  # shown to other users
+    info: dict[str, Any] | None  # shown to other users, such as avatar and colour: at most 1,024 bytes as JSON
     rooms: Sequence[str] | None  # rooms that may be joined without membership; * matches
     watch: Sequence[str] | None  # users who may be watched; * matches; all users if left out
     send: bool | None  # False: read-only

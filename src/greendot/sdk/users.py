@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
 
 from greendot.protocol.events import Presence
 from greendot.protocol.replies import SessionInfo
 from greendot.sdk.errors import NotFound
 from greendot.sdk.http import Call, Http, checked, given, query
-from greendot.sdk.responses import Contact, OnePresence, Online, PresenceList, Revoked, Sessions
+from greendot.sdk.responses import Contact, OnePresence, Online, PresenceList, Revoked, Sessions, UserInfo
 
 MOST_ASKED = 10_000  # users in one request
 PAGE = 1_000
@@ -65,6 +67,29 @@ class People:
         path = f"/v1/users/{checked('user', user)}/status"
         return self._http.call(Call("PUT", path, given(status=status, until=until, text=text)), OnePresence).presence
 
+    def info(self, user: str) -> UserInfo:
+        """Return the name and the info that are stored for a user."""
+        return self._http.call(Call("GET", _info(user)), UserInfo)
+
+    def set_info(
+        self,
+        user: str,
+        *,
+        name: str | UnsetType | None = UNSET,
+        info: Mapping[str, Any] | UnsetType | None = UNSET,
+    ) -> UserInfo:
+        """Set a user's name or info (at most 1,024 bytes as JSON), or both; None removes it. Return both.
+
+        Watchers and users in the same rooms get the change at once.
+        """
+        fields = {"name": name, "info": info}
+        body = {field: value for field, value in fields.items() if value is not UNSET}
+        return self._http.call(Call("PUT", _info(user), body), UserInfo)
+
+    def remove_info(self, user: str) -> None:
+        """Remove a user's stored name and info. Tokens issued before do not set them again."""
+        self._http.call(Call("DELETE", _info(user)), type(None))
+
     def add_contact(self, user: str, other: str, *, last_contact_at: int | None = None) -> Contact:
         """Add `other` to the contacts of `user`, one way. The last contact is now, or at `last_contact_at` (ms UTC)."""
         return self._http.call(Call("PUT", _contact(user, other), given(last_contact_at=last_contact_at)), Contact)
@@ -93,6 +118,10 @@ class People:
 
     def _revoke(self, **what: object) -> Revoked:
         return self._http.call(Call("POST", "/v1/tokens/revoke", given(**what)), Revoked)
+
+
+def _info(user: str) -> str:
+    return f"/v1/users/{checked('user', user)}/info"
 
 
 def _contact(user: str, other: str) -> str:

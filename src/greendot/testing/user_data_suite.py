@@ -31,7 +31,9 @@ async def live(store: Store, tenant: str = T) -> None:
         await store.mark(tenant, user, "seen", through=5, at=NOW)
         await store.put_status(tenant, user, ManualStatus("busy", text=f"text of {user}"))
         await store.put_last_seen({(tenant, user): NOW})
-        await store.put_profile(tenant, user, ProfileChange(NOW, NOW, f"name of {user}", b'{"of":"%s"}' % user.encode()))
+        await store.put_profile(
+            tenant, user, ProfileChange(NOW, NOW, f"name of {user}", b'{"of":"%s"}' % user.encode())
+        )
         await store.put_privacy(tenant, user, hide_from=frozenset(PEOPLE) - {user})
         for other in PEOPLE:
             if other != user:
@@ -74,7 +76,13 @@ class PeopleSuite(StoreHarness):
                 rows = await all_of(store, "ann", limit=limit)
                 counts = {table: sum(name == table for name, _ in rows) for table, _ in rows}
                 expected = {"contacts": 3, "inboxes": 1, "markers": 3, "members": 3, "messages": 9, "notifications": 7}
-                assert counts == expected | {"last_seen": 1, "privacy": 1, "status": 1, "user_info": 1, "visibility_changes": 8}
+                assert counts == expected | {
+                    "last_seen": 1,
+                    "privacy": 1,
+                    "status": 1,
+                    "user_info": 1,
+                    "visibility_changes": 8,
+                }
                 assert all(row["tenant"] == T and "ann" in (row.get("user"), row.get("user_id")) for _, row in rows)
             bodies = [bytes(row["body"]) for table, row in rows if table == "messages"]
             assert bodies == [b'{"by":"ann"}'] * 9

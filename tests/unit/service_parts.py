@@ -363,7 +363,7 @@ class Parts:
 
     @cached_property
     def profiles(self) -> ProfileService:
-        return ProfileService(self.engine, self.store, self.context, self.statuses)
+        return ProfileService(self.engine, self.store, self.context, self.statuses, self.metrics)
 
     @cached_property
     def rooms(self) -> RoomService:

@@ -160,7 +160,7 @@ class Node:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
         presence = settings.presence
         self.statuses = StatusService(engine, store, context)
-        self.profiles = ProfileService(engine, store, context, self.statuses)
+        self.profiles = ProfileService(engine, store, context, self.statuses, self.metrics)
         self._session_rooms = SessionRooms(engine, self.statuses, context)
         self.held_changes = HeldChanges(engine, self.rpc, context, self.statuses)
         self.inbox_delivery = InboxDelivery(store, context, self.metrics)

@@ -32,6 +32,7 @@ from greendot.store.port import Store
 from greendot.store.visibility import LATEST, Revision
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
+from greendot.telemetry.metrics import Metrics
 
 EVERY_S = 30.0  # between two reads of the log of changes
 ANNOUNCED = 200  # announcements of a tenant after which the log is read: one read returns 1,000 changes at most
@@ -58,11 +59,14 @@ class ProfileConsumer(Protocol):
 class ProfileService:
     """Profiles of users who are shown by this node."""
 
-    def __init__(self, engine: Engine, store: Store, context: NodeContext, statuses: StatusService) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, context: NodeContext, statuses: StatusService, metrics: Metrics
+    ) -> None:
         self._engine = engine
         self._store = store
         self._context = context
         self._statuses = statuses
+        self._metrics = metrics
         statuses.listeners.append(self._visible_again)
         self._reads: BatchedReads[Key, Profile] = BatchedReads(context, self._load_known, NO_PROFILE)
         self._known = OrderedDict[Key, Profile]()  # of occupants, typists, authors and users with sessions here
@@ -74,7 +78,6 @@ class ProfileService:
         self._is_refreshing = self._is_comparing = False
         self._ask_at = float("-inf")  # monotonic seconds before which the store is not asked for watchers
         self.consumers: list[ProfileConsumer] = []
-        self.changes = 0  # number of profiles written by this node
         self.bus: BusTable = {ProfileChanged: self._announce_received}
 
     def __len__(self) -> int:
@@ -185,7 +188,7 @@ class ProfileService:
         """Write a change, and announce it to all nodes. Return None if it is not newer and had to be."""
         kept = await self._store.put_profile(*key, change)
         if kept is not None:
-            self.changes += 1
+            self._metrics.presence_info_changes_total += 1
             self._engine.publish(ALL_NODES, ProfileChanged(*key))
         return kept
 

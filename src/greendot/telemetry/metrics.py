@@ -30,6 +30,7 @@ class Metrics:
         "inbox_unacknowledged_total",
         "notification_live_push_total",
         "notification_recovery_fetch_total",
+        "presence_info_changes_total",
         "presence_spread_total",
         "realtime_client_slow_closed_total",
         "realtime_client_slow_total",
@@ -72,6 +73,7 @@ class Metrics:
     inbox_unacknowledged_total: int
     notification_live_push_total: int
     notification_recovery_fetch_total: int
+    presence_info_changes_total: int
     presence_spread_total: int
     realtime_client_slow_closed_total: int
     realtime_client_slow_total: int

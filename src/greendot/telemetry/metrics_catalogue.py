@@ -297,6 +297,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Changes of celebrities sent in slices (to some of the watchers at a time). Each change adds 1 for each "
             "watcher.",
         ),
+        counter("presence_info_changes_total", "Changes of names and info of users, written by this node."),
         counter("visibility_unanswered_total", "Requests to visibility webhooks that failed."),
     ),
     "Rooms and inboxes": (

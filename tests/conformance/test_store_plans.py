@@ -26,6 +26,7 @@ from greendot.store.postgres import (
     last_seen,
     messages,
     pages,
+    profiles,
     push,
     rooms,
     status,
@@ -38,6 +39,7 @@ from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import last_seen as lite_last_seen
 from greendot.store.sqlite import messages as lite_messages
+from greendot.store.sqlite import profiles as lite_profiles
 from greendot.store.sqlite import rooms as lite_rooms
 from greendot.store.sqlite import webhooks as lite_hooks
 from postgres_server import fresh_schema
@@ -74,6 +76,7 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "lock of inboxes": (inbox.LOCK, (["t", "t"], ["u1", "u2"])),
         "keys of notifications": (inbox.KNOWN, (["t"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
         "statuses": (status.STATUSES, (["t", "t"], ["u1", "u2"])),
+        "profiles": (profiles.PROFILES, (["t", "t"], ["u1", "u2"])),
         "last seen": (last_seen.LAST_SEEN, (["t", "t"], ["u1", "u2"])),
         "old last seen": (last_seen.PRUNE, (500, 20)),
         "writing last seen": (last_seen.PUT, (["t", "t"], ["u1", "u2"], [5, MANY])),
@@ -276,6 +279,7 @@ SQLITE: dict[str, tuple[str, int]] = (
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
         "messages of an author": (LITE_BY_AUTHOR, 4),
         "unread": (lite_inbox.INBOX, 2),
+        "profiles": (lite_profiles.PROFILES, 2),
         "last seen": (lite_last_seen.LAST_SEEN, 2),
         "old last seen": (lite_last_seen.PRUNE, 2),
         "writing last seen": (lite_last_seen.PUT, 3),

@@ -407,11 +407,19 @@ async def test_a_member_may_join_and_a_removed_member_is_notified_and_receives_n
 async def test_who_is_in_a_room_now_is_listed_once_per_user_and_paged() -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
-        assert await api.get("/v1/rooms/lobby/present") == {"users": [], "count": 0}
+        assert await api.get("/v1/rooms/lobby/present") == {"users": [], "count": 0, "profiles": {}}
         for user in ("bob", "alice", "alice"):
             await served.joined(user)
-        assert await api.get("/v1/rooms/lobby/present") == {"users": ["alice", "bob"], "count": 2}
-        assert await api.get("/v1/rooms/lobby/present?limit=1&after=alice") == {"users": ["bob"], "count": 2}
+        assert await api.get("/v1/rooms/lobby/present") == {
+            "users": ["alice", "bob"],
+            "count": 2,
+            "profiles": {"alice": {"name": "Alice"}, "bob": {"name": "Bob"}},
+        }
+        assert await api.get("/v1/rooms/lobby/present?limit=1&after=alice") == {
+            "users": ["bob"],
+            "count": 2,
+            "profiles": {"bob": {"name": "Bob"}},
+        }
 
 
 async def test_who_is_typing_is_listed_until_they_stop() -> None:

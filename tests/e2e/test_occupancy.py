@@ -41,7 +41,10 @@ async def test_entering_and_leaving_is_published_to_other_users_and_not_to_own_d
         bob, phone = await come(served, "bob"), await served.client("bob", device="phone")
         assert (await phone.request(type="room.join", room="lobby"))["present"] == 2
         (frame,) = await alice.quiet()
-        assert (frame["type"], frame["data"]) == ("room.entered", {"room": "lobby", "user": "bob"})
+        assert (frame["type"], frame["data"]) == (
+            "room.entered",
+            {"room": "lobby", "user": "bob", "name": "Bob"},
+        )
         await bob.request(type="room.leave", room="lobby")
         assert await names(alice) == await names(bob) == ["alice", "bob"]
         assert await alice.quiet() == []

@@ -194,7 +194,11 @@ async def test_who_is_present_is_listed_and_counted_once_per_user() -> None:
             last = await served.joined(user, device=device)
         reply = await last.request(type="room.present", room="lobby", limit=2)
         assert reply == {"users": ["alice", "bob"], "count": 3}
-        assert await last.request(type="room.present", room="lobby", after="bob") == {"users": ["carol"], "count": 3}
+        assert await last.request(type="room.present", room="lobby", after="bob") == {
+            "users": ["carol"],
+            "count": 3,
+            "profiles": {"carol": {"name": "Carol"}},
+        }
 
 
 async def test_an_invisible_user_is_neither_present_nor_typing_for_others() -> None:
@@ -206,7 +210,11 @@ async def test_an_invisible_user_is_neither_present_nor_typing_for_others() -> N
         ghost.send(type="typing.start", room="lobby")
         await ghost.quiet()
         assert await seer.quiet() == []
-        assert await seer.request(type="room.present", room="lobby") == {"users": ["seer"], "count": 1}
+        assert await seer.request(type="room.present", room="lobby") == {
+            "users": ["seer"],
+            "count": 1,
+            "profiles": {"seer": {"name": "Seer"}},
+        }
         assert (await seer.request(type="room.join", room="lobby"))["present"] == 1
         assert (await ghost.request(type="room.present", room="lobby"))["count"] == 2
         await ghost.request(type="status.set", status="auto")

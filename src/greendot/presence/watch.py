@@ -286,7 +286,10 @@ class WatchService:
 
     def _show_again(self, watched: WatchedUser) -> None:
         """Deliver the state with a new name or info. The version stays: the state has not changed."""
-        self._show(watched, watched.visible, anyway=True)
+        visible = watched.visible
+        if 0 < visible.version < watched.raised:  # a watcher who is no longer hidden has this version
+            visible = structs.replace(visible, version=watched.raised)
+        self._show(watched, visible, anyway=True)
         self._show_own(watched, watched.own, anyway=True)
 
     def _show_own(self, watched: WatchedUser, visible: VisibleState, *, anyway: bool = False) -> None:
@@ -313,11 +316,12 @@ class WatchService:
 
     async def profiles_changed(self, changed: Mapping[Key, Profile], known: Collection[Key]) -> None:
         """Deliver changed names and info of watched users."""
-        for key, profile in changed.items():
-            if (watched := self.watched(Topic("watch", *key))) is not None:
-                before, watched.profile = watched.profile, newest(watched.profile, profile)
-                if not watched.profile.looks_like(before) and watched.opening is None:
-                    self._show_again(watched)
+        async for some in self._context.slices.cut([*changed.items()]):
+            for key, profile in some:
+                if (watched := self.watched(Topic("watch", *key))) is not None:
+                    before, watched.profile = watched.profile, newest(watched.profile, profile)
+                    if not watched.profile.looks_like(before) and watched.opening is None:
+                        self._show_again(watched)
 
     # --- visibility ---
 

@@ -225,8 +225,8 @@ def test_a_small_room_is_sent_events_which_the_user_and_those_who_do_not_see_the
     place.guests.enter("dora")
     place.guests.leave("ann")
     assert place.hub.sent == [
-        ("room.entered", {"room": "lobby", "user": "ann"}, {"carl"}),
-        ("room.entered", {"room": "lobby", "user": "dora"}, {"ann", "bob", "carl"}),
+        ("room.entered", {"room": "lobby", "user": "ann", "name": None}, {"carl"}),
+        ("room.entered", {"room": "lobby", "user": "dora", "name": None}, {"ann", "bob", "carl"}),
         ("room.left", {"room": "lobby", "user": "ann"}, {"carl"}),
     ]
     assert place.hub.keys == [RoomKey("lobby", ("guest", user)) for user in ("ann", "dora", "ann")]
@@ -278,7 +278,7 @@ async def test_a_review_announces_whom_listeners_see_from_now_on_or_no_longer() 
     await place.guests.review(["bob"])
     assert place.hub.sent == [
         ("room.left", {"room": "lobby", "user": "dora"}, {"bob"}),
-        ("room.entered", {"room": "lobby", "user": "dora"}, {"bob"}),
+        ("room.entered", {"room": "lobby", "user": "dora", "name": None}, {"bob"}),
     ]
     assert place.hub.keys[-1] == RoomKey("lobby", ("guest", "dora"))
 

@@ -198,10 +198,32 @@ test("who comes and goes is told, and counted", async () => {
   await alice.room(name).join();
   await until(() => came.length === 1);
   expect(bob.room(name).count).toBe(2);
-  expect(await bob.room(name).present()).toEqual({ users: ["alice", "bob"], count: 2 });
+  const { profiles, ...page } = await bob.room(name).present();
+  expect(page).toEqual({ users: ["alice", "bob"], count: 2 });
+  expect(profiles).toEqual({ alice: { name: "Alice" }, bob: { name: "Bob" } });
   alice.room(name).leave();
   await until(() => went.length === 1);
-  expect([came, went, bob.room(name).count]).toEqual([[{ user: "alice" }], [{ user: "alice" }], 1]);
+  expect([came, went, bob.room(name).count]).toEqual([[{ user: "alice", name: "Alice" }], [{ user: "alice" }], 1]);
+});
+
+test("names and info that the app sets are shown to watchers and in the room at once", async () => {
+  const name = await room();
+  const bob = await server.online("bob");
+  await bob.room(name).join();
+  const dora = await server.online("dora");
+  await dora.room(name).join();
+  const seen = heard<unknown>((on) => bob.presence.watch("dora", ({ info }) => on(info)));
+  const changed = heard((on) => bob.room(name).on("profile", on));
+  await until(() => seen.length === 1);
+  const info = { colour: "#06f" };
+  await server.http("PUT", "/v1/users/dora/info", { info, name: "Dora D" });
+  await until(() => seen.length === 2 && changed.length === 1);
+  expect([seen, changed]).toEqual([[undefined, info], [{ user: "dora", name: "Dora D", info }]]);
+  expect((await bob.room(name).present()).profiles).toMatchObject({ dora: { name: "Dora D", info } });
+  const told = heard<any>((on) => bob.room(name).on("message", on));
+  await dora.room(name).send({ text: "hi" });
+  await until(() => told.length === 1);
+  expect([told[0].name, told[0].info]).toEqual(["Dora D", info]);
 });
 
 test("joins are counted: a room is left with the last leave, and two in one turn are one", async () => {

@@ -1,6 +1,18 @@
 // A client without a server, that counts what is asked of it.
 
-import type { Connection, Greendot, InboxEntry, InboxPage, Presence, RoomMessage, Typing, Undo, Welcome } from "@greendot/client";
+import type {
+  Connection,
+  Greendot,
+  InboxEntry,
+  InboxPage,
+  Presence,
+  PresentPage,
+  Profile,
+  RoomMessage,
+  Typing,
+  Undo,
+  Welcome,
+} from "@greendot/client";
 
 type Call = (event: any) => void;
 
@@ -105,8 +117,10 @@ export class FakeRoom extends FakeEmitter {
     return Promise.resolve(this.records.filter(({ seq }) => seq < before).slice(-limit));
   }
 
-  present(): Promise<{ users: string[]; count: number }> {
-    return Promise.resolve({ users: this.users, count: this.users.length });
+  profiles: Record<string, Profile> = {};
+
+  present(): Promise<PresentPage> {
+    return Promise.resolve({ users: this.users, count: this.users.length, profiles: this.profiles });
   }
 
   send(body: unknown, { key }: { key: string }): Promise<{ id: string; seq: number }> {

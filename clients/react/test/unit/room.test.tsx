@@ -214,6 +214,31 @@ describe("useRoom", () => {
     expect(hook.now.present).toEqual(["alice"]);
   });
 
+  test("names and info of those in the room follow every entry, exit and change", async () => {
+    const { lobby, hook } = await inLobby();
+    expect(hook.now.profiles.size).toBe(0);
+    await settle(() => {
+      lobby.counts(3);
+      lobby.emit("entered", { user: "carol", name: "Carol", info: { colour: "red" } });
+    });
+    expect(hook.now.profiles.get("carol")).toEqual({ name: "Carol", info: { colour: "red" } });
+    const before = hook.now.profiles;
+    await settle(() => lobby.emit("profile", { user: "carol", name: "Carol", info: { colour: "red" } }));
+    expect(hook.now.profiles).toBe(before);
+    await settle(() => lobby.emit("profile", { user: "carol", name: "Caro" }));
+    expect(hook.now.profiles.get("carol")).toEqual({ name: "Caro" });
+    await settle(() => lobby.emit("profile", { user: "nobody", name: "Nobody" }));
+    expect(hook.now.present).toEqual(["alice", "bob", "carol"]);
+    await settle(() => {
+      lobby.counts(2);
+      lobby.emit("left", { user: "carol" });
+    });
+    expect(hook.now.profiles.has("carol")).toBe(false);
+    lobby.profiles = { alice: { name: "Alice", info: { colour: "blue" } } };
+    await settle(() => lobby.counts(5));
+    expect(hook.now.profiles.get("alice")).toEqual({ name: "Alice", info: { colour: "blue" } });
+  });
+
   test("whoever is put out sees nothing more of the room, and may try again", async () => {
     const { client, lobby, hook } = await inLobby();
     await settle(() => lobby.putOut("removed_by_admin"));

@@ -130,6 +130,7 @@ FILL = f"""
     INSERT INTO greendot_api_secrets
         SELECT 's' || n, 't' || n % 500, 'k' || n, '1', 1, NULL, NULL FROM generate_series(1, 2000) n;
     INSERT INTO greendot_last_seen SELECT 't', 'u' || n, n FROM generate_series(1, 20000) n;
+    INSERT INTO greendot_user_info SELECT 't', 'u' || n, 'name', NULL, n, n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_revocations SELECT 't', 'user', 'u' || n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_privacy
         SELECT 't', 'u' || n, CASE WHEN n % 100 = 0 THEN 'hidden' ELSE 'shown' END, '', 1

@@ -83,6 +83,7 @@ def test_a_body_whose_fields_may_all_be_left_out_may_be_left_out() -> None:
     }
     assert [name for name, is_required in required.items() if not is_required] == [
         "PUT /v1/users/{user}/status",
+        "PUT /v1/users/{user}/info",
         "PUT /v1/users/{user}/contacts/{other}",
         "PUT /v1/users/{user}/push",
         "PUT /v1/rooms/{room}",

@@ -15,10 +15,12 @@ from greendot.ids import Key, incarnation_of
 from greendot.node.session import Session
 from greendot.presence.grace_model import EndCause, Graces
 from greendot.presence.model import ManualStatus, SessionEpoch
+from greendot.presence.profiles import ProfileService
 from greendot.presence.sessions import HELLO_S, RETRY_S, RETURN_MS, Opened, SessionPeriods, SessionService
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello, Resume
+from greendot.telemetry.metrics import Metrics
 from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time, settle, under_way
 
 DEAD_S, IDLE_S, LOST_S, CLEAN_S, LEEWAY_S = 60.0, 300.0, 20.0, 5.0, 3.0
@@ -38,6 +40,7 @@ class Service(SessionService):
         super().__init__(
             parts.engine,
             self.statuses,
+            ProfileService(parts.engine, parts.store, parts.context, self.statuses, Metrics()),
             parts.context,
             periods,
             on_end=self.ended.append,

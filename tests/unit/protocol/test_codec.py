@@ -41,6 +41,7 @@ SAMPLES: list[Event] = [
     events.RoomMessage("lobby", 1, "m1", "ann", "Ann", Raw(b'{"text":"h\xc3\xa9"}'), NOW),
     events.RoomEntered("lobby", "ann"),
     events.RoomLeft("lobby", "ann"),
+    events.RoomProfile("lobby", "ann", "Ann", {"colour": "blue"}),
     events.RoomCount("lobby", 120),
     events.RoomChanged("lobby", removed=True, reason="removed"),
     events.NotificationCreated(3, "3-aa", "mention", Raw(b'{"in": "lobby"}'), 1_800_000_000_000, ack=True),

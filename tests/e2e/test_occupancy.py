@@ -226,6 +226,8 @@ async def test_pages_and_the_count_are_the_same_with_and_without_a_listener_here
         reader = await served.client("reader")
         first = await reader.request(type="room.present", room="lobby", limit=2)
         rest = await reader.request(type="room.present", room="lobby", after="u1")
+        for page in (first, rest):
+            assert page.pop("profiles") == {user: {"name": user.capitalize()} for user in page["users"]}
         assert first == {"users": ["u0", "u1"] if listener else [], "count": 5 if listener else 0}
         assert rest == {"users": ["u2", "u3", "u4"] if listener else [], "count": first["count"]}
 

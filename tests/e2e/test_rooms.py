@@ -193,7 +193,8 @@ async def test_who_is_present_is_listed_and_counted_once_per_user() -> None:
         for user, device in (("alice", "phone"), ("alice", "laptop"), ("bob", "phone"), ("carol", "phone")):
             last = await served.joined(user, device=device)
         reply = await last.request(type="room.present", room="lobby", limit=2)
-        assert reply == {"users": ["alice", "bob"], "count": 3}
+        profiles = {"alice": {"name": "Alice"}, "bob": {"name": "Bob"}}
+        assert reply == {"users": ["alice", "bob"], "count": 3, "profiles": profiles}
         assert await last.request(type="room.present", room="lobby", after="bob") == {
             "users": ["carol"],
             "count": 3,

@@ -110,8 +110,9 @@ export interface Typing {
   count: number;
 }
 
-/** User with name and info. */
+/** User in a room, with name and info. */
 export interface UserProfile extends Profile {
+  room: string;
   user: string;
 }
 

@@ -3,7 +3,7 @@
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
 import { newKey } from "./ids.js";
-import type { RoomEvents, Typing, Undo, UserProfile } from "./options.js";
+import type { RoomEvents, Typing, Undo } from "./options.js";
 import type { Session } from "./session.js";
 import { PAGE, Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
@@ -27,8 +27,6 @@ interface Bounds {
 interface History<Body> {
   messages: RoomMessage<Body>[];
 }
-
-const profileOf = ({ user, name = null, info }: any): UserProfile => ({ user, name, ...(info && { info }) });
 
 /** `client.room(name)`: one room. */
 export class Room<Body = unknown, SignalBody = unknown> {
@@ -149,9 +147,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /** Fetch a page of the users in the room, ordered by id, with their names and info. */
-  async present(page: { after?: string; limit?: number } = {}): Promise<PresentPage> {
-    // A server of the version before sends no profiles.
-    return { profiles: {}, ...(await this.#core.deliver<PresentPage>(Symbol(), "room.present", { room: this.name, ...page })) };
+  present(page: { after?: string; limit?: number } = {}): Promise<PresentPage> {
+    return this.#core.deliver(Symbol(), "room.present", { room: this.name, ...page });
   }
 
   /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
@@ -215,12 +212,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
         return this.#typists.counted(data.count, data.expires_in_ms);
       case "room.entered":
         this.#counted((this.count ?? 0) + 1);
-        return this.#events.emit("entered", profileOf(data));
+        return this.#events.emit("entered", data);
       case "room.left":
         this.#counted(Math.max((this.count ?? 0) - 1, 0));
         return this.#events.emit("left", { user: data.user });
       case "room.profile":
-        return this.#events.emit("profile", profileOf(data));
+        return this.#events.emit("profile", data);
       case "room.count":
         return this.#counted(data.count);
       case "signal":

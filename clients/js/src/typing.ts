@@ -35,7 +35,7 @@ export class Typists {
     const known = this.#ends.get(user);
     known?.undo();
     const undo = this.#clock.after(expiresInMs + SLACK_MS, () => this.stopped(user));
-    this.#ends.set(user, { typer: known?.typer ?? { user, name, ...(info && { info }) }, undo });
+    this.#ends.set(user, { typer: known?.typer ?? { user, name, info }, undo });
     if (!known) this.#changed();
   }
 

@@ -167,8 +167,8 @@ export interface Written {
 export interface PresentPage {
   users: string[];
   count: number;
-  /** Names and info by user id, of users who have any. */
-  profiles: Record<string, Profile>;
+  /** Names and info by user id, of users who have any. Servers of the version before do not send them. */
+  profiles?: Record<string, Profile>;
 }
 
 export interface InboxPage<Body = unknown> extends Badge {

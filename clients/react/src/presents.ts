@@ -29,11 +29,12 @@ export class Presents {
     } else void this.#ask();
   }
 
-  moved({ user, ...profile }: { user: string } & Partial<Profile>, isIn: boolean): void {
-    if (this.#asking) this.#moves.push([user, isIn, profile as Profile]);
+  moved({ user, name = null, info }: { user: string } & Partial<Profile>, isIn: boolean): void {
+    const profile = info ? { name, info } : { name };
+    if (this.#asking) this.#moves.push([user, isIn, profile]);
     const users = new Set(this.#users);
     const profiles = new Map(this.#profiles);
-    isIn ? users.add(user) && profiles.set(user, profile as Profile) : users.delete(user) && profiles.delete(user);
+    isIn ? users.add(user) && profiles.set(user, profile) : users.delete(user) && profiles.delete(user);
     this.#become([...users], profiles);
   }
 
@@ -63,7 +64,7 @@ export class Presents {
     this.#asking = 0;
     if (!page) return;
     const users = new Set(page.users);
-    const profiles = new Map(Object.entries(page.profiles));
+    const profiles = new Map(Object.entries(page.profiles ?? {}));
     // Entries and exits during the fetch override the list.
     for (const [user, isIn, profile] of this.#moves) {
       isIn ? users.add(user) && profiles.set(user, profile) : users.delete(user) && profiles.delete(user);

@@ -16,7 +16,7 @@ from greendot.node.context import NodeContext
 from greendot.node.session import Connection
 from greendot.node.subscriptions import Subscriptions
 from greendot.presence.celebrities import Celebrities
-from greendot.presence.model import NOBODY, entry, polled, without_last_seen
+from greendot.presence.model import NOBODY, entry, polled, with_profile, without_last_seen
 from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Presence
@@ -99,7 +99,7 @@ class HiddenWatchers:
             now = self._now_ms()
             version = max(now, watched.visible.version + 1, watched.raised + 1)
             visible = structs.replace(NOBODY, since=now, last_seen=now, version=version)
-        shown = entry(watched.user, visible, watched.name, profile=watched.profile)
+        shown = with_profile(entry(watched.user, visible, watched.name), watched.profile)
         return without_last_seen(shown) if watched.discreet else shown
 
     def _current(self, watched: WatchedUser, shown: Presence) -> Presence:

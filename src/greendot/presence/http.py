@@ -167,7 +167,7 @@ class PresenceRoutes:
     async def set_info(self, request: Request, user: str, body: PutInfo) -> UserProfile:
         """Set the name or the info of a user, or both. A field that is left out stays as it is; null removes it."""
         if body.name is UNSET and body.info is UNSET:
-            raise Problem(400, "give `name`, `info` or both", code="bad_field")
+            return await self.info(request, user)
         try:
             info = UNSET if isinstance(body.info, UnsetType) else encoded_info(body.info or {})
         except ValueError as error:

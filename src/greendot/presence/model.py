@@ -333,7 +333,6 @@ def entry(
     *,
     own: bool = False,
     stale: bool = False,
-    profile: Profile = NO_PROFILE,
 ) -> Presence:
     """Return the presence entry for a frame. Only entries of snapshots have `devices`.
 
@@ -341,7 +340,7 @@ def entry(
     """
     return Presence(
         user=user,
-        name=shown_name(profile, name),
+        name=name,
         state=visible.state,
         since=visible.since,
         last_seen=visible.last_seen,
@@ -351,8 +350,14 @@ def entry(
         status=visible.status if own else UNSET,
         until=visible.until if own else UNSET,
         stale=stale or UNSET,
-        info=profile.wire,
     )
+
+
+def with_profile(shown: Presence, profile: Profile) -> Presence:
+    """Return the entry with the name and the info of the user's profile."""
+    if not profile.rev:  # most users have none
+        return shown
+    return structs.replace(shown, name=shown_name(profile, shown.name), info=profile.wire)
 
 
 def without_last_seen(shown: Presence) -> Presence:
@@ -376,5 +381,5 @@ def polled(shown: Presence, now: int) -> Presence:
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
     """Return the presence entry of a snapshot. With `own`, the entry is for the user's own devices."""
     visible = snapshot.own if own else snapshot.visible
-    name, devices, profile = snapshot.name, snapshot.devices, snapshot.profile
-    return entry(user, visible, name, devices, own=own, stale=snapshot.stale, profile=profile)
+    shown = entry(user, visible, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)
+    return with_profile(shown, snapshot.profile)

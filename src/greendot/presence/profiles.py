@@ -4,7 +4,7 @@ The store keeps profiles, and the engine has no part of them. A change is commit
 reads a changed profile again before it shows the profile. Announcements may be lost, so every node also reads the log
 of changes periodically (`PrivacyStore.changes`).
 
-In a tenant without profiles, nothing is read. The first number of the log tells whether there are any.
+In a tenant without profiles, nothing is read. The revision of the log shows whether there are any.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from greendot.node.session import Connection
 from greendot.node.subscriptions import TopicSubscription
 from greendot.node.timer_model import Timer
 from greendot.presence.celebrity_model import CelebrityFanout
-from greendot.presence.model import NOBODY, entry, polled, without_last_seen
+from greendot.presence.model import NOBODY, entry, polled, with_profile, without_last_seen
 from greendot.presence.profile_model import NO_PROFILE
 from greendot.protocol.events import Presence
 
@@ -75,8 +75,8 @@ class WatchedUser(TopicSubscription):
 
     def shown(self, now_ms: int, *, devices: bool = False) -> Presence:
         """Return the entry for others at `now_ms` of the engine's clock, with `devices` for a snapshot."""
-        listed = self.devices if devices else None
-        shown = entry(self.user, self.visible, self.name, listed, stale=self.stale, profile=self.profile)
+        shown = entry(self.user, self.visible, self.name, self.devices if devices else None, stale=self.stale)
+        shown = with_profile(shown, self.profile)
         if self.discreet:
             shown = without_last_seen(shown)
         return polled(shown, now_ms) if self.is_polled else shown
@@ -88,7 +88,7 @@ class WatchedUser(TopicSubscription):
     def shown_own(self, *, devices: bool = False) -> Presence:
         """Return the entry for the user's own devices, which is never polled."""
         listed = self.devices if devices else None
-        return entry(self.user, self.own, self.name, listed, own=True, stale=self.stale, profile=self.profile)
+        return with_profile(entry(self.user, self.own, self.name, listed, own=True, stale=self.stale), self.profile)
 
 
 class WatchEntry(NamedTuple):

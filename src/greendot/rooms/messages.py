@@ -171,7 +171,10 @@ class RoomMessages:
         if written.new:
             frame = b""
             if written.bus != "hint":
-                profile = await self._author(tenant, record.user)
+                is_ready = self._profiles.is_ready(tenant, record.user)
+                profile = (
+                    self._profiles.of(tenant, record.user) if is_ready else await self._author(tenant, record.user)
+                )
                 frame = encode_event(message_event(record, profile), draft.at, trace, traceparent)
             told = Deliver(frame, seq=record.seq, members_rev=written.members_rev, traceparent=traceparent)
             if traceparent is None:
@@ -182,12 +185,11 @@ class RoomMessages:
         return record
 
     async def _author(self, tenant: str, user: str) -> Profile:
-        """Return the profile of the author of a written message, which is published in any case."""
-        if not self._profiles.is_ready(tenant, user):
-            try:
-                await self._profiles.learn(tenant, [user])
-            except StoreUnavailable:
-                pass
+        """Read the profile of the author of a written message, which is published in any case."""
+        try:
+            await self._profiles.learn(tenant, [user])
+        except StoreUnavailable:
+            pass
         return self._profiles.of(tenant, user)
 
     def _publish_traced(self, topic: Topic, told: Deliver, message: str) -> None:

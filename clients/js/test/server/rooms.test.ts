@@ -203,7 +203,7 @@ test("who comes and goes is told, and counted", async () => {
   expect(profiles).toEqual({ alice: { name: "Alice" }, bob: { name: "Bob" } });
   alice.room(name).leave();
   await until(() => went.length === 1);
-  expect([came, went, bob.room(name).count]).toEqual([[{ user: "alice", name: "Alice" }], [{ user: "alice" }], 1]);
+  expect([came, went, bob.room(name).count]).toEqual([[{ room: name, user: "alice", name: "Alice" }], [{ user: "alice" }], 1]);
 });
 
 test("names and info that the app sets are shown to watchers and in the room at once", async () => {
@@ -218,7 +218,7 @@ test("names and info that the app sets are shown to watchers and in the room at 
   const info = { colour: "#06f" };
   await server.http("PUT", "/v1/users/dora/info", { info, name: "Dora D" });
   await until(() => seen.length === 2 && changed.length === 1);
-  expect([seen, changed]).toEqual([[undefined, info], [{ user: "dora", name: "Dora D", info }]]);
+  expect([seen, changed]).toEqual([[undefined, info], [{ room: name, user: "dora", name: "Dora D", info }]]);
   expect((await bob.room(name).present()).profiles).toMatchObject({ dora: { name: "Dora D", info } });
   const told = heard<any>((on) => bob.room(name).on("message", on));
   await dora.room(name).send({ text: "hi" });

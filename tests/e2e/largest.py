@@ -396,6 +396,9 @@ async def notifications_for_10_000(world: World) -> None:
     "GET /v1/users/{user}/presence",
     "GET /v1/users/{user}/sessions",
     "PUT /v1/users/{user}/status",
+    "GET /v1/users/{user}/info",
+    "PUT /v1/users/{user}/info",
+    "DELETE /v1/users/{user}/info",
     "PUT /v1/users/{user}/contacts/{other}",
     "DELETE /v1/users/{user}/contacts/{other}",
     "GET /v1/users/{user}/devices",
@@ -416,6 +419,9 @@ async def a_user_with_all_there_may_be(world: World) -> None:
     assert len((await world.http("GET", f"{user}/sessions"))["sessions"]) == 100
     await world.http("GET", f"{user}/presence")
     await world.http("PUT", f"{user}/status", {"status": "busy", "text": "x" * 200})
+    await world.http("PUT", f"{user}/info", {"name": "x" * 200, "info": {"text": "x" * 1_000}})
+    await world.http("GET", f"{user}/info")
+    await world.http("DELETE", f"{user}/info")
     await world.http("PUT", f"{user}/contacts/other", {})
     await world.http("DELETE", f"{user}/contacts/other")
     await world.http("PUT", f"{user}/devices/d1", {"provider": "fcm", "token": "x" * 4_000})

@@ -150,7 +150,7 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   entered: UserProfile;
   /** Name or info of a user in the room has changed. */
   profile: UserProfile;
-  left: { user: string };
+  left: { room: string; user: string };
   /** Number of users in the room. */
   count: number;
   /** Number of unread messages, over all devices. */

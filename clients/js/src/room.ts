@@ -211,13 +211,11 @@ export class Room<Body = unknown, SignalBody = unknown> {
       case "typing.count":
         return this.#typists.counted(data.count, data.expires_in_ms);
       case "room.entered":
-        this.#counted((this.count ?? 0) + 1);
-        return this.#events.emit("entered", data);
       case "room.left":
-        this.#counted(Math.max((this.count ?? 0) - 1, 0));
-        return this.#events.emit("left", { user: data.user });
+        this.#counted(Math.max((this.count ?? 0) + (type === "room.left" ? -1 : 1), 0));
+      // falls through
       case "room.profile":
-        return this.#events.emit("profile", data);
+        return this.#events.emit(type.slice(5) as "profile", data);
       case "room.count":
         return this.#counted(data.count);
       case "signal":

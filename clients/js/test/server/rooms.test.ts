@@ -203,7 +203,7 @@ test("who comes and goes is told, and counted", async () => {
   expect(profiles).toEqual({ alice: { name: "Alice" }, bob: { name: "Bob" } });
   alice.room(name).leave();
   await until(() => went.length === 1);
-  expect([came, went, bob.room(name).count]).toEqual([[{ room: name, user: "alice", name: "Alice" }], [{ user: "alice" }], 1]);
+  expect([came, went, bob.room(name).count]).toEqual([[{ room: name, user: "alice", name: "Alice" }], [{ room: name, user: "alice" }], 1]);
 });
 
 test("names and info that the app sets are shown to watchers and in the room at once", async () => {

@@ -69,7 +69,7 @@ class ProfileSuite(StoreHarness):
             await store.put_profile(T, "bob", change(info=BLUE))
             await store.put_profile(*ANN, change(NOW - 1, info=RED, only_newer=True))  # changes nothing
             (found,) = await store.changes([(T, "info", before)])
-            assert found.users == {"ann", "bob"}
+            assert found.users == frozenset({"ann", "bob"})
             assert found.revision.number == before.number + 2
             assert (await logged(store, "t2")).revision.number == 0
             ((privacy, _),) = await store.changes([(T, "privacy", LATEST)])

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.processes import until
 from greendot import Server
-from greendot.sdk import BadKey, BadRequest, NotFound, Notification, RateLimited, Unreachable, tokens
+from greendot.sdk import BadKey, BadRequest, NotFound, Notification, RateLimited, Unreachable, UserInfo, tokens
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY, SECRET
 from receiver import LOOPBACK, receiving
@@ -138,6 +138,17 @@ async def test_presence_sessions_status_and_contacts() -> None:
             assert (session.user, session.device, session.state) == ("alice", "laptop", "online")
             busy = await ask(server.set_status, "alice", "busy", text="in a call")
             assert (busy.state, busy.status_text) == ("busy", "in a call")
+            info = {"avatar": "/a.png"}
+            kept = await ask(server.set_info, "alice", name="Alice A", info=info)
+            assert (kept.name, kept.info) == ("Alice A", info)
+            assert (await ask(server.set_info, "alice", name=None)).info == info
+            assert (await ask(server.info, "alice")) == UserInfo(None, info)
+            with pytest.raises(BadRequest, match="1024 bytes"):
+                await ask(server.set_info, "alice", info={"text": "x" * 1_024})
+            await ask(server.remove_info, "alice")
+            assert (await ask(server.info, "alice")) == UserInfo()
+            with pytest.raises(ValueError, match="`info` may have at most 1024 bytes"):
+                server.token("alice", info={"text": "x" * 1_024})
             contact = await ask(server.add_contact, "alice", "bob")
             assert (contact.user, contact.contact) == ("alice", "bob")
             await ask(server.remove_contact, "alice", "bob")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from greendot.presence.profile_model import NO_PROFILE, Profile
 from greendot.protocol.codec import encode_event
@@ -30,7 +30,7 @@ def message_event(record: Record, profile: Profile = NO_PROFILE) -> RoomMessage:
         at=record.at,
         ref=record.ref,
         op=record.op,
-        info=profile.wire,
+        info=profile.wire if profile.rev else UNSET,
     )
 
 

@@ -68,6 +68,17 @@ def test_a_snapshot_of_the_same_version_adds_the_devices_without_being_news() ->
     assert people.known["bob"].devices == ["phone"]
 
 
+def test_a_new_name_or_info_is_news_although_the_version_is_the_same() -> None:
+    people = People()
+    known = a_presence("ann", 5)
+    assert people.apply(known)
+    assert people.apply(replace(known, info={"colour": "blue"}))
+    assert not people.apply(replace(known, info={"colour": "blue"}))
+    assert people.apply(replace(known, info={"colour": "red"}, name="Anne"))
+    assert not people.apply(replace(known, version=4, info={"colour": "blue"}))
+    assert people.known["ann"].info == {"colour": "red"}
+
+
 def test_a_change_of_the_mode_is_an_event_and_replies_update_watched_users_only() -> None:
     view = View()
     view.watch([a_presence("bob", version=5)])

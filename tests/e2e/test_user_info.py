@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,22 @@ async def test_the_last_that_a_watcher_gets_is_the_newest_info_whenever_it_chang
         seen += [told["info"] for told in await changes(bob)]
         assert seen in ([RED], [RED, RED], [BLUE, RED])
         assert kind == "watch" or reply == RED, "a reply is not older than the changes before it"
+
+
+async def test_an_entry_that_was_read_before_a_change_is_read_again_before_the_reply() -> None:
+    async with serving() as served:
+        await put(served, info=BLUE)
+        bob = await served.client("bob")
+        await watch(bob, "ann")
+        calls = count()
+        # The third look at who sees whom follows the read of presence and profiles.
+        async with hold(served.node._visibility, "learn", when=lambda *_: next(calls) == 2) as held:
+            bob.send(type="presence.get", users=["ann"], id=9)
+            await held.reached()
+            await http(served, "PUT", "/users/ann/info", {"info": RED})
+            assert (await event(bob, "presence.changed"))["info"] == RED
+        (entry,) = (await bob.receive("reply"))["data"]["presence"]
+        assert entry["info"] == RED
 
 
 @pytest.mark.parametrize("change", ["before", "after"])

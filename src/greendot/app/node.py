@@ -66,6 +66,7 @@ from greendot.push.devices import DeviceService
 from greendot.push.held_pushes import HeldPushes
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.receipts import ReceiptService
 from greendot.rooms.service import RoomLimits, RoomService
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import Signals
@@ -205,6 +206,16 @@ class Node:
         self.room_messages = RoomMessages(
             engine, store, self.rooms, context, self.rpc, self.rate_limits, self.visibility_updates.members_changed
         )
+        self.receipts = ReceiptService(
+            engine,
+            store,
+            self.rooms,
+            self.statuses,
+            self._visibility,
+            context,
+            self.metrics,
+            settings.rooms.receipts_members,
+        )
         self.signals = Signals(engine, self.clock, self.registry, self.hub, self.metrics)
         self.inbox_service = InboxService(
             engine,
@@ -294,6 +305,7 @@ class Node:
             PresenceCommands(self.statuses, self.watching, self.rate_limits, self.rooms.hush).commands,
             self.visibility_updates.commands,
             RoomCommands(self.rooms, self.room_messages, self.signals, self.rate_limits, self.recorder).commands,
+            self.receipts.commands,
             self.inbox_service.commands,
             self.devices.commands,
         )
@@ -306,6 +318,7 @@ class Node:
             self.statuses.bus,
             self.visibility_updates.bus,
             self.rooms.bus,
+            self.receipts.bus,
             self.inbox_delivery.bus,
             self.revocation_service.bus,
             self.hello.bus,

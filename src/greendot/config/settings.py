@@ -133,6 +133,12 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
         return self.repeat_s or self.throttle_s + (self.ttl_s - self.throttle_s) / 3
 
 
+class Rooms(Struct, frozen=True, forbid_unknown_fields=True):
+    receipts_members: Annotated[
+        Count, about("with more members or occupants than this, a room gets counts of readers instead of read receipts")
+    ] = 100
+
+
 class Node(Struct, frozen=True, forbid_unknown_fields=True):
     lease_s: Annotated[Positive, about("a node that does not renew its lease for this time is dead")] = 15.0
     renew_s: Annotated[Positive, about("interval between two renewals of a node's lease")] = 5.0
@@ -286,6 +292,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     metrics: Metrics = Metrics()
     presence: Presence = Presence()
     typing: Typing = Typing()
+    rooms: Rooms = Rooms()
     node: Node = Node()
     admission: Admission = Admission()
     overload: Overload = Overload()

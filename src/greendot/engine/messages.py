@@ -115,6 +115,13 @@ class MembersChanged(NodeMessage, frozen=True, tag="m"):
     user: str = ""  # the changed member; empty: the members have this revision, and no member has changed now
 
 
+class Receipt(NodeMessage, frozen=True, tag="rc"):
+    """Read receipt of a user, for the listeners of the topic's room who see the user. Each node decides who does."""
+
+    user: str
+    seq: int  # number of the last message that the user has read
+
+
 class MemberRemoved(NodeMessage, frozen=True, tag="r"):
     """Removal of a user from a room. The topic's node detaches the user's connections and acknowledges."""
 
@@ -220,6 +227,7 @@ AnySent = (
     | Notified
     | InboxChanged
     | MembersChanged
+    | Receipt
     | MemberRemoved
     | Acknowledged
     | Revoked

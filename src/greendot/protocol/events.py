@@ -253,6 +253,29 @@ class RoomCount(Event, frozen=True):
     count: Annotated[int, about("Number of occupants that the reader may see.")]
 
 
+class RoomReceipt(Event, frozen=True):
+    """A user has read a room up to a message. Only rooms with read receipts have this event.
+
+    The latest event of a user counts. At most one is sent per user and second.
+    """
+
+    type = "room.receipt"
+
+    room: RoomField
+    user: Annotated[str, about("Id of the user who has read.")]
+    seq: Annotated[int, about("Number of the last message that the user has read.")]
+
+
+class RoomReceiptCount(Event, frozen=True):
+    """Number of users who have read a message, sent to large rooms instead of `room.receipt`. At most one a second."""
+
+    type = "room.receipt_count"
+
+    room: RoomField
+    seq: Annotated[int, about("Number of a message.")]
+    count: Annotated[int, about("Number of users who have read this message. Users who hide are not counted.")]
+
+
 class RoomChanged(Event, frozen=True):
     """Change of the user's own access or read marker. `removed`: the user is no longer in the room."""
 
@@ -392,6 +415,8 @@ EVENTS: dict[str, type[Event]] = {
         RoomEntered,
         RoomLeft,
         RoomCount,
+        RoomReceipt,
+        RoomReceiptCount,
         RoomChanged,
         Signal,
         NotificationCreated,

@@ -47,7 +47,6 @@ class RoomCommands:
             wire.RoomSend: self._room_send,
             wire.RoomEdit: self._room_edit,
             wire.RoomDelete: self._room_delete,
-            wire.RoomRead: messages.read,
             wire.RoomHistory: lambda connection, session, command: messages.history(session, command),
             wire.SignalSend: self._signal_send,
         }

@@ -21,6 +21,7 @@ from greendot.store.api_keys import KeyStore, TenantStore
 from greendot.store.inbox import InboxStore
 from greendot.store.jobs import JobStore
 from greendot.store.last_seen import LastSeenStore
+from greendot.store.markers import MarkerStore
 from greendot.store.pages import SnapshotStore
 from greendot.store.push import PushStore
 from greendot.store.revocations import RevocationStore
@@ -33,6 +34,7 @@ from greendot.store.webhooks import HookStore
 
 class Store(
     RoomStore,
+    MarkerStore,
     MessageStore,
     InboxStore,
     SnapshotStore,

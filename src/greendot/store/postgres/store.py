@@ -15,6 +15,7 @@ from greendot.store.postgres.inbox_marks import PostgresMarks
 from greendot.store.postgres.inbox_upkeep import PostgresUpkeep
 from greendot.store.postgres.jobs import PostgresJobs
 from greendot.store.postgres.last_seen import PostgresLastSeen
+from greendot.store.postgres.markers import PostgresMarkers
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.pages import PostgresSnapshots
 from greendot.store.postgres.pool import Pool, PoolLimits
@@ -31,6 +32,7 @@ from greendot.store.webhooks import Hooked
 
 class PostgresStore(
     PostgresRooms,
+    PostgresMarkers,
     PostgresMessages,
     PostgresInbox,
     PostgresMarks,

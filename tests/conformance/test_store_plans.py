@@ -24,6 +24,7 @@ from greendot.store.postgres import (
     inbox_upkeep,
     jobs,
     last_seen,
+    markers,
     messages,
     pages,
     push,
@@ -37,6 +38,7 @@ from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import last_seen as lite_last_seen
+from greendot.store.sqlite import markers as lite_markers
 from greendot.store.sqlite import messages as lite_messages
 from greendot.store.sqlite import rooms as lite_rooms
 from greendot.store.sqlite import webhooks as lite_hooks
@@ -60,7 +62,11 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "user_rooms": (rooms.USER_ROOMS, (["t"] * 3, ["r1", "r1", "r2"], ["u1", "u2", "u1"])),
         "role": (rooms.ROLE, ("t", "r1", "u1")),
         "members": (rooms.MEMBERS, ("t", "r1", "u5", 10)),
-        "marker": (rooms.MARKER, ("t", "r1", "u1")),
+        "marker": (markers.MARKER, ("t", "r1", "u1")),
+        "reading": (markers.PUT_MARKER, ("t", "r1", "u1", 7, 5)),
+        "reader": (markers.READERS, (["t"] * 2, ["r1"] * 2, ["u1", "u2"], 5, 20)),
+        "receipts": (markers.RECEIPTS, ("t", "r1", "u7", "u1", 40)),
+        "count of receipts": (markers.COUNT_RECEIPTS, ("t", "r1", MANY - 20)),
         "message": (messages.MESSAGE, ("t", "r1", 5)),
         "history, newer": (messages.AFTER, ("t", "r1", 500, 2**62, 50)),
         "history, older": (messages.NEWEST, ("t", "r1", 0, 30_000, 50)),
@@ -123,6 +129,9 @@ FILL = f"""
         SELECT 't', 'r' || n, false, {MANY} FROM generate_series(1, 2000) n;
     INSERT INTO greendot_members SELECT 't', 'r' || n % 50, 'u' || n, 'member' FROM generate_series(1, 5000) n;
     INSERT INTO greendot_markers SELECT 't', 'r' || n % 50, 'u' || n, 1 FROM generate_series(1, 5000) n;
+    INSERT INTO greendot_receipts SELECT 't', 'r1', 'u' || n, n, '' FROM generate_series(1, {MANY}) n;
+    INSERT INTO greendot_receipts SELECT 't', 'r' || n % 50, 'w' || n, 1, 'x' FROM generate_series(1, 5000) n;
+    UPDATE greendot_rooms SET receipts = true WHERE room = 'r1';
     INSERT INTO greendot_api_keys SELECT 't' || n % 500, 'k' || n, 'admin', 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_api_secrets
         SELECT 's' || n, 't' || n % 500, 'k' || n, '1', 1, NULL, NULL FROM generate_series(1, 2000) n;
@@ -211,7 +220,18 @@ async def test_postgres_reads_by_index_and_no_more_than_it_answers(filled: str, 
                 assert node.get("Rows Removed by Filter", 0) <= 10, plan
 
 
-LARGE = ("rooms", "members", "markers", "messages", "inboxes", "notifications", "status", "api_secrets", "api_keys")
+LARGE = (
+    "rooms",
+    "members",
+    "markers",
+    "receipts",
+    "messages",
+    "inboxes",
+    "notifications",
+    "status",
+    "api_secrets",
+    "api_keys",
+)
 ERASED = [(f"greendot_{name}", part) for name in LARGE for part in tenants.PARTS.get(f"greendot_{name}", ("",))]
 
 
@@ -271,6 +291,9 @@ SQLITE: dict[str, tuple[str, int]] = (
         "members": (lite_rooms.MEMBERS, 4),
         "count of members": (lite_rooms.COUNT, 2),
         "rooms of a user": (lite_rooms.ROOMS_OF, 2),
+        "reader": (lite_markers.READER, 5),
+        "receipts": (lite_markers.RECEIPTS, 5),
+        "count of receipts": (lite_markers.COUNT_RECEIPTS, 3),
         "history, newer": (lite_messages.AFTER, 5),
         "history, older": (lite_messages.NEWEST, 5),
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),

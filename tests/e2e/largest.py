@@ -315,6 +315,21 @@ async def a_page_of_large_messages(world: World) -> None:
     await world.ask(client, type="room.read", room="hall", seq=70)
 
 
+@case("room.receipts", "room.read")
+async def receipts_of_10_000_readers(world: World) -> None:
+    await world.fill_room(messages=1)
+    store = world.served.node.store
+    await store.put_room(T, "hall", receipts=True)
+    await together(store.put_marker(T, "hall", name, 1, 1) for name in NAMES)
+    client = await world.client()
+    # Without members and occupants the room is not large: all receipts are read and decided.
+    page = await world.ask(client, type="room.receipts", room="hall", limit=300)
+    assert (len(page["receipts"]), page["count"]) == (300, 10_000)
+    await world.enter("hall", 10_000)
+    assert (await world.ask(client, type="room.receipts", room="hall", seq=1))["count"] == 10_000
+    await world.ask(client, type="room.read", room="hall", seq=1)
+
+
 @case("room.send", "room.edit", "room.delete", "signal.send")
 async def messages_of_64_kib_to_many(world: World) -> None:
     await world.fill_room()

@@ -47,6 +47,7 @@ from greendot.push.policy_model import QueuePolicy
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.receipts import ReceiptService
 from greendot.rooms.service import RoomLimits, RoomService
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import Signals
@@ -372,6 +373,12 @@ class Parts:
         )
 
     @cached_property
+    def receipts(self) -> ReceiptService:
+        return ReceiptService(
+            self.engine, self.store, self.rooms, self.statuses, self.visibility, self.context, self.metrics, LARGE
+        )
+
+    @cached_property
     def signals(self) -> Signals:
         return Signals(self.engine, self.clock, self.registry, self.hub, self.metrics)
 
@@ -409,6 +416,7 @@ class Parts:
             self.statuses.bus,
             self.visibility_updates.bus,
             self.rooms.bus,
+            self.receipts.bus,
             self.inboxes.bus,
         )
 

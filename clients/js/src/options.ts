@@ -10,6 +10,8 @@ import type {
   Notification,
   Presence,
   RawEvent,
+  ReaderCount,
+  Receipt,
   RoomMessage,
   Signal,
   Typer,
@@ -146,6 +148,10 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   count: number;
   /** Number of unread messages, over all devices. */
   unread: number;
+  /** A user has read up to message `seq`, in a room with read receipts. Large rooms emit `readers`. */
+  receipt: Receipt;
+  /** Number of users who have read message `seq`, in large rooms with read receipts. */
+  readers: ReaderCount;
   /** The client joined the room, for the first time or again. */
   joined: Joined;
   /** The user is no longer in this room. The value is a code for the reason, or null. */

@@ -7,7 +7,7 @@ import type { RoomEvents, Typing, Undo } from "./options.js";
 import type { Session } from "./session.js";
 import { PAGE, Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
-import type { Joined, PresentPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
+import type { Joined, PresentPage, ReaderCount, ReceiptPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
 
 const MOST_SENT = 500; // keys of own messages that are remembered
 
@@ -151,6 +151,16 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#core.deliver(Symbol(), "room.present", { room: this.name, ...page });
   }
 
+  /** Fetch a page of read receipts, ordered by user id. Only rooms with receipts have them; large ones have `readers`. */
+  receipts(page: { after?: string; limit?: number } = {}): Promise<ReceiptPage> {
+    return this.#core.deliver(Symbol(), "room.receipts", { room: this.name, ...page });
+  }
+
+  /** Fetch the number of users who have read the message `seq`, in a room with receipts. */
+  async readers(seq: number): Promise<number> {
+    return (await this.#core.deliver<ReaderCount>(Symbol(), "room.receipts", { room: this.name, seq })).count;
+  }
+
   /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
   signal(kind: string, body?: SignalBody, { key }: { key?: string } = {}): boolean {
     return this.#core.tell("signal.send", { room: this.name, kind, body, key });
@@ -218,6 +228,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
         return this.#events.emit("left", { user: data.user });
       case "room.count":
         return this.#counted(data.count);
+      case "room.receipt":
+        return this.#events.emit("receipt", { user: data.user, seq: data.seq });
+      case "room.receipt_count":
+        return this.#events.emit("readers", { seq: data.seq, count: data.count });
       case "signal":
         return this.#events.emit("signal", data as Signal<SignalBody>);
       case "room.changed":

@@ -154,6 +154,26 @@ export interface Written {
   seq: number;
 }
 
+/** Number of the last message that a user has read, in a room with read receipts. */
+export interface Receipt {
+  user: string;
+  seq: number;
+}
+
+/** Number of users who have read the message `seq`. */
+export interface ReaderCount {
+  seq: number;
+  count: number;
+}
+
+export interface ReceiptPage {
+  receipts: Receipt[];
+  /** Number of all receipts, not only those in this page. */
+  count: number;
+  /** Value of `after` for the next page, or null. */
+  next: string | null;
+}
+
 export interface PresentPage {
   users: string[];
   count: number;

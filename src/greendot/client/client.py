@@ -38,6 +38,7 @@ from greendot.protocol.replies import (
     PresentReply,
     PrivacyReply,
     ReadReply,
+    ReceiptsReply,
     Reply,
     RoomEntry,
     RoomsReply,
@@ -361,6 +362,17 @@ class Client:
     async def read(self, room: str, seq: int) -> int:
         """Mark messages as read up to number `seq`; return the number of unread ones. A lower `seq` changes nothing."""
         return (await self._session.send(commands.RoomRead(room=room, seq=seq), ReadReply)).unread
+
+    async def receipts(self, room: str, after: str | None = None, limit: int = 100) -> ReceiptsReply:
+        """Return up to `limit` read receipts of `room`, sorted by user id, and the number of all receipts.
+
+        The page begins after the user id `after`. Only rooms with receipts have them. In a large room, use `readers`.
+        """
+        return await self._session.call(commands.RoomReceipts(room=room, after=after, limit=limit), ReceiptsReply)
+
+    async def readers(self, room: str, seq: int) -> int:
+        """Return the number of users who have read message `seq` of a room with receipts."""
+        return (await self._session.call(commands.RoomReceipts(room=room, seq=seq), ReceiptsReply)).count
 
     async def typing(self, room: str) -> None:
         """Report that the person types in `room`. Call `typing` at every keystroke; few of the calls send a frame."""

@@ -71,6 +71,7 @@ class Room(Struct, frozen=True):
     open: bool
     head: int
     bus: Bus = "full"
+    receipts: bool = False
 
 
 class Rooms(Struct, frozen=True):
@@ -99,6 +100,27 @@ class Present(Struct, frozen=True):
     """Page of a room's occupants, and the number of all occupants."""
 
     users: list[str]
+    count: int
+
+
+class Receipt(Struct, frozen=True):
+    """Number of the last message that a user has read."""
+
+    user: str
+    seq: int
+
+
+class Receipts(Struct, frozen=True):
+    """Page of a room's read receipts, in the order of user ids. `next` is the `after` of the next page."""
+
+    receipts: list[Receipt]
+    next: str | None = None
+
+
+class ReaderCount(Struct, frozen=True):
+    """Number of users who have read a message."""
+
+    seq: int
     count: int
 
 

@@ -73,7 +73,13 @@ class PeopleSuite(StoreHarness):
                 rows = await all_of(store, "ann", limit=limit)
                 counts = {table: sum(name == table for name, _ in rows) for table, _ in rows}
                 expected = {"contacts": 3, "inboxes": 1, "markers": 3, "members": 3, "messages": 9, "notifications": 7}
-                assert counts == expected | {"last_seen": 1, "privacy": 1, "receipts": 1, "status": 1, "visibility_changes": 7}
+                assert counts == expected | {
+                    "last_seen": 1,
+                    "privacy": 1,
+                    "receipts": 1,
+                    "status": 1,
+                    "visibility_changes": 7,
+                }
                 assert all(row["tenant"] == T and "ann" in (row.get("user"), row.get("user_id")) for _, row in rows)
             bodies = [bytes(row["body"]) for table, row in rows if table == "messages"]
             assert bodies == [b'{"by":"ann"}'] * 9

@@ -17,6 +17,8 @@ from greendot.protocol.replies import (
     PresentReply,
     PrivacyReply,
     ReadReply,
+    ReceiptEntry,
+    ReceiptsReply,
     Reply,
     RoomEntry,
     RoomsReply,
@@ -80,6 +82,13 @@ from .wire import a_join, a_message, a_notification, a_presence, a_welcome, both
             SendReply("m2", 2),
         ),
         (lambda me: me.read("lobby", 7), c.RoomRead(room="lobby", seq=7), ReadReply(3), 3),
+        (
+            lambda me: me.receipts("lobby", "ann", 2),
+            c.RoomReceipts(room="lobby", after="ann", limit=2),
+            ReceiptsReply(3, [ReceiptEntry("bob", 7)], "bob"),
+            ReceiptsReply(3, [ReceiptEntry("bob", 7)], "bob"),
+        ),
+        (lambda me: me.readers("lobby", 7), c.RoomReceipts(room="lobby", seq=7), ReceiptsReply(3, seq=7), 3),
     ],
 )
 @run

@@ -1,6 +1,6 @@
 // A client without a server, that counts what is asked of it.
 
-import type { Connection, Greendot, InboxEntry, InboxPage, Presence, RoomMessage, Typing, Undo, Welcome } from "@greendot/client";
+import type { Connection, Greendot, InboxEntry, InboxPage, Presence, Receipt, RoomMessage, Typing, Undo, Welcome } from "@greendot/client";
 
 type Call = (event: any) => void;
 
@@ -103,6 +103,14 @@ export class FakeRoom extends FakeEmitter {
     const { before = Infinity, limit = 50 } = bounds;
     if (this.next) return this.next.promise;
     return Promise.resolve(this.records.filter(({ seq }) => seq < before).slice(-limit));
+  }
+
+  /** Where set, `receipts` answers with it. */
+  page: Later<{ receipts: Receipt[] }> | null = null;
+  readBy: Receipt[] = [];
+
+  receipts(): Promise<{ receipts: Receipt[] }> {
+    return this.page?.promise ?? Promise.resolve({ receipts: this.readBy });
   }
 
   present(): Promise<{ users: string[]; count: number }> {

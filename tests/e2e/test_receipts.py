@@ -49,15 +49,15 @@ async def next_second(served: Served) -> None:
     await served.advance(1.1)
 
 
-async def told(client: WireClient) -> list[tuple[Any, ...]]:
+async def received(client: WireClient) -> list[tuple[Any, ...]]:
     """Return the receipts that the client has got: user and number, or number and count."""
     frames = [frame for frame in await client.quiet() if frame["type"] in RECEIPTS]
     assert all(frame["data"].pop("room") == HALL for frame in frames)
     return [tuple(frame["data"].values()) for frame in frames]
 
 
-async def told_before(served: Served, client: WireClient, other: WireClient, seq: int) -> list[tuple[Any, ...]]:
-    """Return what the client was told until now: the receipt of another reader marks the end on the bus, too."""
+async def received_before(served: Served, client: WireClient, other: WireClient, seq: int) -> list[tuple[Any, ...]]:
+    """Return what the client got until now: the receipt of another reader marks the end on the bus, too."""
     await next_second(served)
     await other.request(type="room.read", room=HALL, seq=seq)
     frames: list[dict[str, Any]] = []
@@ -87,7 +87,7 @@ async def asked(served: Served, method: str, path: str, body: Any = None) -> Ans
 
 async def of_app(served: Served, query: str = "", room: str = HALL) -> Any:
     answer = await asked(served, "GET", f"/v1/rooms/{room}/receipts{query}")
-    return answer.json() if answer.status == 200 else (answer.status, answer.json()["code"])
+    return answer.json() if answer.status == 200 else (answer.status, answer.json().get("code"))
 
 
 @on_each_pair
@@ -99,7 +99,7 @@ async def test_everybody_in_the_room_gets_the_receipt_and_whoever_comes_later_fi
         await read(served, ann, 5)
         assert (await bob.receive("room.receipt"))["data"] == {"room": HALL, "user": "ann", "seq": 5}
         for client in (ann, laptop):
-            assert ("ann", 5) in await told(client), "also the reader's own devices"
+            assert ("ann", 5) in await received(client), "also the reader's own devices"
         (eve,) = await come(served, "eve")  # was away
         await read(served, eve, 7)
         assert await seen(eve) == await seen(ann) == {"ann": 5, "eve": 7}
@@ -123,17 +123,17 @@ async def test_who_is_invisible_leaves_no_trace_now_or_later(pair: str, tmp_path
         await ann.request(type="status.set", status="invisible")
         await laptop.quiet()
         await read(served, ann, 5)
-        assert await told_before(served, bob, zoe, 1) == []
+        assert await received_before(served, bob, zoe, 1) == []
         assert (await seen(bob), await seen(ann)) == ({"zoe": 1}, {"ann": 5, "zoe": 1})
         own = [frame["data"] for frame in await laptop.quiet() if frame["type"] == "room.receipt"]
         assert own[0] == {"room": HALL, "user": "ann", "seq": 5}, "a reader's own devices see their own"
         assert await of_app(served) == {"receipts": [{"user": "zoe", "seq": 1}], "next": None}
         await ann.request(type="status.set", status="auto")
         await read(served, ann, 5)  # as clients do when the room is opened again
-        assert await told_before(served, bob, zoe, 2) == []
+        assert await received_before(served, bob, zoe, 2) == []
         assert await seen(bob) == {"zoe": 2}
         await read(served, ann, 6)
-        assert await told_before(served, bob, zoe, 3) == [("ann", 6)]
+        assert await received_before(served, bob, zoe, 3) == [("ann", 6)]
         assert await seen(bob) == {"ann": 6, "zoe": 3}
 
 
@@ -143,10 +143,10 @@ async def test_an_invisible_user_looks_like_one_who_is_away(pair: str, tmp_path:
     async with hall_on(pair, tmp_path, postgres) as served:
         ann, bob, zoe = await come(served, "ann", "bob", "zoe")
         await read(served, ann, 3)
-        assert await told_before(served, bob, zoe, 1) == [("ann", 3)]
+        assert await received_before(served, bob, zoe, 1) == [("ann", 3)]
         await ann.request(type="status.set", status="invisible")
         await read(served, ann, 5)
-        assert await told_before(served, bob, zoe, 2) == []
+        assert await received_before(served, bob, zoe, 2) == []
         assert await seen(bob) == {"ann": 3, "zoe": 2}
 
 
@@ -156,7 +156,7 @@ async def test_who_hides_the_last_seen_time_leaves_no_trace(pair: str, tmp_path:
         ann, bob, zoe = await come(served, "ann", "bob", "zoe")
         await ann.request(type="privacy.set", last_seen="hidden")
         await read(served, ann, 5)
-        assert await told_before(served, bob, zoe, 1) == []
+        assert await received_before(served, bob, zoe, 1) == []
         assert (await seen(bob), await seen(ann)) == ({"zoe": 1}, {"ann": 5, "zoe": 1})
         assert await of_app(served, "?seq=1") == {"seq": 1, "count": 1}
         await ann.request(type="privacy.set", last_seen="shown")
@@ -172,13 +172,13 @@ async def test_who_hides_from_a_user_shows_that_user_nothing_and_later_nothing_o
         await ann.request(type="privacy.set", hide_from=["bob"])
         await read(served, ann, 5)
         assert (await eve.receive("room.receipt"))["data"] == {"room": HALL, "user": "ann", "seq": 5}
-        assert await told_before(served, bob, zoe, 1) == []
+        assert await received_before(served, bob, zoe, 1) == []
         assert (await seen(bob), await seen(eve)) == ({"zoe": 1}, {"ann": 5, "zoe": 1})
         assert await bob.request(type="room.receipts", room=HALL, seq=1) == {"count": 1, "seq": 1}
         await ann.request(type="privacy.set", hide_from=[])
         assert await seen(bob) == {"zoe": 1}, "read while hidden"
         await read(served, ann, 6)
-        assert await told_before(served, bob, zoe, 2) == [("ann", 6)]
+        assert await received_before(served, bob, zoe, 2) == [("ann", 6)]
         assert await seen(bob) == {"ann": 6, "zoe": 2}
 
 
@@ -202,9 +202,9 @@ async def test_where_users_see_contacts_only_receipts_follow(
         counts = [await client.request(type="room.receipts", room=HALL, seq=1) for client in (ann, bob, eve)]
         assert [reply["count"] for reply in counts] == [1, 1, 0]
         await next_second(served)
-        assert await told(eve) == []
+        assert await received(eve) == []
         if most == 2:
-            assert await told(bob) == [], "a count would show eve's reads to others"
+            assert await received(bob) == [], "a count would show eve's reads to others"
 
 
 @on_each_pair
@@ -217,10 +217,10 @@ async def test_who_hides_between_the_write_and_the_announcement_is_not_announced
         ann, laptop, bob, zoe = await come(served, "ann", "ann", "bob", "zoe")
         async with hold(served.node.store, at, at="after") as held:
             ann.send(type="room.read", room=HALL, seq=5)
-            await held.reached()  # read openly, and nobody knows yet
+            await held.reached()  # read openly, and not announced yet
             await laptop.request(**{"type": "privacy.set"} | hiding)
         await served.settle()
-        assert await told_before(served, bob, zoe, 1) == []
+        assert await received_before(served, bob, zoe, 1) == []
         assert await seen(bob) == ({"ann": 5, "zoe": 1} if "status" in hiding else {"zoe": 1})
 
 
@@ -233,7 +233,7 @@ async def test_who_hides_while_a_receipt_waits_for_its_second_is_not_announced(
         await read(served, ann, 3)
         await read(served, ann, 4)  # waits for the next second
         await ann.request(type="status.set", status="invisible")
-        assert await told_before(served, bob, zoe, 1) == [("ann", 3)]
+        assert await received_before(served, bob, zoe, 1) == [("ann", 3)]
 
 
 @on_each_pair
@@ -270,7 +270,7 @@ async def test_a_user_has_at_most_one_receipt_per_room_and_second(pair: str, tmp
         assert published == [Receipt("ann", 1)]
         await next_second(served)
         assert published == [Receipt("ann", 1), Receipt("ann", 8)]
-        assert await told_before(served, bob, zoe, 1) == [("ann", 1), ("ann", 8)]
+        assert await received_before(served, bob, zoe, 1) == [("ann", 1), ("ann", 8)]
         await next_second(served)
         assert served.timers == 0 or len(published) == 3, "no timer is left over"
         metrics = served.node.metrics
@@ -286,22 +286,21 @@ async def test_a_large_room_gets_counts_that_leave_out_who_hides_from_anybody(
         await shy.request(type="privacy.set", hide_from=["someone"])
         for client in (shy, ann, eve):
             await read(served, client, 4)
-        first = await bob.receive("room.receipt_count")
-        assert first["data"] == {"room": HALL, "seq": 4, "count": first["data"]["count"]}
-        assert first["data"]["count"] in (1, 2)
         await next_second(served)
-        later = [frame["data"]["count"] for frame in await bob.quiet() if frame["type"] in RECEIPTS]
-        assert [first["data"]["count"], *later][-1] == 2
-        assert len(later) <= 1, "at most one count a second"
+        counts: list[dict[str, Any]] = []
+        while not counts or counts[-1]["count"] < 2:
+            counts.append((await bob.receive("room.receipt_count"))["data"])
+        assert counts[-1] == {"room": HALL, "seq": 4, "count": 2}
+        assert len(counts) <= 2, "at most one count a second"
         for client in (ann, bob, shy):
             assert await client.request(type="room.receipts", room=HALL, seq=4) == {"count": 2, "seq": 4}
             assert await refusal(client) == "too_many"
         assert len((await of_app(served))["receipts"]) == 3, "the app gets pages of a room of any size"
-        await next_second(served)
-        await bob.quiet()
         await read(served, shy, 6)
         await next_second(served)
-        assert await told(bob) == [], "not even the time of a hidden read is shown"
+        await read(served, ann, 7)
+        frame = await bob.receive("room.receipt_count")
+        assert frame["data"] == {"room": HALL, "seq": 7, "count": 1}, "not even the time of a hidden read is shown"
 
 
 @on_each_pair
@@ -323,9 +322,9 @@ async def test_a_room_without_receipts_has_none_and_what_was_read_there_stays_pr
         await open_hall(served, receipts=False)
         ann, bob = await come(served, "ann", "bob")
         await read(served, ann, 5)
-        assert await told(bob) == []
+        assert await received(bob) == []
         assert [await refusal(bob), await refusal(bob, seq=1)] == ["forbidden", "forbidden"]
-        assert [await of_app(served), await of_app(served, "?seq=1")] == [(409, "no_receipts")] * 2
+        assert [await of_app(served), await of_app(served, "?seq=1")] == [(404, None)] * 2
         assert await of_app(served, room="nowhere") == (404, "no_such_room")
         answer = await asked(served, "PUT", f"/v1/rooms/{HALL}", {"receipts": True})
         assert (answer.status, answer.json()["receipts"]) == (200, True)
@@ -351,7 +350,7 @@ async def test_receipts_of_another_tenant_are_not_there() -> None:
         foreign = await served.client("ann", claims={"tenant": "other"})
         await foreign.request(type="room.join", room=HALL)
         await read(served, foreign, 5)
-        assert (await told(bob), await seen(bob), await seen(ann)) == ([], {}, {})
+        assert (await received(bob), await seen(bob), await seen(ann)) == ([], {}, {})
         assert (await foreign.request(type="room.receipts", room=HALL))["receipts"] == [{"user": "ann", "seq": 5}]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.processes import until
 from greendot import Server
-from greendot.sdk import BadKey, BadRequest, NotFound, Notification, Problem, RateLimited, Unreachable, tokens
+from greendot.sdk import BadKey, BadRequest, NotFound, Notification, RateLimited, Unreachable, tokens
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY, SECRET
 from receiver import LOOPBACK, receiving
@@ -58,7 +58,7 @@ async def test_read_receipts_are_turned_on_and_listed() -> None:
     async with serving() as served:
         with server_of(served) as server:
             await ask(server.put_room, "hall", open=True)
-            with pytest.raises(Problem, match="has no read receipts"):
+            with pytest.raises(NotFound, match="has no read receipts"):
                 await ask(server.receipts, "hall")
             assert (await ask(server.put_room, "hall", receipts=True)).receipts
             for number in range(3):

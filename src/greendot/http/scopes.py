@@ -41,6 +41,7 @@ NEEDED: dict[str, KeyScope] = {
     "PUT /v1/rooms/{room}/members/{user}": "rooms:write",
     "DELETE /v1/rooms/{room}/members/{user}": "rooms:write",
     "GET /v1/rooms/{room}/present": "rooms:read",
+    "GET /v1/rooms/{room}/receipts": "rooms:read",
     "GET /v1/rooms/{room}/typing": "rooms:read",
     "GET /v1/rooms/{room}/messages": "rooms:read",
     "POST /v1/rooms/{room}/messages": "rooms:write",

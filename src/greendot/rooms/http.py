@@ -254,7 +254,7 @@ class RoomRoutes:
         of = await self._room(request, room)
         return TypingNow([Typer(*typist) for typist in await self._engine.typers(of.tenant, room)])
 
-    @operation("GET /v1/rooms/{room}/receipts", fails=(404, 409))
+    @operation("GET /v1/rooms/{room}/receipts", fails=(404,))
     async def receipts(self, request: Request, room: str, query: ReceiptQuery) -> Receipts:
         """List how far users have read, one page at a time, or count the readers of a message. The room has receipts.
 
@@ -272,7 +272,7 @@ class RoomRoutes:
                 following = found[-1].user if len(found) == limit else None
                 return Receipts([ReceiptEntry(*receipt) for receipt in found], following)
         detail = f"room {room!r} has no read receipts; turn them on with `receipts` of PUT /v1/rooms/{room}"
-        raise Problem(409, detail, code="no_receipts")
+        raise Problem(404, detail)
 
     # --- messages and signals ---
 

@@ -3,7 +3,7 @@
 The store decides what is a receipt, in the transaction that moves the marker. A node announces a receipt from a read
 that begins after that transaction, at most once per user, room and second. Each node then decides for its own
 listeners who sees the reader, at the moment of the delivery. A large room gets only counts. A count is the same for
-all users: who hides from any user is not counted, so that nobody learns of a hidden reader by comparing.
+all users: who hides from any user is not counted, so that users who compare learn of no hidden reader.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ReceiptService:
         return encode_event(RoomReceipt(room, user, seq), self._context.clock.now_ms())
 
     def _is_counting(self, tenant: str) -> bool:
-        """Return whether a count tells nothing about users whom somebody in the room may not see."""
+        """Return whether users in one room see each other, so that a count shows nothing else."""
         return self._visibility.policy(tenant).is_open
 
     def _occupants(self, topic: Topic) -> int | None:

@@ -90,7 +90,7 @@ class Rooming:
         return self._http.call(Call("GET", _path(room, "present"), query=query(after=after, limit=limit)), Present)
 
     def receipts(self, room: str, after: str | None = None, limit: int = 100) -> Receipts:
-        """Return a page of read receipts in the order of user ids. Raise Problem if the room has none."""
+        """Return a page of read receipts in the order of user ids. Raise NotFound if the room has none."""
         return self._http.call(Call("GET", _path(room, "receipts"), query=query(after=after, limit=limit)), Receipts)
 
     def readers(self, room: str, seq: int) -> int:

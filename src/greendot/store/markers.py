@@ -64,7 +64,7 @@ class MarkerStore(Protocol):
         """Return a page of receipts, ordered by user id; None if the room does not exist or has no receipts.
 
         Users who hide the last-seen time are left out, as are those who hide from the viewer, or did when the receipt
-        was written. The viewer's own entry has the marker. Without a viewer, nobody is hidden from.
+        was written. The viewer's own entry has the marker. Without a viewer, lists of users to hide from do not count.
         """
         ...
 

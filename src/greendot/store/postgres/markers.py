@@ -47,7 +47,7 @@ READERS = """
         ),
         coalesce(p.hide_from, '') <> '' OR coalesce(c.hidden_from, '') <> '',
         (SELECT count(*) FROM (
-            SELECT 1 FROM greendot_members m WHERE m.tenant = s.tenant AND m.room = s.room LIMIT $5) some)
+            SELECT 1 FROM greendot_members m WHERE m.tenant = s.tenant AND m.room = s.room LIMIT $5) few)
     FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
     LEFT JOIN greendot_markers k USING (tenant, room, user_id)
     LEFT JOIN greendot_receipts c USING (tenant, room, user_id)

@@ -315,7 +315,7 @@ async def a_page_of_large_messages(world: World) -> None:
     await world.ask(client, type="room.read", room="hall", seq=70)
 
 
-@case("room.receipts", "room.read")
+@case("room.receipts", "room.read", "GET /v1/rooms/{room}/receipts")
 async def receipts_of_10_000_readers(world: World) -> None:
     await world.fill_room(messages=1)
     store = world.served.node.store
@@ -328,6 +328,8 @@ async def receipts_of_10_000_readers(world: World) -> None:
     await world.enter("hall", 10_000)
     assert (await world.ask(client, type="room.receipts", room="hall", seq=1))["count"] == 10_000
     await world.ask(client, type="room.read", room="hall", seq=1)
+    assert len((await world.http("GET", "/v1/rooms/hall/receipts?limit=1000"))["receipts"]) == 1_000
+    assert (await world.http("GET", "/v1/rooms/hall/receipts?seq=1"))["count"] == 10_001
 
 
 @case("room.send", "room.edit", "room.delete", "signal.send")

@@ -148,10 +148,10 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   count: number;
   /** Number of unread messages, over all devices. */
   unread: number;
-  /** A user has read up to message `seq`, in a room with read receipts. Large rooms emit `readers`. */
+  /** A user has read up to message `seq`, in a room with read receipts. Large rooms emit `receipt_count`. */
   receipt: Receipt;
   /** Number of users who have read message `seq`, in large rooms with read receipts. */
-  readers: ReaderCount;
+  receipt_count: ReaderCount;
   /** The client joined the room, for the first time or again. */
   joined: Joined;
   /** The user is no longer in this room. The value is a code for the reason, or null. */

@@ -151,14 +151,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#core.deliver(Symbol(), "room.present", { room: this.name, ...page });
   }
 
-  /** Fetch a page of read receipts, ordered by user id. Only rooms with receipts have them; large ones have `readers`. */
-  receipts(page: { after?: string; limit?: number } = {}): Promise<ReceiptPage> {
+  /**
+   * Fetch a page of read receipts, ordered by user id. With `seq`, fetch the number of users who have read that message:
+   * the only way in large rooms. Only rooms with receipts have them.
+   */
+  receipts(page: { seq: number }): Promise<ReaderCount>;
+  receipts(page?: { after?: string; limit?: number }): Promise<ReceiptPage>;
+  receipts(page = {}): Promise<any> {
     return this.#core.deliver(Symbol(), "room.receipts", { room: this.name, ...page });
-  }
-
-  /** Fetch the number of users who have read the message `seq`, in a room with receipts. */
-  async readers(seq: number): Promise<number> {
-    return (await this.#core.deliver<ReaderCount>(Symbol(), "room.receipts", { room: this.name, seq })).count;
   }
 
   /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
@@ -229,9 +229,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
       case "room.count":
         return this.#counted(data.count);
       case "room.receipt":
-        return this.#events.emit("receipt", { user: data.user, seq: data.seq });
       case "room.receipt_count":
-        return this.#events.emit("readers", { seq: data.seq, count: data.count });
+        return this.#events.emit(type.slice(5) as "receipt", data);
       case "signal":
         return this.#events.emit("signal", data as Signal<SignalBody>);
       case "room.changed":

@@ -156,12 +156,16 @@ export interface Written {
 
 /** Number of the last message that a user has read, in a room with read receipts. */
 export interface Receipt {
+  /** Absent in pages. */
+  room?: string;
   user: string;
   seq: number;
 }
 
 /** Number of users who have read the message `seq`. */
 export interface ReaderCount {
+  /** Absent in answers. */
+  room?: string;
   seq: number;
   count: number;
 }

@@ -55,7 +55,7 @@ class Receipts extends Shared<ReceiptState> {
         this.#told.set(user, seq);
         this.#show(this.value.receipts);
       }),
-      room.on("readers", (readers) => this.become({ ...this.value, readers })),
+      room.on("receipt_count", (readers) => this.become({ ...this.value, readers })),
       room.on("removed", () => this.#end()),
       stay(room),
       () => this.#end(),

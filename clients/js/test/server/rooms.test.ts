@@ -213,12 +213,12 @@ test("how far others have read is told and listed, and a hidden reader is in nei
   for (const text of ["one", "two", "three"]) await bob.room<Said>(name).send({ text });
   await alice.room(name).read(2);
   await until(() => told.length === 1);
-  expect(told).toEqual([{ user: "alice", seq: 2 }]);
+  expect(told).toEqual([{ room: name, user: "alice", seq: 2 }]);
   await alice.privacy.set({ last_seen: "hidden" });
   await alice.room(name).read(3);
   expect(await alice.room(name).receipts()).toEqual({ receipts: [{ user: "alice", seq: 3 }], count: 1, next: null });
   expect(await bob.room(name).receipts()).toEqual({ receipts: [], count: 0, next: null });
-  expect(await bob.room(name).readers(2)).toBe(0);
+  expect(await bob.room(name).receipts({ seq: 2 })).toEqual({ seq: 2, count: 0 });
   await alice.privacy.set({ last_seen: "shown" });
   expect(await bob.room(name).receipts({ limit: 1 })).toEqual({ receipts: [{ user: "alice", seq: 2 }], count: 1, next: null });
   expect(told.length).toBe(1);

@@ -334,8 +334,8 @@ describe("useReceipts", () => {
     await settle(() => lobby.emit("receipt", { user: "ann", seq: 4 }));
     await settle(() => lobby.emit("receipt", { user: "me", seq: 5 }));
     expect([hook.now.seenBy(3), hook.now.seenBy(5)]).toEqual([["ann", "bob"], []]); // never the user's own
-    await settle(() => lobby.emit("readers", { seq: 5, count: 300 }));
-    expect(hook.now.readers).toEqual({ seq: 5, count: 300 });
+    await settle(() => lobby.emit("receipt_count", { room: "lobby", seq: 5, count: 300 }));
+    expect(hook.now.readers).toMatchObject({ seq: 5, count: 300 });
     hook.unmount();
     await settle();
     expect(client.held).toBe(0);

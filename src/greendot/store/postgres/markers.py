@@ -56,11 +56,14 @@ READERS = """
 RECEIPTS = """
     SELECT x.user_id, x.seq FROM greendot_rooms r LEFT JOIN LATERAL (
         (
-            SELECT c.user_id, c.seq FROM greendot_receipts c LEFT JOIN greendot_privacy p USING (tenant, user_id)
+            SELECT c.user_id, c.seq FROM greendot_receipts c
             WHERE c.tenant = $1 AND c.room = $2 AND c.user_id > $4 AND c.user_id <> $3
-                AND coalesce(p.last_seen, 'shown') = 'shown'
-                AND ($3 = '' OR position(' ' || $3 || ' ' IN
-                    ' ' || c.hidden_from || ' ' || coalesce(p.hide_from, '') || ' ') = 0)
+                AND NOT ($3 <> '' AND position(' ' || $3 || ' ' IN ' ' || c.hidden_from || ' ') > 0)
+                AND NOT coalesce((
+                    SELECT p.last_seen = 'hidden'
+                        OR ($3 <> '' AND position(' ' || $3 || ' ' IN ' ' || p.hide_from || ' ') > 0)
+                    FROM greendot_privacy p WHERE p.tenant = $1 AND p.user_id = c.user_id
+                ), false)
             ORDER BY c.user_id LIMIT $5
         )
         UNION ALL

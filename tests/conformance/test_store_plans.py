@@ -27,6 +27,7 @@ from greendot.store.postgres import (
     markers,
     messages,
     pages,
+    presence_modes,
     push,
     rooms,
     status,
@@ -40,6 +41,7 @@ from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import last_seen as lite_last_seen
 from greendot.store.sqlite import markers as lite_markers
 from greendot.store.sqlite import messages as lite_messages
+from greendot.store.sqlite import presence_modes as lite_presence_modes
 from greendot.store.sqlite import rooms as lite_rooms
 from greendot.store.sqlite import webhooks as lite_hooks
 from postgres_server import fresh_schema
@@ -82,6 +84,9 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "statuses": (status.STATUSES, (["t", "t"], ["u1", "u2"])),
         "last seen": (last_seen.LAST_SEEN, (["t", "t"], ["u1", "u2"])),
         "old last seen": (last_seen.PRUNE, (500, 20)),
+        "presence modes": (presence_modes.MODES, (["t", "t"], ["u1", "u2"])),
+        "presence modes of a tenant": (presence_modes.MODES_IN, (["t2"],)),
+        "number of presence modes": (presence_modes.COUNT, ("t2", "u1")),
         "writing last seen": (last_seen.PUT, (["t", "t"], ["u1", "u2"], [5, MANY])),
         "pending": (inbox.PENDING, (["t", "t"], ["u1", "u2"], 10)),
         "delivered": (inbox_marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
@@ -135,6 +140,7 @@ FILL = f"""
     INSERT INTO greendot_api_keys SELECT 't' || n % 500, 'k' || n, 'admin', 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_api_secrets
         SELECT 's' || n, 't' || n % 500, 'k' || n, '1', 1, NULL, NULL FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_presence_modes SELECT 't', 'u' || n, 'poll' FROM generate_series(1, 20000) n;
     INSERT INTO greendot_last_seen SELECT 't', 'u' || n, n FROM generate_series(1, 20000) n;
     INSERT INTO greendot_revocations SELECT 't', 'user', 'u' || n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_privacy
@@ -301,6 +307,9 @@ SQLITE: dict[str, tuple[str, int]] = (
         "unread": (lite_inbox.INBOX, 2),
         "last seen": (lite_last_seen.LAST_SEEN, 2),
         "old last seen": (lite_last_seen.PRUNE, 2),
+        "presence mode": (lite_presence_modes.MODE, 2),
+        "presence modes of a tenant": (lite_presence_modes.MODES, 1),
+        "number of presence modes": (lite_presence_modes.OTHERS, 2),
         "writing last seen": (lite_last_seen.PUT, 3),
         "pending": (lite_inbox.PENDING, 3),
         "expired": (lite_inbox.EXPIRED, 2),

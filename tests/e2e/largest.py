@@ -411,6 +411,9 @@ async def notifications_for_10_000(world: World) -> None:
 
 @case(
     "GET /v1/users/{user}/presence",
+    "GET /v1/users/{user}/presence/mode",
+    "PUT /v1/users/{user}/presence/mode",
+    "DELETE /v1/users/{user}/presence/mode",
     "GET /v1/users/{user}/sessions",
     "PUT /v1/users/{user}/status",
     "PUT /v1/users/{user}/contacts/{other}",
@@ -432,6 +435,11 @@ async def a_user_with_all_there_may_be(world: World) -> None:
     user = "/v1/users/viewer"
     assert len((await world.http("GET", f"{user}/sessions"))["sessions"]) == 100
     await world.http("GET", f"{user}/presence")
+    await together(world.served.node.store.put_presence_mode(T, name, "poll", most=9_999) for name in NAMES[:9_999])
+    await world.ask(clients[0], type="watch", users=NAMES[:100])
+    await world.http("PUT", f"{user}/presence/mode", {"mode": "live"})
+    await world.http("GET", f"{user}/presence/mode")
+    await world.http("DELETE", f"{user}/presence/mode")
     await world.http("PUT", f"{user}/status", {"status": "busy", "text": "x" * 200})
     await world.http("PUT", f"{user}/contacts/other", {})
     await world.http("DELETE", f"{user}/contacts/other")

@@ -52,6 +52,14 @@ export interface GreendotOptions {
   page?: Page | null;
 }
 
+/** Options of a signal. */
+export interface SignalOptions {
+  /** Of signals with the same key, kind and sender only the latest counts. */
+  key?: string;
+  /** Whether to wait for the answer of the server. */
+  reply?: boolean;
+}
+
 /** Storage of a few short strings, sync or async. Its errors are not fatal and are emitted as `error`. */
 export interface Store {
   get(key: string): string | null | Promise<string | null>;

@@ -3,7 +3,7 @@
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
 import { newKey } from "./ids.js";
-import type { RoomEvents, Typing, Undo } from "./options.js";
+import type { RoomEvents, SignalOptions, Typing, Undo } from "./options.js";
 import type { Session } from "./session.js";
 import { PAGE, Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
@@ -161,9 +161,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#core.deliver(Symbol(), "room.receipts", { room: this.name, ...page });
   }
 
-  /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
-  signal(kind: string, body?: SignalBody, { key }: { key?: string } = {}): boolean {
-    return this.#core.tell("signal.send", { room: this.name, kind, body, key });
+  /**
+   * Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether
+   * it was sent. With `reply`, returns a promise that fails if the server refuses the signal.
+   */
+  signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
+  signal(kind: string, body?: SignalBody, options?: { key?: string }): boolean;
+  signal(kind: string, body?: SignalBody, options?: SignalOptions): boolean | Promise<void> {
+    return this.#core.signal({ room: this.name, kind, body }, options);
   }
 
   // Called by the client

@@ -16,7 +16,7 @@ export interface Presence {
   /** Grows with every change; 0 if nothing is known. */
   version: number;
   status_text: string | null;
-  /** `poll`: the user has too many watchers for change events. The client polls every 30 s while the page is visible. */
+  /** `poll`: the server sends no change events of the user. The client polls about every 60 s while the page is visible. */
   mode: "live" | "poll";
   /** In snapshots only. */
   devices?: string[];
@@ -67,7 +67,8 @@ export interface InboxEntry<Body = unknown> extends Notification<Body> {
 
 /** Signal of another client. */
 export interface Signal<Body = unknown> {
-  from: string;
+  /** Null: an invisible user sent the signal. */
+  from: string | null;
   name: string | null;
   kind: string;
   room?: string;

@@ -57,7 +57,9 @@ from greendot.presence.commands import PresenceCommands
 from greendot.presence.grace_model import Graces
 from greendot.presence.held_changes import HeldChanges
 from greendot.presence.last_seen import LastSeenReader, LastSeenWriter
+from greendot.presence.mode_model import ModeTable
 from greendot.presence.model import Change
+from greendot.presence.modes import PresenceModes
 from greendot.presence.sessions import SessionPeriods, SessionService
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
@@ -174,19 +176,30 @@ class Node:
             on_left=self.inbox_delivery.left,
         )
         self.visibility_webhook = VisibilityWebhook(context, node_settings.answer_periods(settings), visibility_clients)
-        self._freshness = VisibilityFreshness(engine.heard_at, context)
+        self._freshness = self.statuses.freshness = VisibilityFreshness(engine.heard_at, context)
         policies = node_settings.visibility_policies(settings)
         self._visibility = VisibilityCache(
             store, context, policies, self.visibility_webhook, engine.now_ms, self._freshness
         )
         thresholds = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
         polled = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
-        celebrities = Celebrities(context, self.metrics, engine.now_ms, thresholds, polled)
+        modes = ModeTable(polled)
+        celebrities = Celebrities(context, self.metrics, engine.now_ms, thresholds, modes)
+        self.presence_modes = PresenceModes(
+            store, context, modes, lambda tenant, user: self.visibility_updates.publish(tenant, user, "mode")
+        )
         watch_limits = WatchLimits(self.rate_limits.most_watches, self._pace.hold_s)
         last_seen = LastSeenReader(engine, store, context, round(presence.last_seen_days * DAY_MS))
         self.last_seen = LastSeenWriter(engine, store, context)
         self.watching = WatchService(
-            engine, context, celebrities, self._visibility, self.statuses, last_seen, self.held_changes, watch_limits
+            engine,
+            context,
+            (celebrities, self.presence_modes),
+            self._visibility,
+            self.statuses,
+            last_seen,
+            self.held_changes,
+            watch_limits,
         )
 
     def _make_rooms_and_inbox(self, push_queued: Callable[[], None]) -> None:
@@ -203,6 +216,9 @@ class Node:
         self.visibility_updates = VisibilityUpdates(
             engine, store, context, self._visibility, self.visibility_webhook, self.rpc
         )
+        self.visibility_updates.appliers = {"status": self.statuses.apply, "mode": self.presence_modes.apply}
+        self.visibility_updates.refreshers.append(self.presence_modes.refresh)
+        self.statuses.confirm = lambda key: self.visibility_updates.publish(*key, "status")
         self.room_messages = RoomMessages(
             engine, store, self.rooms, context, self.rpc, self.rate_limits, self.visibility_updates.members_changed
         )
@@ -216,7 +232,16 @@ class Node:
             self.metrics,
             settings.rooms.receipts_members,
         )
-        self.signals = Signals(engine, self.clock, self.registry, self.hub, self.metrics)
+        self.signals = Signals(
+            engine,
+            self.clock,
+            self.registry,
+            self.hub,
+            self.metrics,
+            self.statuses,
+            self._visibility,
+            node_settings.invisible_signals(settings),
+        )
         self.inbox_service = InboxService(
             engine,
             store,
@@ -304,7 +329,9 @@ class Node:
             connection_commands.commands,
             PresenceCommands(self.statuses, self.watching, self.rate_limits, self.rooms.hush).commands,
             self.visibility_updates.commands,
-            RoomCommands(self.rooms, self.room_messages, self.signals, self.rate_limits, self.recorder).commands,
+            RoomCommands(
+                self.rooms, self.room_messages, self.signals, self.statuses, self.rate_limits, self.recorder
+            ).commands,
             self.receipts.commands,
             self.inbox_service.commands,
             self.devices.commands,

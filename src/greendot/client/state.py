@@ -35,12 +35,17 @@ def _is_unknown(entry: Presence) -> bool:
     return entry.version == 0 and entry.stale is True and entry.state == "offline"
 
 
+def _shown(entry: Presence) -> tuple[object, ...]:
+    return entry.version, entry.stale, entry.mode, entry.recently_active
+
+
 class People:
     """Newest known presence of each user. Versions only grow; only version 0, "unknown", replaces any."""
 
     def __init__(self) -> None:
         self._known: dict[str, Presence] = {}
         self.known: Mapping[str, Presence] = MappingProxyType(self._known)
+        self.polled: set[str] = set()  # known users whose changes the server does not send
 
     def apply(self, entry: Presence) -> bool:
         """Keep `entry` unless it is older than the known one; return whether it is new to the program."""
@@ -54,7 +59,8 @@ class People:
         # An equal version is not new but may contain more: snapshots name the devices, changes do not. A change of
         # `stale` or `mode` is new: whether the server can still follow the user, and whether it sends changes.
         self._known[entry.user] = entry
-        return known is None or (entry.version, entry.stale, entry.mode) != (known.version, known.stale, known.mode)
+        (self.polled.add if entry.mode == "poll" else self.polled.discard)(entry.user)
+        return known is None or _shown(entry) != _shown(known)
 
     def age(self) -> list[Presence]:
         """Mark all states as stale after a time without a connection; return the changed entries."""
@@ -64,6 +70,7 @@ class People:
 
     def forget(self, user: str) -> None:
         self._known.pop(user, None)
+        self.polled.discard(user)
 
 
 class Badge:

@@ -1,4 +1,4 @@
-"""HTTP routes of presence, sessions and status."""
+"""HTTP routes of presence, sessions, status and modes of presence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from greendot.http.request import Body, json
 from greendot.ids import ID_PATTERN
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
+from greendot.presence.mode_model import PresenceMode
 from greendot.presence.model import ManualStatus, ordered, project, restored_order
+from greendot.presence.modes import PresenceModes
 from greendot.presence.reads import PresenceSnapshots
 from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_part, joined
@@ -27,6 +29,14 @@ from greendot.protocol.fields import about
 from greendot.protocol.replies import PresenceReply, SessionsReply, StatusReply
 
 MOST_TENANTS = 10_000  # maximum number of entries of `PresenceRoutes._work`
+
+ModeField = Annotated[
+    PresenceMode,
+    about(
+        "How changes reach the watchers of the user. `auto`: the number of watchers on a node decides. "
+        "`live`: the server always sends changes. `poll`: watchers poll, and see `recently_active`."
+    ),
+]
 
 
 class QueryPresence(Body):
@@ -41,6 +51,19 @@ class SetStatus(Body):
     status: Status = "auto"
     until: StatusEnd = None
     text: StatusText = None
+
+
+class SetPresenceMode(Body):
+    """Mode of presence of a user."""
+
+    mode: ModeField
+
+
+class PresenceModeShown(Struct):
+    """User with the mode of presence that the app has chosen."""
+
+    user: Annotated[str, about("Id of the user.")]
+    mode: ModeField
 
 
 class OnlinePage(Struct, frozen=True):
@@ -135,3 +158,30 @@ class PresenceRoutes:
         manual = ManualStatus(body.status, body.until, body.text)
         snapshot = await self._statuses.set((self._keys.tenant(request), user), manual)
         return StatusReply(project(user, snapshot, own=True))
+
+
+class PresenceModeRoutes:
+    """Routes of `/v1/users/{user}/presence/mode`."""
+
+    def __init__(self, keys: ApiKeys, presence_modes: PresenceModes) -> None:
+        self._keys = keys
+        self._presence_modes = presence_modes
+
+    @operation("GET /v1/users/{user}/presence/mode")
+    async def get(self, request: Request, user: str) -> PresenceModeShown:
+        """Return the mode of presence of a user; `auto` if the app has chosen none."""
+        return PresenceModeShown(user, await self._presence_modes.get((self._keys.tenant(request), user)))
+
+    @operation("PUT /v1/users/{user}/presence/mode")
+    async def put(self, request: Request, user: str, body: SetPresenceMode) -> PresenceModeShown:
+        """Set the mode of presence of a user. The mode is in force on every node when the request is answered.
+
+        A 503 means that a node has not confirmed the mode; send the request again.
+        """
+        await self._presence_modes.set((self._keys.tenant(request), user), body.mode)
+        return PresenceModeShown(user, body.mode)
+
+    @operation("DELETE /v1/users/{user}/presence/mode")
+    async def remove(self, request: Request, user: str) -> None:
+        """Set the mode of presence of a user to `auto`. A 503 means the same as for PUT."""
+        await self._presence_modes.set((self._keys.tenant(request), user), "auto")

@@ -297,7 +297,12 @@ class Signal(Event, frozen=True, rename={"sender": "from"}):
 
     type = "signal"
 
-    sender: Annotated[str, about("Id of the sender: a user, or a name that the app has chosen.")]
+    sender: Annotated[
+        str | None,
+        about(
+            "Id of the sender: a user, or a name that the app has chosen; null if an invisible user sent the signal."
+        ),
+    ]
     name: Annotated[str | None, about("Display name of the sender; null if there is none.")]
     kind: Annotated[str, about("Type of the signal, chosen by the app.")]
     room: Annotated[str | UnsetType, about("Id of the room. Absent if the signal was sent to the user.")] = UNSET

@@ -162,6 +162,13 @@ class OnePresence(Struct, frozen=True):
     presence: Presence
 
 
+class OneMode(Struct, frozen=True):
+    """Mode of presence of a user."""
+
+    user: str
+    mode: Literal["auto", "live", "poll"]
+
+
 class Online(Struct, frozen=True):
     """Page of the users online, and the number of all. `next` is the `after` of the next page, None at the end."""
 

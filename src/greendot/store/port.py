@@ -23,6 +23,7 @@ from greendot.store.jobs import JobStore
 from greendot.store.last_seen import LastSeenStore
 from greendot.store.markers import MarkerStore
 from greendot.store.pages import SnapshotStore
+from greendot.store.presence_modes import PresenceModeStore
 from greendot.store.push import PushStore
 from greendot.store.revocations import RevocationStore
 from greendot.store.rooms import MessageStore, RoomStore
@@ -40,6 +41,7 @@ class Store(
     SnapshotStore,
     StatusStore,
     LastSeenStore,
+    PresenceModeStore,
     PrivacyStore,
     KeyStore,
     TenantStore,

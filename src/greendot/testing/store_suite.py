@@ -12,6 +12,7 @@ from greendot.testing.last_seen_suite import LastSeenSuite
 from greendot.testing.marker_suite import MarkerSuite
 from greendot.testing.message_suite import MessageSuite
 from greendot.testing.page_suite import SnapshotSuite
+from greendot.testing.presence_mode_suite import PresenceModeSuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
 from greendot.testing.store_harness import BAD_TEXTS, T
@@ -26,6 +27,7 @@ class StoreSuite(
     InboxSuite,
     SnapshotSuite,
     LastSeenSuite,
+    PresenceModeSuite,
     PrivacySuite,
     KeySuite,
     PeopleSuite,

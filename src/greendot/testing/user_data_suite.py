@@ -30,6 +30,7 @@ async def live(store: Store, tenant: str = T) -> None:
         await store.mark(tenant, user, "seen", through=5, at=NOW)
         await store.put_status(tenant, user, ManualStatus("busy", text=f"text of {user}"))
         await store.put_last_seen({(tenant, user): NOW})
+        await store.put_presence_mode(tenant, user, "poll", most=10)
         await store.put_privacy(tenant, user, hide_from=frozenset(PEOPLE) - {user})
         await store.put_marker(tenant, "r1", user, 3, NOW)
         for other in PEOPLE:
@@ -73,13 +74,9 @@ class PeopleSuite(StoreHarness):
                 rows = await all_of(store, "ann", limit=limit)
                 counts = {table: sum(name == table for name, _ in rows) for table, _ in rows}
                 expected = {"contacts": 3, "inboxes": 1, "markers": 3, "members": 3, "messages": 9, "notifications": 7}
-                assert counts == expected | {
-                    "last_seen": 1,
-                    "privacy": 1,
-                    "receipts": 1,
-                    "status": 1,
-                    "visibility_changes": 7,
-                }
+                expected |= {"last_seen": 1, "presence_modes": 1, "privacy": 1, "receipts": 1}
+                expected |= {"status": 1, "visibility_changes": 8}
+                assert counts == expected
                 assert all(row["tenant"] == T and "ann" in (row.get("user"), row.get("user_id")) for _, row in rows)
             bodies = [bytes(row["body"]) for table, row in rows if table == "messages"]
             assert bodies == [b'{"by":"ann"}'] * 9
@@ -93,7 +90,7 @@ class PeopleSuite(StoreHarness):
             changed = ("contacts", "privacy", "receipts", "visibility_changes")
             elsewhere = await all_of(store, "ann", "t2")
             rooms = await store.rooms("t2", None, 10)
-            assert await erase(store, "ann") == 30 + 14  # rows, and the changes of visibility that they were and are
+            assert await erase(store, "ann") == 30 + 16  # rows, and the changes of visibility that they were and are
             assert await store.rooms("t2", None, 10) == rooms
             assert await all_of(store, "ann") == []
             assert await all_of(store, "ann", "t2") == elsewhere

@@ -19,6 +19,7 @@ from greendot.store.postgres.markers import PostgresMarkers
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.pages import PostgresSnapshots
 from greendot.store.postgres.pool import Pool, PoolLimits
+from greendot.store.postgres.presence_modes import PostgresPresenceModes
 from greendot.store.postgres.push import PostgresPushes
 from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
@@ -40,6 +41,7 @@ class PostgresStore(
     PostgresSnapshots,
     PostgresStatus,
     PostgresLastSeen,
+    PostgresPresenceModes,
     PostgresPrivacy,
     PostgresKeys,
     PostgresTenants,

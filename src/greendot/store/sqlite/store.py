@@ -13,6 +13,7 @@ from greendot.store.sqlite.last_seen import SqliteLastSeen
 from greendot.store.sqlite.markers import SqliteMarkers
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.pages import SqliteSnapshots
+from greendot.store.sqlite.presence_modes import SqlitePresenceModes
 from greendot.store.sqlite.revocations import SqliteRevocations
 from greendot.store.sqlite.rooms import SqliteRooms
 from greendot.store.sqlite.status import SqliteStatus
@@ -31,6 +32,7 @@ class SqliteStore(
     SqliteSnapshots,
     SqliteStatus,
     SqliteLastSeen,
+    SqlitePresenceModes,
     SqlitePrivacy,
     SqliteKeys,
     SqliteTenants,

@@ -124,7 +124,8 @@ class Node:
         self.rpc = ClusterRpc(engine, lambda: self.incarnation, clock.monotonic)
         self._make_limits()
         self._make_presence(visibility_clients or {})
-        self._make_rooms_and_inbox(push_queued)
+        self._make_rooms()
+        self._make_inbox(push_queued)
         self._make_auth()
         self._make_connect()
         self._make_reports()
@@ -202,7 +203,7 @@ class Node:
             watch_limits,
         )
 
-    def _make_rooms_and_inbox(self, push_queued: Callable[[], None]) -> None:
+    def _make_rooms(self) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
         limits = RoomLimits(
             self.rate_limits.most_rooms,
@@ -242,6 +243,9 @@ class Node:
             self._visibility,
             node_settings.invisible_signals(settings),
         )
+
+    def _make_inbox(self, push_queued: Callable[[], None]) -> None:
+        settings, engine, store, context = self.settings, self.engine, self.store, self._context
         self.inbox_service = InboxService(
             engine,
             store,

@@ -8,7 +8,7 @@ const NAMES = ["Otter", "Heron", "Lynx", "Finch", "Badger", "Hare", "Newt", "Rav
 const board = document.querySelector("#board");
 const people = document.querySelector("#people");
 const field = document.querySelector("#name");
-const cursors = new Map(); // user → element
+const cursors = new Map(); // user, or key of an anonymous signal → element
 const names = new Map(); // user → name
 
 // Each tab is a separate user. A second window does not copy the name of this one.
@@ -33,13 +33,18 @@ room.on("entered", () => say());
 room.on("left", ({ user }) => forget(user));
 room.on("count", () => void list());
 room.on("joined", () => void list());
-room.on("signal", ({ from, name: called, kind, body }) => {
+room.on("signal", ({ from, name: called, kind, key, body }) => {
   if (called && names.get(from) !== called) {
     names.set(from, called);
     void list();
   }
-  if (kind === "cursor") place(from, body);
+  // Without a sender: an invisible user, whose signals the server may send anonymously. The key tells such users apart.
+  if (kind === "cursor") place(from ?? key, body, from === null);
   else if (kind === "point") ripple(from, body);
+});
+// An invisible user's signals are refused, unless the setting `invisible` of their kind allows them.
+client.on("error", ({ code, message }) => {
+  if (code === "forbidden") document.querySelector("#connection").textContent = `Your pointer is not shown: ${message}`;
 });
 void room.join();
 client.connect();
@@ -96,10 +101,10 @@ field.addEventListener("change", () => {
 
 // --- pointers of other users
 
-function place(user, at) {
+function place(user, at, anonymous = false) {
   if (!at) return forget(user);
   const cursor = cursors.get(user) ?? make(user);
-  cursor.querySelector("b").textContent = names.get(user) ?? user;
+  cursor.querySelector("b").textContent = anonymous ? "somebody" : (names.get(user) ?? user);
   cursor.style.setProperty("--x", at.x);
   cursor.style.setProperty("--y", at.y);
 }

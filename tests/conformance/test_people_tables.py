@@ -39,6 +39,7 @@ PEOPLE = {
     "members",
     "messages",
     "notifications",
+    "presence_modes",
     "privacy",
     "push_devices",
     "pushes",

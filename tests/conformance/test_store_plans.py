@@ -24,8 +24,10 @@ from greendot.store.postgres import (
     inbox_upkeep,
     jobs,
     last_seen,
+    markers,
     messages,
     pages,
+    presence_modes,
     profiles,
     push,
     rooms,
@@ -38,7 +40,9 @@ from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import last_seen as lite_last_seen
+from greendot.store.sqlite import markers as lite_markers
 from greendot.store.sqlite import messages as lite_messages
+from greendot.store.sqlite import presence_modes as lite_presence_modes
 from greendot.store.sqlite import profiles as lite_profiles
 from greendot.store.sqlite import rooms as lite_rooms
 from greendot.store.sqlite import webhooks as lite_hooks
@@ -62,7 +66,11 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "user_rooms": (rooms.USER_ROOMS, (["t"] * 3, ["r1", "r1", "r2"], ["u1", "u2", "u1"])),
         "role": (rooms.ROLE, ("t", "r1", "u1")),
         "members": (rooms.MEMBERS, ("t", "r1", "u5", 10)),
-        "marker": (rooms.MARKER, ("t", "r1", "u1")),
+        "marker": (markers.MARKER, ("t", "r1", "u1")),
+        "reading": (markers.PUT_MARKER, ("t", "r1", "u1", 7, 5)),
+        "reader": (markers.READERS, (["t"] * 2, ["r1"] * 2, ["u1", "u2"], 5, 20)),
+        "receipts": (markers.RECEIPTS, ("t", "r1", "u7", "u1", 40)),
+        "count of receipts": (markers.COUNT_RECEIPTS, ("t", "r1", MANY - 20)),
         "message": (messages.MESSAGE, ("t", "r1", 5)),
         "history, newer": (messages.AFTER, ("t", "r1", 500, 2**62, 50)),
         "history, older": (messages.NEWEST, ("t", "r1", 0, 30_000, 50)),
@@ -79,6 +87,9 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "profiles": (profiles.PROFILES, (["t", "t"], ["u1", "u2"])),
         "last seen": (last_seen.LAST_SEEN, (["t", "t"], ["u1", "u2"])),
         "old last seen": (last_seen.PRUNE, (500, 20)),
+        "presence modes": (presence_modes.MODES, (["t", "t"], ["u1", "u2"])),
+        "presence modes of a tenant": (presence_modes.MODES_IN, (["t2"],)),
+        "number of presence modes": (presence_modes.COUNT, ("t2", "u1")),
         "writing last seen": (last_seen.PUT, (["t", "t"], ["u1", "u2"], [5, MANY])),
         "pending": (inbox.PENDING, (["t", "t"], ["u1", "u2"], 10)),
         "delivered": (inbox_marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
@@ -126,9 +137,13 @@ FILL = f"""
         SELECT 't', 'r' || n, false, {MANY} FROM generate_series(1, 2000) n;
     INSERT INTO greendot_members SELECT 't', 'r' || n % 50, 'u' || n, 'member' FROM generate_series(1, 5000) n;
     INSERT INTO greendot_markers SELECT 't', 'r' || n % 50, 'u' || n, 1 FROM generate_series(1, 5000) n;
+    INSERT INTO greendot_receipts SELECT 't', 'r1', 'u' || n, n, '' FROM generate_series(1, {MANY}) n;
+    INSERT INTO greendot_receipts SELECT 't', 'r' || n % 50, 'w' || n, 1, 'x' FROM generate_series(1, 5000) n;
+    UPDATE greendot_rooms SET receipts = true WHERE room = 'r1';
     INSERT INTO greendot_api_keys SELECT 't' || n % 500, 'k' || n, 'admin', 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_api_secrets
         SELECT 's' || n, 't' || n % 500, 'k' || n, '1', 1, NULL, NULL FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_presence_modes SELECT 't', 'u' || n, 'poll' FROM generate_series(1, 20000) n;
     INSERT INTO greendot_last_seen SELECT 't', 'u' || n, n FROM generate_series(1, 20000) n;
     INSERT INTO greendot_user_info SELECT 't', 'u' || n, 'name', NULL, n, n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_revocations SELECT 't', 'user', 'u' || n, n, n, n FROM generate_series(1, 5000) n;
@@ -215,7 +230,18 @@ async def test_postgres_reads_by_index_and_no_more_than_it_answers(filled: str, 
                 assert node.get("Rows Removed by Filter", 0) <= 10, plan
 
 
-LARGE = ("rooms", "members", "markers", "messages", "inboxes", "notifications", "status", "api_secrets", "api_keys")
+LARGE = (
+    "rooms",
+    "members",
+    "markers",
+    "receipts",
+    "messages",
+    "inboxes",
+    "notifications",
+    "status",
+    "api_secrets",
+    "api_keys",
+)
 ERASED = [(f"greendot_{name}", part) for name in LARGE for part in tenants.PARTS.get(f"greendot_{name}", ("",))]
 
 
@@ -275,6 +301,9 @@ SQLITE: dict[str, tuple[str, int]] = (
         "members": (lite_rooms.MEMBERS, 4),
         "count of members": (lite_rooms.COUNT, 2),
         "rooms of a user": (lite_rooms.ROOMS_OF, 2),
+        "reader": (lite_markers.READER, 5),
+        "receipts": (lite_markers.RECEIPTS, 5),
+        "count of receipts": (lite_markers.COUNT_RECEIPTS, 3),
         "history, newer": (lite_messages.AFTER, 5),
         "history, older": (lite_messages.NEWEST, 5),
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
@@ -283,6 +312,9 @@ SQLITE: dict[str, tuple[str, int]] = (
         "profiles": (lite_profiles.PROFILES, 2),
         "last seen": (lite_last_seen.LAST_SEEN, 2),
         "old last seen": (lite_last_seen.PRUNE, 2),
+        "presence mode": (lite_presence_modes.MODE, 2),
+        "presence modes of a tenant": (lite_presence_modes.MODES, 1),
+        "number of presence modes": (lite_presence_modes.OTHERS, 2),
         "writing last seen": (lite_last_seen.PUT, 3),
         "pending": (lite_inbox.PENDING, 3),
         "expired": (lite_inbox.EXPIRED, 2),
@@ -315,8 +347,11 @@ async def test_sqlite_reads_by_index(tmp_path: Path, name: str) -> None:
     # Some statements gather a few rows first and scan those: the rooms of one user, the first unread notifications,
     # and counts with a limit.
     gathered = dict.fromkeys(("who has something unread", "count of hook events"), "SCAN (subquery-")
-    few = ({"rooms of a user": "SCAN", "writing last seen": "SCAN CONSTANT ROW"} | gathered).get(name, "-")
+    row = ("SCAN CONSTANT ROW", "SCAN (subquery-")
+    gathered |= {"rooms of a user": "SCAN", "writing last seen": row[0], "receipts": row[1]}
+    few = row if name == "reader" else gathered.get(name, "-")
     assert not [line for line in plan if line.startswith("SCAN") and not line.startswith(few)], plan
-    assert not [line for line in plan if "TEMP B-TREE" in line and name != "rooms of a user"], plan
+    is_sorted = name in ("rooms of a user", "receipts")  # a few rows, or one page
+    assert not [line for line in plan if "TEMP B-TREE" in line and not is_sorted], plan
     if name.startswith("inbox"):
         assert f"USING INDEX notifications_{name.split(', ')[1]} " in plan[0]

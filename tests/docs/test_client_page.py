@@ -120,6 +120,7 @@ NAMES = {name: vars(client)[name] for name in ("TypingWords", "body_of", "seen_t
 async def test_the_other_examples_run(snippet: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(presence={"polled": ("default/star",)}) as served:
         await served.lobby()
+        await served.node.store.put_room("default", "lobby", receipts=True)
         await notify(served, "carol", 1, 2)
         async with Client(url(served), served.token("carol")) as me:
             names: dict[str, Any] = {**NAMES, "RoomMessage": RoomMessage}

@@ -315,6 +315,23 @@ async def a_page_of_large_messages(world: World) -> None:
     await world.ask(client, type="room.read", room="hall", seq=70)
 
 
+@case("room.receipts", "room.read", "GET /v1/rooms/{room}/receipts")
+async def receipts_of_10_000_readers(world: World) -> None:
+    await world.fill_room(messages=1)
+    store = world.served.node.store
+    await store.put_room(T, "hall", receipts=True)
+    await together(store.put_marker(T, "hall", name, 1, 1) for name in NAMES)
+    client = await world.client()
+    # Without members and occupants the room is not large: all receipts are read and decided.
+    page = await world.ask(client, type="room.receipts", room="hall", limit=300)
+    assert (len(page["receipts"]), page["count"]) == (300, 10_000)
+    await world.enter("hall", 10_000)
+    assert (await world.ask(client, type="room.receipts", room="hall", seq=1))["count"] == 10_000
+    await world.ask(client, type="room.read", room="hall", seq=1)
+    assert len((await world.http("GET", "/v1/rooms/hall/receipts?limit=1000"))["receipts"]) == 1_000
+    assert (await world.http("GET", "/v1/rooms/hall/receipts?seq=1"))["count"] == 10_001
+
+
 @case("room.send", "room.edit", "room.delete", "signal.send")
 async def messages_of_64_kib_to_many(world: World) -> None:
     await world.fill_room()
@@ -394,6 +411,9 @@ async def notifications_for_10_000(world: World) -> None:
 
 @case(
     "GET /v1/users/{user}/presence",
+    "GET /v1/users/{user}/presence/mode",
+    "PUT /v1/users/{user}/presence/mode",
+    "DELETE /v1/users/{user}/presence/mode",
     "GET /v1/users/{user}/sessions",
     "PUT /v1/users/{user}/status",
     "GET /v1/users/{user}/info",
@@ -418,6 +438,11 @@ async def a_user_with_all_there_may_be(world: World) -> None:
     user = "/v1/users/viewer"
     assert len((await world.http("GET", f"{user}/sessions"))["sessions"]) == 100
     await world.http("GET", f"{user}/presence")
+    await together(world.served.node.store.put_presence_mode(T, name, "poll", most=9_999) for name in NAMES[:9_999])
+    await world.ask(clients[0], type="watch", users=NAMES[:100])
+    await world.http("PUT", f"{user}/presence/mode", {"mode": "live"})
+    await world.http("GET", f"{user}/presence/mode")
+    await world.http("DELETE", f"{user}/presence/mode")
     await world.http("PUT", f"{user}/status", {"status": "busy", "text": "x" * 200})
     await world.http("PUT", f"{user}/info", {"name": "x" * 200, "info": {"text": "x" * 1_000}})
     await world.http("GET", f"{user}/info")

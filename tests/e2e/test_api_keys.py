@@ -22,6 +22,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/notifications": {"user": "ann", "kind": "k", "body": 1},
     "POST /v1/signals": {"user": "ann", "kind": "k"},
     "POST /v1/tokens/revoke": {"jti": "none"},
+    "PUT /v1/users/{user}/presence/mode": {"mode": "poll"},
     "PUT /v1/users/{user}/devices/{device}": {"provider": "fcm", "token": "t"},
 }
 

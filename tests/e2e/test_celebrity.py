@@ -50,7 +50,7 @@ def reads(served: Served) -> list[Any]:
 
 
 async def test_two_thousand_watchers_of_a_user_who_toggles_each_second_get_slices_and_the_last_state() -> None:
-    count, crowding = 2_000, CelebrityThresholds(200, 20_000)
+    count, crowding = 2_000, CelebrityThresholds(200, 10_000)
     many = {"hellos_per_s": 10_000}  # all connect within the first virtual second
     async with serving(presence={"celebrity_watchers": 200, "idle_s": 0.5}, admission=many) as served:
         star = await served.client("star")

@@ -32,6 +32,7 @@ IN_A_ROOM: Table = {
     "room.history": ({}, (NOT, OK, OK, OK, NOT, OK, NOT)),
     "room.present": ({}, (NOT, OK, OK, OK, NOT, OK, NOT)),
     "room.read": ({"seq": 1}, (NOT, OK, OK, OK, NOT, OK, NOT)),
+    "room.receipts": ({}, (NOT, OK, OK, OK, NOT, OK, NOT)),
     "room.send": ({"body": 1}, (NOT, NO, OK, OK, NOT, NO, NOT)),
     "room.edit": ({"ref": 1, "body": 1}, (NOT, NO, NO, OK, NOT, NO, NOT)),
     "room.delete": ({"ref": 1}, (NOT, NO, NO, OK, NOT, NO, NOT)),
@@ -56,7 +57,7 @@ async def den() -> AsyncIterator[tuple[Served, WireClient]]:
     """Yield a server with a closed room that has a message, and a member who receives all events of the room."""
     async with serving() as served:
         store = served.node.store
-        await store.put_room("default", "den")
+        await store.put_room("default", "den", receipts=True)
         roles = {"reader": "reader", "member": "member", "admin": "admin", "silenced": "member", "removed": "member"}
         for user, role in {**roles, "ear": "member", "author": "member"}.items():
             await store.put_member("default", "den", user, role)  # type: ignore[arg-type]

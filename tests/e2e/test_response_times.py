@@ -34,6 +34,7 @@ IN_A_ROOM: dict[str, dict[str, Any]] = {
     "room.history": {},
     "room.present": {},
     "room.read": {"seq": 1},
+    "room.receipts": {},
     "room.send": {"body": 1},
     "room.edit": {"ref": 1, "body": 2},
     "typing.start": {},

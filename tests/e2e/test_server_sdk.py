@@ -54,6 +54,24 @@ async def test_rooms_are_made_and_members_come_and_go() -> None:
                 await ask(server.add_member, "hall", "carol", "king")
 
 
+async def test_read_receipts_are_turned_on_and_listed() -> None:
+    async with serving() as served:
+        with server_of(served) as server:
+            await ask(server.put_room, "hall", open=True)
+            with pytest.raises(NotFound, match="has no read receipts"):
+                await ask(server.receipts, "hall")
+            assert (await ask(server.put_room, "hall", receipts=True)).receipts
+            for number in range(3):
+                await ask(server.send, "hall", number, user="system")
+            for user, seq in (("alice", 2), ("bob", 3)):
+                client = await served.client(user)
+                await client.request(type="room.read", room="hall", seq=seq)
+            page = await ask(server.receipts, "hall", limit=1)
+            assert ([(one.user, one.seq) for one in page.receipts], page.next) == ([("alice", 2)], "alice")
+            assert [one.user for one in (await ask(server.receipts, "hall", page.next)).receipts] == ["bob"]
+            assert [await ask(server.readers, "hall", seq) for seq in (2, 3)] == [2, 1]
+
+
 async def test_lists_longer_than_a_page_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greendot.sdk.rooms.PAGE", 2)
     monkeypatch.setattr("greendot.sdk.rooms.MOST_MESSAGES", 2)

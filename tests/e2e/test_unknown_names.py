@@ -22,6 +22,7 @@ NOTICE = {"user": "alice", "kind": "news", "body": 1}
 UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
     ("POST", "/v1/presence/query", {"users": ["alice"], "user": "bob"}, "`user`; did you mean `users`?"),
     ("PUT", "/v1/users/alice/status", {"state": "busy"}, "`state`; did you mean `status`?"),
+    ("PUT", "/v1/users/alice/presence/mode", {"mode": "poll", "moed": 1}, "`moed`; did you mean `mode`?"),
     ("PUT", "/v1/users/alice/contacts/bob", {"last_contact": 1}, "`last_contact`; did you mean `last_contact_at`?"),
     (
         "PUT",

@@ -71,7 +71,7 @@ class Story:
                 await self._key(name, "spare"),
             )
             await store.put_room(name, self.names.rooms[CLOSED])
-            await store.put_room(name, self.names.rooms[OPEN], open=True)
+            await store.put_room(name, self.names.rooms[OPEN], open=True, receipts=True)
             for user in self.names.users:
                 await store.put_member(name, self.names.rooms[CLOSED], user)
             for slot in range(SLOTS):
@@ -316,6 +316,8 @@ VERBS: dict[str, Verb] = {
     "edit": _ws("room.edit", room=_room, ref=_number, body=_said),
     "delete": _ws("room.delete", room=_room, ref=_number),
     "read": _ws("room.read", room=_room, seq=_number),
+    "receipts": _ws("room.receipts", room=_room),
+    "readers": _ws("room.receipts", room=_room, seq=_number),
     "history": _ws("room.history", room=_room),
     "inbox": _ws("inbox.list"),
     "inbox read": _ws("inbox.read", through=_number),

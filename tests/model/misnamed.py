@@ -24,6 +24,8 @@ COMMANDS: list[dict[str, Any]] = [
     {"type": "room.edit", "room": "{room}", "ref": 1, "body": 1, "key": "{bad}"},
     {"type": "room.delete", "room": "{bad}", "ref": 1},
     {"type": "room.read", "room": "{bad}", "seq": 1},
+    {"type": "room.receipts", "room": "{bad}"},
+    {"type": "room.receipts", "room": "{room}", "after": "{bad}"},
     {"type": "room.history", "room": "{bad}"},
     {"type": "signal.send", "room": "{bad}", "kind": "k"},
     {"type": "signal.send", "user": "{bad}", "kind": "k"},

@@ -537,6 +537,7 @@ class NodeParts:
         session.ref = SessionEpoch(session.id, self.incarnation, 1)
         session.active_at = session.state_at = self.clock.monotonic()
         session.connection, client.connection.session = client.connection, session
+        session.status_as_of = 0
         self.registry.add(session)
         return client
 

@@ -48,9 +48,10 @@ from greendot.push.policy_model import QueuePolicy
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.receipts import ReceiptService
 from greendot.rooms.service import RoomLimits, RoomService
 from greendot.rooms.session_rooms import SessionRooms
-from greendot.rooms.signals import Signals
+from greendot.rooms.signals import InvisibleSignals, Signals
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft, Record, Role
 from greendot.store.sqlite import SqliteStore
@@ -301,6 +302,7 @@ class Parts:
         self.apps: dict[str, VisibilityClient] = {}  # visibility webhooks by tenant
         self.kinds: dict[str, NotificationKind] = {"alarm": NotificationKind("acknowledged")}
         self.queue_policies = {"": QueuePolicy()}
+        self.invisible_signals: dict[str, InvisibleSignals] = {}  # by kind of signal
         self.pushes = 0  # calls of the push worker
         self.rpc = ClusterRpc(self.engine, lambda: self.incarnation, clock.monotonic)
         self.heard_at = float("inf")  # time up to which messages on the bus have arrived
@@ -394,12 +396,30 @@ class Parts:
         )
 
     @cached_property
+    def receipts(self) -> ReceiptService:
+        return ReceiptService(
+            self.engine, self.store, self.rooms, self.statuses, self.visibility, self.context, self.metrics, LARGE
+        )
+
+    @cached_property
     def signals(self) -> Signals:
-        return Signals(self.engine, self.clock, self.registry, self.hub, self.metrics, self.profiles)
+        return Signals(
+            self.engine,
+            self.clock,
+            self.registry,
+            self.hub,
+            self.metrics,
+            self.statuses,
+            self.visibility,
+            self.profiles,
+            self.invisible_signals,
+        )
 
     @cached_property
     def room_commands(self) -> RoomCommands:
-        return RoomCommands(self.rooms, self.messages, self.signals, self.rate_limits, self.context.recorder)
+        return RoomCommands(
+            self.rooms, self.messages, self.signals, self.statuses, self.rate_limits, self.context.recorder
+        )
 
     @cached_property
     def inboxes(self) -> InboxDelivery:
@@ -431,6 +451,7 @@ class Parts:
             self.statuses.bus,
             self.visibility_updates.bus,
             self.rooms.bus,
+            self.receipts.bus,
             self.inboxes.bus,
         )
 
@@ -511,6 +532,7 @@ class Parts:
         session = Session(f"{self.incarnation}-{self._numbers}", granted, device, ClientInfo())
         session.ref = SessionEpoch(session.id, self.incarnation, self._numbers)
         session.connection, connection.session = connection, session
+        session.status_as_of = 0
         self.registry.connections[connection.id] = connection
         self.registry.add(session)
         self.rate_limits.greeted(connection, session)

@@ -5,7 +5,7 @@ import type { GreendotError } from "./errors.js";
 import { newKey, validId } from "./ids.js";
 import { Inbox } from "./inbox.js";
 import { MOST_RESUMED } from "./limits.js";
-import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, Undo } from "./options.js";
+import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, SignalOptions, Undo } from "./options.js";
 import { People } from "./people.js";
 import type { Reason } from "./reasons.js";
 import { Room } from "./room.js";
@@ -119,9 +119,14 @@ export class Greendot {
     return (await this.#session.deliver<{ rooms: RoomEntry[] }>(Symbol(), "room.list")).rooms;
   }
 
-  /** Send a signal to all devices of a user. Returns false if there is no connection: the signal is dropped. */
-  signal(user: string, kind: string, body?: unknown, { key }: { key?: string } = {}): boolean {
-    return this.#session.tell("signal.send", { user, kind, body, key });
+  /**
+   * Send a signal to all devices of a user. Returns false if there is no connection: the signal is dropped. With
+   * `reply`, returns a promise that fails if the server refuses the signal.
+   */
+  signal(user: string, kind: string, body: unknown, options: SignalOptions & { reply: true }): Promise<void>;
+  signal(user: string, kind: string, body?: unknown, options?: { key?: string }): boolean;
+  signal(user: string, kind: string, body?: unknown, options?: SignalOptions): boolean | Promise<void> {
+    return this.#session.signal({ user, kind, body }, options);
   }
 
   /** Report that the user is active. Pages call it automatically. Throttled. */

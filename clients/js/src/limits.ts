@@ -31,4 +31,4 @@ export const MOST_ROOMS = 200; // cursors kept, of the rooms used last
 // Frames
 export const BATCH = 400; // users per command: this number with the longest ids fits into a frame of 64 KiB
 export const MOST_RESUMED = 400; // rooms that fit into a hello; other rooms recover by joining again
-export const POLL_MS = 30_000; // between reads of users in mode `poll`
+export const POLL_MS = 60_000; // about the time between reads of users in mode `poll`

@@ -11,6 +11,8 @@ import type {
   Presence,
   Profile,
   RawEvent,
+  ReaderCount,
+  Receipt,
   RoomMessage,
   Signal,
   Typer,
@@ -49,6 +51,14 @@ export interface GreendotOptions {
   random?: () => number;
   /** For tests: the source of network, visibility and activity, by default the page. `null`: none. */
   page?: Page | null;
+}
+
+/** Options of a signal. */
+export interface SignalOptions {
+  /** Of signals with the same key, kind and sender only the latest counts. */
+  key?: string;
+  /** Whether to wait for the answer of the server. */
+  reply?: boolean;
 }
 
 /** Storage of a few short strings, sync or async. Its errors are not fatal and are emitted as `error`. */
@@ -155,6 +165,10 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   count: number;
   /** Number of unread messages, over all devices. */
   unread: number;
+  /** A user has read up to message `seq`, in a room with read receipts. Large rooms emit `receipt_count`. */
+  receipt: Receipt;
+  /** Number of users who have read message `seq`, in large rooms with read receipts. */
+  receipt_count: ReaderCount;
   /** The client joined the room, for the first time or again. */
   joined: Joined;
   /** The user is no longer in this room. The value is a code for the reason, or null. */

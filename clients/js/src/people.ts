@@ -93,7 +93,7 @@ export class People {
     const shown = aged(merge(entry, known), this.#core.now());
     this.#still(entry.user);
     if (shown.until) this.#ageing.set(entry.user, this.#core.clock.after(shown.until - this.#core.now(), () => this.heard(shown)));
-    if (shown.mode === "poll") this.#polling ??= this.#core.clock.after(POLL_MS, () => this.#poll());
+    if (shown.mode === "poll") this.#poll();
     if (known && JSON.stringify(known) === JSON.stringify(shown)) return;
     this.#known.set(entry.user, shown);
     this.#core.events.emit("presence", shown);
@@ -149,11 +149,17 @@ export class People {
     this.#core.failed(error);
   }
 
-  /** Fetch the users in mode `poll`: the server does not send their changes. */
+  /**
+   * Fetch the users in mode `poll` later: the server does not send their changes. With jitter, because the watchers of a
+   * user get the mode together, and must not read together.
+   */
   #poll(): void {
-    const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
-    this.#polling = users.length ? this.#core.clock.after(POLL_MS, () => this.#poll()) : null;
-    if (users.length && this.#core.online && this.#core.visible) this.get(users).catch(() => {});
+    this.#polling ??= this.#core.clock.after(POLL_MS * (0.5 + this.#core.random()), () => {
+      const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
+      this.#polling = null;
+      if (users.length) this.#poll();
+      if (users.length && this.#core.online && this.#core.visible) this.get(users).catch(() => {});
+    });
   }
 
   /** @internal */

@@ -3,11 +3,11 @@
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
 import { newKey } from "./ids.js";
-import type { RoomEvents, Typing, Undo } from "./options.js";
+import type { RoomEvents, SignalOptions, Typing, Undo } from "./options.js";
 import type { Session } from "./session.js";
 import { PAGE, Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
-import type { Joined, PresentPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
+import type { Joined, PresentPage, ReaderCount, ReceiptPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
 
 const MOST_SENT = 500; // keys of own messages that are remembered
 
@@ -151,9 +151,24 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#core.deliver(Symbol(), "room.present", { room: this.name, ...page });
   }
 
-  /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
-  signal(kind: string, body?: SignalBody, { key }: { key?: string } = {}): boolean {
-    return this.#core.tell("signal.send", { room: this.name, kind, body, key });
+  /**
+   * Fetch a page of read receipts, ordered by user id. With `seq`, fetch the number of users who have read that message:
+   * the only way in large rooms. Only rooms with receipts have them.
+   */
+  receipts(page: { seq: number }): Promise<ReaderCount>;
+  receipts(page?: { after?: string; limit?: number }): Promise<ReceiptPage>;
+  receipts(page = {}): Promise<any> {
+    return this.#core.deliver(Symbol(), "room.receipts", { room: this.name, ...page });
+  }
+
+  /**
+   * Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether
+   * it was sent. With `reply`, returns a promise that fails if the server refuses the signal.
+   */
+  signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
+  signal(kind: string, body?: SignalBody, options?: { key?: string }): boolean;
+  signal(kind: string, body?: SignalBody, options?: SignalOptions): boolean | Promise<void> {
+    return this.#core.signal({ room: this.name, kind, body }, options);
   }
 
   // Called by the client
@@ -218,6 +233,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
         return this.#events.emit(type.slice(5) as "profile", data);
       case "room.count":
         return this.#counted(data.count);
+      case "room.receipt":
+      case "room.receipt_count":
+        return this.#events.emit(type.slice(5) as "receipt", data);
       case "signal":
         return this.#events.emit("signal", data as Signal<SignalBody>);
       case "room.changed":

@@ -9,7 +9,7 @@ import { Emitter } from "./emitter.js";
 import { because, GreendotError } from "./errors.js";
 import { BAD_TOKEN, CALM_MS, EXPIRED, PREPARED_MS, RETRY_MS, STEADY_MS } from "./limits.js";
 import { disconnected, encode, Link, type LinkEnd } from "./link.js";
-import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, Socket, Undo, WebSocketMaker } from "./options.js";
+import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, SignalOptions, Socket, Undo, WebSocketMaker } from "./options.js";
 import { type Lane, Outbox } from "./outbox.js";
 import { browserPage } from "./page.js";
 import { isFinal, reasonFor, type Reason } from "./reasons.js";
@@ -40,7 +40,7 @@ export class Session {
   #options: GreendotOptions;
   #owner: Owner;
   #tokens: Tokens;
-  #random: () => number;
+  random: () => number;
   #url: string;
   #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
@@ -62,7 +62,7 @@ export class Session {
     this.#url = addressOf(options.url);
     this.#webSocket = options.webSocket ?? globalThis.WebSocket;
     this.#tokens = new Tokens(options.getToken);
-    this.#random = random;
+    this.random = random;
     this.clock = clock;
     this.page = page;
     this.cursors = new Cursors(storage, clock, this.failed);
@@ -92,6 +92,11 @@ export class Session {
   /** Send a command that is useless later. Returns whether it was sent. */
   tell(type: string, fields?: object): boolean {
     return this.#link?.tell(encode(type, fields)) ?? false;
+  }
+
+  /** Send a signal, and ask for a reply if the caller wants one. */
+  signal(fields: object, { key, reply }: SignalOptions = {}): boolean | Promise<void> {
+    return this[reply ? "ask" : "tell"]("signal.send", { ...fields, key }) as boolean | Promise<void>;
   }
 
   /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
@@ -171,7 +176,7 @@ export class Session {
         end: (end: LinkEnd) => link === this.#link && this.#ended(end),
       };
       this.#timer();
-      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.#random);
+      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.random);
     } catch (error) {
       if (attempt !== this.#attempt) return;
       const { code, message } = error as GreendotError;
@@ -224,7 +229,7 @@ export class Session {
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this.page?.isOnline() ?? true;
     // Without a network an attempt rarely succeeds, but the page's report may be wrong.
-    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.#random, bounds)) : bounds.capMs;
+    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.random, bounds)) : bounds.capMs;
     if (code !== "offline") {
       this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
       this.#failures += 1;
@@ -279,7 +284,7 @@ export class Session {
   // The token
 
   #planRefresh(): void {
-    const ms = this.#tokens.refreshInMs(this.now(), this.#random);
+    const ms = this.#tokens.refreshInMs(this.now(), this.random);
     if (ms !== null) this.#refreshIn(ms, 1);
   }
 
@@ -301,7 +306,7 @@ export class Session {
       this.failed(error as GreendotError);
       // The server refused the token: the next connection requests another one.
       if (!(error as GreendotError).retry) return tokens.forget("refused");
-      this.#refreshIn(RETRY_MS + backoff(failures, null, this.#random), failures + 1);
+      this.#refreshIn(RETRY_MS + backoff(failures, null, this.random), failures + 1);
     }
   }
 

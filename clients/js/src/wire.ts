@@ -25,7 +25,7 @@ export interface Presence extends Profile {
   /** Grows with every change; 0 if nothing is known. */
   version: number;
   status_text: string | null;
-  /** `poll`: the user has too many watchers for change events. The client polls every 30 s while the page is visible. */
+  /** `poll`: the server sends no change events of the user. The client polls about every 60 s while the page is visible. */
   mode: "live" | "poll";
   /** In snapshots only. */
   devices?: string[];
@@ -78,7 +78,8 @@ export interface InboxEntry<Body = unknown> extends Notification<Body> {
 
 /** Signal of another client. */
 export interface Signal<Body = unknown> {
-  from: string;
+  /** Null: an invisible user sent the signal. */
+  from: string | null;
   name: string | null;
   kind: string;
   room?: string;
@@ -162,6 +163,30 @@ export interface Joined {
 export interface Written {
   id: string;
   seq: number;
+}
+
+/** Number of the last message that a user has read, in a room with read receipts. */
+export interface Receipt {
+  /** Absent in pages. */
+  room?: string;
+  user: string;
+  seq: number;
+}
+
+/** Number of users who have read the message `seq`. */
+export interface ReaderCount {
+  /** Absent in answers. */
+  room?: string;
+  seq: number;
+  count: number;
+}
+
+export interface ReceiptPage {
+  receipts: Receipt[];
+  /** Number of all receipts, not only those in this page. */
+  count: number;
+  /** Value of `after` for the next page, or null. */
+  next: string | null;
 }
 
 export interface PresentPage {

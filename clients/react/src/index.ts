@@ -3,6 +3,7 @@ export { GreendotProvider, type GreendotProviderProps, useGreendot } from "./pro
 export { useInbox, type UsedInbox } from "./inbox.js";
 export type { InboxState } from "./inboxstore.js";
 export { useLastSeen, usePresence } from "./presence.js";
+export { useReceipts, type ReceiptState, type UsedReceipts } from "./receipts.js";
 export { useRoom, type RoomOptions, type UsedRoom } from "./room.js";
 export type { Outgoing, RoomState } from "./roomstore.js";
 export { useTyping, type TypingOptions, type UsedTyping } from "./typing.js";

@@ -24,6 +24,8 @@ function Person({ id, isMe }: { id: string; isMe: boolean }) {
   const person = usePresence(id);
   const lastSeen = useLastSeen(person);
   const state = person?.state ?? "offline";
+  // The changes of a user with very many watchers are not sent. The client reads such a user every minute.
+  const polled = person?.mode === "poll" && (person.recently_active ? "recently active" : "not active recently");
   return (
     <li data-user={id}>
       <span className="dot" data-state={state} aria-hidden="true" />
@@ -31,7 +33,7 @@ function Person({ id, isMe }: { id: string; isMe: boolean }) {
         {person?.name ?? id}
         {isMe && <small> you</small>}
       </span>
-      <span className="state">{lastSeen ? `last seen ${lastSeen}` : state}</span>
+      <span className="state">{polled || (lastSeen ? `last seen ${lastSeen}` : state)}</span>
     </li>
   );
 }

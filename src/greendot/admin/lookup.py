@@ -56,6 +56,7 @@ class Lookup:
             services.store.devices(tenant, user),
         )
         seen = await services.store.last_seen([(tenant, user)])
+        modes = await services.store.presence_modes([(tenant, user)])
         (snapshot,) = await services.engine.read(tenant, [user])
         seen_kept_ms = round(services.lasting.last_seen_days * DAY_MS)
         snapshot = with_stored(snapshot, seen.get((tenant, user)), services.engine.now_ms(), seen_kept_ms)
@@ -85,12 +86,13 @@ class Lookup:
             "inbox_kept_ms": round(services.lasting.inbox_days * DAY_MS),
             "typing": await self._typing(tenant, user, joined),
             "watchers": _watchers(read),
+            "presence_mode": modes.get((tenant, user), "auto"),
             "devices": [self._device(device) for device in devices],
             "pushes": await self._pushes(tenant, user) if inbox.unread else [],
             "last_seen_kept_ms": seen_kept_ms,
             "nodes": self._leases(nodes, {session["node"] for session in sessions}),
             "revoked_before": None if revocation is None else revocation.before,
-            "known": bool(sessions or rooms or inbox.head or manual or snapshot.visible.version or devices or seen),
+            "known": any((sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, seen, modes)),
         }
 
     async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:

@@ -32,7 +32,8 @@ from greendot.inbox.service import InboxService
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
-from greendot.presence.http import PresenceRoutes
+from greendot.presence.http import PresenceModeRoutes, PresenceRoutes
+from greendot.presence.modes import PresenceModes
 from greendot.presence.reads import PresenceSnapshots
 from greendot.presence.status import StatusService
 from greendot.push.devices import DeviceService
@@ -73,6 +74,7 @@ class DocumentRoutes:
 
 KINDS = (
     PresenceRoutes,
+    PresenceModeRoutes,
     ContactRoutes,
     DeviceRoutes,
     RoomRoutes,
@@ -92,6 +94,7 @@ class HttpServices(Struct, frozen=True):
     keys: ApiKeys
     statuses: StatusService
     snapshots: PresenceSnapshots
+    presence_modes: PresenceModes
     visibility_updates: VisibilityUpdates
     rooms: RoomService
     room_messages: RoomMessages
@@ -120,6 +123,7 @@ def make_routes(services: HttpServices) -> list[object]:
             it.statuses,
             it.node.sessions_of,
         ),
+        PresenceModeRoutes(it.keys, it.presence_modes),
         ContactRoutes(it.keys, it.clock, it.visibility_updates),
         DeviceRoutes(it.keys, it.store, it.devices, it.is_zone),
         RoomRoutes(it.keys, it.engine, it.store, it.clock, it.rate_limits, it.room_messages, it.rooms, it.backpressure),

@@ -57,7 +57,9 @@ from greendot.presence.commands import PresenceCommands
 from greendot.presence.grace_model import Graces
 from greendot.presence.held_changes import HeldChanges
 from greendot.presence.last_seen import LastSeenReader, LastSeenWriter
+from greendot.presence.mode_model import ModeTable
 from greendot.presence.model import Change
+from greendot.presence.modes import PresenceModes
 from greendot.presence.profiles import ProfileService
 from greendot.presence.sessions import SessionPeriods, SessionService
 from greendot.presence.status import StatusService
@@ -67,6 +69,7 @@ from greendot.push.devices import DeviceService
 from greendot.push.held_pushes import HeldPushes
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.receipts import ReceiptService
 from greendot.rooms.service import RoomLimits, RoomService
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import Signals
@@ -122,7 +125,8 @@ class Node:
         self.rpc = ClusterRpc(engine, lambda: self.incarnation, clock.monotonic)
         self._make_limits()
         self._make_presence(visibility_clients or {})
-        self._make_rooms_and_inbox(push_queued)
+        self._make_rooms()
+        self._make_inbox(push_queued)
         self._make_auth()
         self._make_connect()
         self._make_reports()
@@ -176,21 +180,25 @@ class Node:
             on_left=self.inbox_delivery.left,
         )
         self.visibility_webhook = VisibilityWebhook(context, node_settings.answer_periods(settings), visibility_clients)
-        self._freshness = VisibilityFreshness(engine.heard_at, context)
+        self._freshness = self.statuses.freshness = VisibilityFreshness(engine.heard_at, context)
         policies = node_settings.visibility_policies(settings)
         self._visibility = VisibilityCache(
             store, context, policies, self.visibility_webhook, engine.now_ms, self._freshness
         )
         thresholds = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
         polled = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
-        celebrities = Celebrities(context, self.metrics, engine.now_ms, thresholds, polled)
+        modes = ModeTable(polled)
+        celebrities = Celebrities(context, self.metrics, engine.now_ms, thresholds, modes)
+        self.presence_modes = PresenceModes(
+            store, context, modes, lambda tenant, user: self.visibility_updates.publish(tenant, user, "mode")
+        )
         watch_limits = WatchLimits(self.rate_limits.most_watches, self._pace.hold_s)
         last_seen = LastSeenReader(engine, store, context, round(presence.last_seen_days * DAY_MS))
         self.last_seen = LastSeenWriter(engine, store, context)
         self.watching = WatchService(
             engine,
             context,
-            celebrities,
+            (celebrities, self.presence_modes),
             self._visibility,
             self.statuses,
             last_seen,
@@ -199,7 +207,7 @@ class Node:
             watch_limits,
         )
 
-    def _make_rooms_and_inbox(self, push_queued: Callable[[], None]) -> None:
+    def _make_rooms(self) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
         limits = RoomLimits(
             self.rate_limits.most_rooms,
@@ -213,6 +221,9 @@ class Node:
         self.visibility_updates = VisibilityUpdates(
             engine, store, context, self._visibility, self.visibility_webhook, self.rpc
         )
+        self.visibility_updates.appliers = {"status": self.statuses.apply, "mode": self.presence_modes.apply}
+        self.visibility_updates.refreshers.append(self.presence_modes.refresh)
+        self.statuses.confirm = lambda key: self.visibility_updates.publish(*key, "status")
         self.room_messages = RoomMessages(
             engine,
             store,
@@ -223,7 +234,30 @@ class Node:
             self.profiles,
             self.visibility_updates.members_changed,
         )
-        self.signals = Signals(engine, self.clock, self.registry, self.hub, self.metrics, self.profiles)
+        self.receipts = ReceiptService(
+            engine,
+            store,
+            self.rooms,
+            self.statuses,
+            self._visibility,
+            context,
+            self.metrics,
+            settings.rooms.receipts_members,
+        )
+        self.signals = Signals(
+            engine,
+            self.clock,
+            self.registry,
+            self.hub,
+            self.metrics,
+            self.statuses,
+            self._visibility,
+            self.profiles,
+            node_settings.invisible_signals(settings),
+        )
+
+    def _make_inbox(self, push_queued: Callable[[], None]) -> None:
+        settings, engine, store, context = self.settings, self.engine, self.store, self._context
         self.inbox_service = InboxService(
             engine,
             store,
@@ -311,7 +345,10 @@ class Node:
             connection_commands.commands,
             PresenceCommands(self.statuses, self.watching, self.rate_limits, self.rooms.hush).commands,
             self.visibility_updates.commands,
-            RoomCommands(self.rooms, self.room_messages, self.signals, self.rate_limits, self.recorder).commands,
+            RoomCommands(
+                self.rooms, self.room_messages, self.signals, self.statuses, self.rate_limits, self.recorder
+            ).commands,
+            self.receipts.commands,
             self.inbox_service.commands,
             self.devices.commands,
         )
@@ -325,6 +362,7 @@ class Node:
             self.profiles.bus,
             self.visibility_updates.bus,
             self.rooms.bus,
+            self.receipts.bus,
             self.inbox_delivery.bus,
             self.revocation_service.bus,
             self.hello.bus,

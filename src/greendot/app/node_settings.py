@@ -14,6 +14,7 @@ from greendot.limits.model import ACTIVITIES, SCOPES, Quota
 from greendot.node.hub_model import WriteThrottle
 from greendot.protocol.events import TypingTimes
 from greendot.push.policy_model import QueuePolicy
+from greendot.rooms.signals import InvisibleSignals
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy, IngressRules
 from greendot.transport.ingress_model import DescriptorLimits, Hosts, Origins, Proxies, descriptor_limits
@@ -32,6 +33,10 @@ def ingress(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy
 def _descriptors() -> DescriptorLimits:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return descriptor_limits(MANY if files == resource.RLIM_INFINITY else files)
+
+
+def invisible_signals(settings: Settings) -> dict[str, InvisibleSignals]:
+    return {name: kind.invisible for name, kind in settings.kinds.items()}
 
 
 def kinds(settings: Settings) -> Kinds:

@@ -219,6 +219,7 @@ def make_http_services(settings: Settings, node: Node, clock: Clock) -> HttpServ
         keys=ApiKeys(settings.api.key, node.store, clock),
         statuses=node.statuses,
         snapshots=node.watching.snapshots,
+        presence_modes=node.presence_modes,
         visibility_updates=node.visibility_updates,
         rooms=node.rooms,
         room_messages=node.room_messages,

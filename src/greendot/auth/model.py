@@ -134,7 +134,7 @@ KeyScope = Literal[
     "rooms:write",  # create rooms, change members, send
     "notify",  # notifications and their receipts
     "signals",
-    "users:write",  # what a user could set: status, devices, contacts
+    "users:write",  # what a user could set: status, devices, contacts; the mode of presence
     "sessions",  # list and end sessions
     "stats:read",  # counts of the tenant
     "admin",  # all of these

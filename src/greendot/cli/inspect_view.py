@@ -11,7 +11,7 @@ WIDE = 10  # columns for the names of facts
 WATCH_MODES = {
     "live": "changes are delivered at once",
     "slices": "changes are delivered in slices, because there are many watchers",
-    "asked": "changes are not delivered, because there are too many watchers; they poll",
+    "asked": "changes are not delivered; they poll",
 }
 DELIVERY = {"live": "live", "slices": "slices", "asked": "polled"}
 LEVELS = {"shedding": "shedding signals", "refusing": "refusing new work", "normal": "load normal"}
@@ -37,6 +37,8 @@ def user(it: dict[str, Any], now: int) -> list[str]:
     lines.append(
         _fact("watchers", f"{watchers['count']}, {WATCH_MODES[watchers['told']]}" if watchers["count"] else "none")
     )
+    if it.get("presence_mode", "auto") != "auto":  # nodes of the previous version do not report it
+        lines.append(_fact("mode", f"{it['presence_mode']}, chosen by the app"))
     if it["typing"]:
         typing = ", ".join(f"{one['room']} (ends in {left(one['expires_in_ms'])})" for one in it["typing"])
         lines.append(_fact("typing in", typing))

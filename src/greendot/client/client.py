@@ -19,6 +19,7 @@ from greendot.client.codec import ClientState, StateChanged, raw
 from greendot.client.consumers import Consumers
 from greendot.client.errors import ClientError, Closed
 from greendot.client.inbox import Inbox
+from greendot.client.polling import Polling
 from greendot.client.records import Cursors
 from greendot.client.restore import batches
 from greendot.client.send_queue import SendQueue
@@ -38,6 +39,7 @@ from greendot.protocol.replies import (
     PresentReply,
     PrivacyReply,
     ReadReply,
+    ReceiptsReply,
     Reply,
     RoomEntry,
     RoomsReply,
@@ -93,6 +95,7 @@ class Client:
         self._session = Session(target, self._publish, cursors if isinstance(cursors, dict) else None)
         self.inbox = Inbox(self._session)
         self._watching = WatchCounts(self._session)
+        self._polling = Polling(self._session)
         self._throttle = Throttle()
         self._active_at = float("-inf")
         self._audience = Consumers(self._session.view.records, storage)
@@ -121,6 +124,7 @@ class Client:
 
     async def _close(self, *, bye: bool, handled: bool = True) -> None:
         try:
+            await self._polling.close()
             await self._session.close(bye=bye)
         finally:
             await self._audience.finish(handled=handled)
@@ -210,6 +214,8 @@ class Client:
         if isinstance(event, StateChanged) and event.state == "connected":
             self._throttle.clear()
             self._active_at = float("-inf")
+        if isinstance(event, Presence):
+            self._polling.check()
         self._audience.publish(event, self._end_error())
 
     def _end_error(self) -> Exception | None:
@@ -221,10 +227,12 @@ class Client:
         """Watch `users` and return their presence; later changes are `presence.changed` events.
 
         The client counts the watches of each user: a user who is watched twice must be unwatched twice. Watches
-        made in one pass of the event loop are sent together. For users whose `mode` is `poll` there are no events. Read
-        these users with `presence` when you show them.
+        made in one pass of the event loop are sent together. The server sends no changes of users whose `mode` is
+        `poll`: the client reads them about once a minute. Read them with `presence` if you need them sooner.
         """
-        return await self._watching.watch(users)
+        found = await self._watching.watch(users)
+        self._polling.check()
+        return found
 
     async def unwatch(self, *users: str) -> None:
         """Undo one `watch` of each user. The call also succeeds without a connection."""
@@ -362,6 +370,17 @@ class Client:
         """Mark messages as read up to number `seq`; return the number of unread ones. A lower `seq` changes nothing."""
         return (await self._session.send(commands.RoomRead(room=room, seq=seq), ReadReply)).unread
 
+    async def receipts(self, room: str, after: str | None = None, limit: int = 100) -> ReceiptsReply:
+        """Return up to `limit` read receipts of `room`, sorted by user id, and the number of all receipts.
+
+        The page begins after the user id `after`. Only rooms with receipts have them. In a large room, use `readers`.
+        """
+        return await self._session.call(commands.RoomReceipts(room=room, after=after, limit=limit), ReceiptsReply)
+
+    async def readers(self, room: str, seq: int) -> int:
+        """Return the number of users who have read message `seq` of a room with receipts."""
+        return (await self._session.call(commands.RoomReceipts(room=room, seq=seq), ReceiptsReply)).count
+
     async def typing(self, room: str) -> None:
         """Report that the person types in `room`. Call `typing` at every keystroke; few of the calls send a frame."""
         times = self._session.view.typing_times
@@ -375,17 +394,29 @@ class Client:
             self._session.send_unanswered(commands.TypingStop(room=room))
 
     async def signal(
-        self, kind: str, *, room: str | None = None, user: str | None = None, body: Any = UNSET, key: str | None = None
+        self,
+        kind: str,
+        *,
+        room: str | None = None,
+        user: str | None = None,
+        body: Any = UNSET,
+        key: str | None = None,
+        reply: bool = False,
     ) -> None:
         """Send a signal to a room or to a user's devices.
 
         The signal arrives at most once. If a receiver is slow, it gets only the latest signal of each `key`. The server
-        does not reply. If the server refuses the signal, the client gets an `error` event.
+        does not reply. If the server refuses the signal, the client gets an `error` event. With `reply`, the client
+        waits for the server, and a refusal raises CommandRefused.
         """
         if (room is None) == (user is None):
             raise ValueError("a signal goes to a room or to a user: give one of the two")
         content = UNSET if body is UNSET else raw(body)
-        self._session.send_unanswered(commands.SignalSend(kind=kind, room=room, user=user, body=content, key=key))
+        command = commands.SignalSend(kind=kind, room=room, user=user, body=content, key=key)
+        if reply:
+            await self._session.call(command, Reply)
+        else:
+            self._session.send_unanswered(command)
 
 
 def _new_key() -> str:

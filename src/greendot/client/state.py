@@ -37,7 +37,7 @@ def _is_unknown(entry: Presence) -> bool:
 
 def _news(entry: Presence) -> tuple[object, ...]:
     """Return the fields whose change is new to the program."""
-    return entry.version, entry.stale, entry.mode, entry.name, entry.info
+    return entry.version, entry.stale, entry.mode, entry.recently_active, entry.name, entry.info
 
 
 class People:
@@ -46,6 +46,7 @@ class People:
     def __init__(self) -> None:
         self._known: dict[str, Presence] = {}
         self.known: Mapping[str, Presence] = MappingProxyType(self._known)
+        self.polled: set[str] = set()  # known users whose changes the server does not send
 
     def apply(self, entry: Presence) -> bool:
         """Keep `entry` unless it is older than the known one; return whether it is new to the program."""
@@ -60,6 +61,7 @@ class People:
         # `stale` or `mode` is new: whether the server can still follow the user, and whether it sends changes. A new
         # name or info does not change the version.
         self._known[entry.user] = entry
+        (self.polled.add if entry.mode == "poll" else self.polled.discard)(entry.user)
         return known is None or _news(entry) != _news(known)
 
     def age(self) -> list[Presence]:
@@ -70,6 +72,7 @@ class People:
 
     def forget(self, user: str) -> None:
         self._known.pop(user, None)
+        self.polled.discard(user)
 
 
 class Badge:

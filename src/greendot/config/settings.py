@@ -112,8 +112,10 @@ class Presence(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 1_000
     celebrity_polling: Annotated[
         Count, about("with more watchers than this on a node, changes of a user are not delivered; watchers poll")
-    ] = 20_000
-    polled: Annotated[tuple[str, ...], about("users whose watchers always poll, as `tenant/user`")] = ()
+    ] = 10_000
+    polled: Annotated[
+        tuple[str, ...], about("users whose watchers poll unless the app chooses another mode, as `tenant/user`")
+    ] = ()
 
 
 class Typing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,6 +133,12 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
         `repeat_s`, or if that is 0 a third of the way from `throttle_s` to `ttl_s`.
         """
         return self.repeat_s or self.throttle_s + (self.ttl_s - self.throttle_s) / 3
+
+
+class Rooms(Struct, frozen=True, forbid_unknown_fields=True):
+    receipts_members: Annotated[
+        Count, about("with more members or occupants than this, a room gets counts of readers instead of read receipts")
+    ] = 100
 
 
 class Node(Struct, frozen=True, forbid_unknown_fields=True):
@@ -265,6 +273,12 @@ class Kind(Struct, frozen=True, forbid_unknown_fields=True):
         Literal["full", "hint"],
         about("hint: the content of a notification stays in the store; nodes send each other its number"),
     ] = "full"
+    invisible: Annotated[
+        Literal["refuse", "anonymous", "show"],
+        about(
+            "signals (`signal.send`) of invisible users: refuse them, send them without the sender, or show the user"
+        ),
+    ] = "refuse"
 
 
 class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
@@ -286,6 +300,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     metrics: Metrics = Metrics()
     presence: Presence = Presence()
     typing: Typing = Typing()
+    rooms: Rooms = Rooms()
     node: Node = Node()
     admission: Admission = Admission()
     overload: Overload = Overload()
@@ -301,7 +316,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     traces: Traces = Traces()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
-    kinds: Annotated[dict[str, Kind], about("kinds of notifications, by name; in the file only")] = {}
+    kinds: Annotated[dict[str, Kind], about("kinds of notifications and signals, by name; in the file only")] = {}
     tenants: Annotated[dict[str, Tenant], about("tenants with settings of their own, by name; in the file only")] = {}
 
     @property

@@ -49,7 +49,8 @@ _LOW = frozenset({wire.TypingStart, wire.TypingStop, wire.SignalSend})
 _ALWAYS = frozenset(
     {wire.Heartbeat, wire.Activity, wire.Unwatch, wire.RoomLeave, wire.TokenRefresh, wire.Bye, *wire.MARKS}
 )
-_OF_ROOMS = (wire.RoomJoin, wire.RoomHistory, wire.RoomPresent)  # their replies contain data that only members may see
+# Their replies contain data that only members may see.
+_OF_ROOMS = (wire.RoomJoin, wire.RoomHistory, wire.RoomPresent, wire.RoomReceipts)
 _QUIET = (wire.TypingStart, wire.TypingStop)  # dropped without an error above the limit
 # Cheap, and never refused because other users of the tenant are busy.
 _UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})

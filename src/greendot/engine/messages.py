@@ -84,8 +84,9 @@ class Deliver(NodeMessage, frozen=True, tag="d"):
     key: object = None  # waiting signals with the same key replace each other
     without_connection: str | None = None  # id of the sending connection, which is skipped; the id names its node
     members_rev: int = 0  # revision of the members who may receive a room's record
-    # Trace of the cause. Keep this field last: nodes of the previous version read the fields before it and ignore it.
-    traceparent: str | None = None
+    # Add fields at the end and with a default: nodes of the previous version read the fields before and ignore others.
+    traceparent: str | None = None  # trace of the cause
+    sender: str | None = None  # of a signal: the user who sent it, hidden from some receivers; None: the app
 
 
 class Notified(NodeMessage, frozen=True, tag="n"):
@@ -113,6 +114,13 @@ class MembersChanged(NodeMessage, frozen=True, tag="m"):
 
     revision: int = 0  # revision of the members after the change
     user: str = ""  # the changed member; empty: the members have this revision, and no member has changed now
+
+
+class Receipt(NodeMessage, frozen=True, tag="rc"):
+    """Read receipt of a user, for the listeners of the topic's room who see the user. Each node decides who does."""
+
+    user: str
+    seq: int  # number of the last message that the user has read
 
 
 class MemberRemoved(NodeMessage, frozen=True, tag="r"):
@@ -187,6 +195,8 @@ class VisibilityChanged(NodeMessage, frozen=True, tag="g"):
     asker: str  # the node that waits for the acknowledgement
     number: int
     reports_arrival: bool = False  # the asker wants to know of the arrival at once, and reports arrivals itself
+    # What has changed. Empty: privacy settings, contacts or rooms. Nodes of the previous version take all for that.
+    what: str = ""
 
 
 class LimitReport(NodeMessage, frozen=True, tag="l"):
@@ -228,6 +238,7 @@ AnySent = (
     | Notified
     | InboxChanged
     | MembersChanged
+    | Receipt
     | MemberRemoved
     | Acknowledged
     | Revoked

@@ -65,6 +65,7 @@ class Session:
         "rooms",
         "rules",
         "state_at",
+        "status_as_of",
     )
 
     def __init__(self, session_id: str, grants: Grants, device: str, client: ClientInfo) -> None:
@@ -91,6 +92,7 @@ class Session:
         self.rooms: set[str] | None = None  # rooms of the session, also while it lingers; made on first use
         self.rules = NO_RULES  # rate limits of its tenant, set by hello
         self.state_at = 0.0  # monotonic seconds of the last change between idle and active
+        self.status_as_of = -1  # `VisibilityFreshness.doubts` when `manual` was last read; -1: not certain
 
     @property
     def tenant(self) -> str:

@@ -1,25 +1,27 @@
 """Celebrities: users with very many watchers on this node.
 
 Changes of a celebrity are delivered in slices, or not at all: then watchers poll. Each node decides by its own
-watchers. Both modes end only when the watchers are clearly fewer than the threshold. The start and the end of polling
-are delivered to all watchers, in slices too. The user's own devices are no watchers: they get every change at once.
+watchers, unless the app has chosen a mode for the user. Both modes end only when the watchers are clearly fewer than
+the threshold. The start and the end of polling are delivered to all watchers, in slices too. The user's own devices are
+no watchers: they get every change at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from greendot.ids import Key
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection
 from greendot.presence.celebrity_model import CelebrityFanout, CelebrityThresholds
+from greendot.presence.mode_model import ModeTable
 from greendot.presence.watched_user import CelebrityWatchers, WatchedUser
 from greendot.protocol.codec import encode_event
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-STEP_S = 0.1  # seconds between two slices; of 20,000 watchers a slice has 67
+STEP_S = 0.1  # seconds between two slices; of 10,000 watchers a slice has 34
 
 
 def active_at(watcher: Connection) -> float:
@@ -28,7 +30,7 @@ def active_at(watcher: Connection) -> float:
 
 
 class Celebrities:
-    """Celebrities of this node. Users in `forced` are always polled, however few watch them."""
+    """Celebrities of this node. `modes` has the users for whom the app or the operator has chosen a mode."""
 
     def __init__(
         self,
@@ -36,14 +38,14 @@ class Celebrities:
         metrics: Metrics,
         now_ms: Callable[[], int],
         thresholds: CelebrityThresholds,
-        forced: Collection[Key] = (),
+        modes: ModeTable,
     ) -> None:
         self._context = context
         self._metrics = metrics
         self._now_ms = now_ms  # of the engine's clock
         self._thresholds = thresholds
-        self._forced = frozenset(forced)
-        self.polled: set[Key] = {*forced}  # users whose watchers poll
+        self._modes = modes
+        self._polled: set[Key] = set()  # watched users whose watchers poll
 
     def came(self, watched: WatchedUser, watcher: Connection) -> None:
         """Add a watcher, which is about to get the newest state."""
@@ -52,19 +54,19 @@ class Celebrities:
             if not self._thresholds.is_spread(count, was=False):
                 return
             celebrity = watched.celebrity = CelebrityWatchers()
-        if not celebrity.polled and self._thresholds.is_polled(count, was=False):
+        if not celebrity.polled and self._is_to_poll(watched):
             self._switch(watched, celebrity, polled=True)
         if celebrity.spread is not None:
             celebrity.spread.came(watcher)
 
     def left(self, watched: WatchedUser, watcher: Connection) -> None:
-        count, celebrity = len(watched.channel.listeners), watched.celebrity
+        celebrity = watched.celebrity
         if celebrity is None:
             return
         if celebrity.spread is not None:
             celebrity.spread.left(watcher)
             self._end_if_done(watched, celebrity)
-        if celebrity.polled and not self._stays_polled(watched, count):
+        if celebrity.polled and not self._is_to_poll(watched):
             self._switch(watched, celebrity, polled=False)
         self._forget_if_few(watched, celebrity)
 
@@ -86,22 +88,42 @@ class Celebrities:
         if watched.celebrity is not None:
             self._context.timers.cancel(watched.celebrity.timer)
             watched.celebrity = None
-            self.polled -= {watched.key} - self._forced
+            self._polled.discard(watched.key)
 
     # --- polling ---
 
+    def polls_any(self, tenant: str) -> bool:
+        """Return whether `is_polled` may be True for a user of the tenant."""
+        return bool(self._polled) or self._modes.has_any(tenant)
+
+    def is_polled(self, key: Key) -> bool:
+        """Return whether watchers of the user poll, or would poll if there were any."""
+        return key in self._polled or self._modes.of(key) == "poll"
+
     def opened(self, watched: WatchedUser) -> None:
-        """Set a forced user to polling, before the user is followed."""
-        if watched.key in self._forced:
+        """Set a user whose mode is `poll` to polling, before the user is followed."""
+        if self._modes.of(watched.key) == "poll":
             watched.celebrity = CelebrityWatchers(polled=True)
 
-    def _stays_polled(self, watched: WatchedUser, count: int) -> bool:
-        return watched.key in self._forced or self._thresholds.is_polled(count, was=True)
+    def mode_changed(self, watched: WatchedUser) -> None:
+        """Start or end the polling of a user whose mode has changed."""
+        polled, celebrity = self._is_to_poll(watched), watched.celebrity
+        if polled and celebrity is None:
+            celebrity = watched.celebrity = CelebrityWatchers()
+        if celebrity is not None and celebrity.polled != polled:
+            self._switch(watched, celebrity, polled=polled)
+
+    def _is_to_poll(self, watched: WatchedUser) -> bool:
+        mode = self._modes.of(watched.key)
+        if mode == "auto":
+            was = watched.celebrity is not None and watched.celebrity.polled
+            return self._thresholds.is_polled(len(watched.channel.listeners), was=was)
+        return mode == "poll"
 
     def _switch(self, watched: WatchedUser, celebrity: CelebrityWatchers, *, polled: bool) -> None:
         celebrity.polled = polled
         watched.shows += 1
-        (self.polled.add if polled else self.polled.discard)(watched.key)
+        (self._polled.add if polled else self._polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
         what = "now poll: changes are no longer delivered" if polled else "receive changes again"
         log(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)

@@ -1,4 +1,4 @@
-"""HTTP routes of presence, sessions and status."""
+"""HTTP routes of presence, sessions, status and modes of presence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from greendot.http.request import Body, json
 from greendot.ids import ID_PATTERN
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
+from greendot.presence.mode_model import PresenceMode
 from greendot.presence.model import ManualStatus, ordered, project, restored_order
+from greendot.presence.modes import PresenceModes
 from greendot.presence.profile_model import NO_PROFILE, Profile, ProfileChange
 from greendot.presence.reads import PresenceSnapshots
 from greendot.presence.status import StatusService
@@ -32,6 +34,14 @@ from greendot.protocol.tokens import Text, encoded_info
 from greendot.store.profiles import ProfileStore
 
 MOST_TENANTS = 10_000  # maximum number of entries of `PresenceRoutes._work`
+
+ModeField = Annotated[
+    PresenceMode,
+    about(
+        "How changes reach the watchers of the user. `auto`: the number of watchers on a node decides. "
+        "`live`: the server always sends changes. `poll`: watchers poll, and see `recently_active`."
+    ),
+]
 
 
 class QueryPresence(Body):
@@ -58,6 +68,19 @@ class PutInfo(Body):
         dict[str, Any] | UnsetType | None,
         about("JSON object of at most 1,024 bytes, such as avatar and colour; null or empty: none."),
     ] = UNSET
+
+
+class SetPresenceMode(Body):
+    """Mode of presence of a user."""
+
+    mode: ModeField
+
+
+class PresenceModeShown(Struct):
+    """User with the mode of presence that the app has chosen."""
+
+    user: Annotated[str, about("Id of the user.")]
+    mode: ModeField
 
 
 class OnlinePage(Struct, frozen=True):
@@ -190,3 +213,30 @@ class PresenceRoutes:
 
 def _shown(profile: Profile) -> UserProfile:
     return UserProfile(profile.name, profile.wire)
+
+
+class PresenceModeRoutes:
+    """Routes of `/v1/users/{user}/presence/mode`."""
+
+    def __init__(self, keys: ApiKeys, presence_modes: PresenceModes) -> None:
+        self._keys = keys
+        self._presence_modes = presence_modes
+
+    @operation("GET /v1/users/{user}/presence/mode")
+    async def get(self, request: Request, user: str) -> PresenceModeShown:
+        """Return the mode of presence of a user; `auto` if the app has chosen none."""
+        return PresenceModeShown(user, await self._presence_modes.get((self._keys.tenant(request), user)))
+
+    @operation("PUT /v1/users/{user}/presence/mode")
+    async def put(self, request: Request, user: str, body: SetPresenceMode) -> PresenceModeShown:
+        """Set the mode of presence of a user. The mode is in force on every node when the request is answered.
+
+        A 503 means that a node has not confirmed the mode; send the request again.
+        """
+        await self._presence_modes.set((self._keys.tenant(request), user), body.mode)
+        return PresenceModeShown(user, body.mode)
+
+    @operation("DELETE /v1/users/{user}/presence/mode")
+    async def remove(self, request: Request, user: str) -> None:
+        """Set the mode of presence of a user to `auto`. A 503 means the same as for PUT."""
+        await self._presence_modes.set((self._keys.tenant(request), user), "auto")

@@ -22,6 +22,7 @@ from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
 from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.last_seen_model import is_unknown
 from greendot.presence.model import Snapshot, ordered, project, restored_order, without_last_seen
+from greendot.presence.modes import PresenceModes
 from greendot.presence.profile_model import NO_PROFILE
 from greendot.presence.profiles import ProfileService
 from greendot.presence.status import StatusService
@@ -127,13 +128,13 @@ class PresenceReads:
     def __init__(
         self,
         snapshots: PresenceSnapshots,
-        followed: tuple[Subscriptions[WatchedUser], HiddenWatchers, Celebrities],
+        followed: tuple[Subscriptions[WatchedUser], HiddenWatchers, Celebrities, PresenceModes],
         visibility: VisibilityCache,
         slices: TimeSlices,
         snapshot: Callable[[WatchedUser, Session], Presence],
     ) -> None:
         self._snapshots = snapshots
-        self._watched, self._hidden_watchers, self._celebrities = followed
+        self._watched, self._hidden_watchers, self._celebrities, self._modes = followed
         self._visibility = visibility
         self._slices = slices
         self._snapshot = snapshot
@@ -222,10 +223,11 @@ class PresenceReads:
 
     async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, WatchedUser]:
         """Follow the polled ones of the users, if only for some seconds, and return their state on this node."""
-        polled = self._celebrities.polled
-        if not polled:
+        await self._modes.know(tenant)
+        celebrities = self._celebrities
+        if not celebrities.polls_any(tenant):
             return {}
-        topics = {user: Topic("watch", tenant, user) for user in users if (tenant, user) in polled}
+        topics = {user: Topic("watch", tenant, user) for user in users if celebrities.is_polled((tenant, user))}
         await self._watched.open([*topics.values()])
         found = {user: self._watched.get(topic) for user, topic in topics.items()}
         return {user: watched for user, watched in found.items() if watched is not None}

@@ -107,7 +107,7 @@ class SessionService:
             session = Session(new_session_id(self.incarnation), grants, hello.device, hello.client)
             session.active_at = session.state_at = self._timers.now()
         if session.id not in self._registry.sessions:
-            session.manual = self._statuses.known(session.key)
+            self._statuses.inherit(session)
             self._registry.add(session)
         self._attach(session, connection, grants)
         self._arm(connection)
@@ -206,7 +206,7 @@ class SessionService:
             return None
         session = Session(ref.session, grants, hello.device, hello.client)
         session.ref, session.confirmed = ref, True
-        session.manual = self._statuses.known(session.key)
+        self._statuses.inherit(session)
         self._registry.add(session)
         session.idle = adopted.idle
         session.active_at = session.state_at = self._timers.now()

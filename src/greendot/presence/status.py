@@ -1,9 +1,15 @@
-"""Manual status (busy, invisible): copied from the store to the engine, and timed while its user has sessions here."""
+"""Manual status (busy, invisible): copied from the store to the engine, and timed while its user has sessions here.
+
+Signals and typing of an invisible user must not reach others. `status.set invisible` is therefore answered when every
+node knows the status. A node that may have missed changes reads the status of a sender again (`make_certain`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from secrets import token_bytes
 from typing import Any, TypeVar
 
 from msgspec import structs
@@ -15,12 +21,14 @@ from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
+from greendot.node.session import Session
 from greendot.node.timer_model import Timer, has_come
 from greendot.presence.model import ManualStatus, Snapshot, VisibleState
 from greendot.protocol.codes import Err
 from greendot.store.status import StatusStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
+from greendot.visibility.freshness import VisibilityFreshness
 
 RETRY_S = 1.0
 STORE_S = 1.0  # longest wait for a stored status when a session is restored
@@ -41,7 +49,13 @@ class StatusService:
         self._context = context
         self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, ManualStatus())
         self._ends: dict[Key, Timer] = {}  # timers for the end of a status, of users with sessions here
-        self._invisible: set[Key] = set()  # invisible users with sessions here
+        # Invisible users with sessions here, each with a secret of this time of invisibility.
+        self._invisible: dict[Key, bytes] = {}
+        self._announced = 0  # number of announcements of new statuses
+        self._void: dict[Key, int] = {}  # by user, number of the last announcement: reads begun before it are void
+        self.freshness: VisibilityFreshness | None = None  # set by the node
+        # Returns when every node knows that the user is invisible. Set by the node.
+        self.confirm: Callable[[Key], Awaitable[None]] | None = None
         self.listeners: list[
             Callable[[Key], None]
         ] = []  # called with a user who has become invisible, or visible again
@@ -55,18 +69,24 @@ class StatusService:
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
 
     async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
-        """Store the status that a user set, and show it. Raise Refused if `until` is not in the future."""
+        """Store the status that a user set, and show it. Raise Refused if `until` is not in the future.
+
+        On return, every node hides an invisible user. Raise EngineUnavailable if a node has not confirmed this.
+        """
         if manual.until is not None and manual.until <= self._engine.now_ms():
             raise Refused(
                 Err.BAD_FIELD,
                 "field `until` of status.set: the time is in the past; give a later time in milliseconds UTC",
             )
         kept = await self._store.put_status(*key, manual)
+        self._announce(key)
         self._context.recorder.stated(key, kept)
         snapshot = await self._show(key, kept)
         self._engine.publish(Topic("user", *key), StatusChanged())
         for listener in self.set_listeners:
             listener(key)
+        if kept.status == "invisible" and self.confirm is not None:
+            await self.confirm(key)
         if snapshot.stale:
             self._restore_soon(key)
             snapshot = self.with_sessions(key, snapshot)
@@ -79,14 +99,36 @@ class StatusService:
 
     async def learn(self, key: Key) -> None:
         """Read the status from the engine, which has it for a user with sessions on other nodes."""
-        (snapshot,) = await self._engine.read(key[0], [key[1]])
+        (snapshot,), doubts = await self._current(key, lambda: self._engine.read(key[0], [key[1]]))
         if snapshot.stale:
             await self.copy(key)  # the engine may have lost the status; the store has it
         else:
-            self._note(key, snapshot)
+            self._note(key, snapshot, doubts)
+
+    async def _current(self, key: Key, read: Callable[[], Awaitable[T]]) -> tuple[T, int]:
+        """Return the result of a read that began after all announcements, and the number of doubts at its beginning."""
+        while True:
+            announced, doubts = self._announced, self._doubts
+            found = await read()
+            if not self._is_void(key, announced):
+                return found, doubts
+
+    def _is_void(self, key: Key, announced: int) -> bool:
+        """Return whether a new status was announced since."""
+        return self._void.get(key, 0) > announced
+
+    def _announce(self, key: Key) -> None:
+        """Record that the user has a new status: reads under way may return an older one."""
+        sessions = self._context.registry.sessions_of(*key)
+        for session in sessions:
+            session.status_as_of = -1
+        if sessions:
+            self._announced += 1
+            self._void[key] = self._announced
 
     def refresh(self, key: Key) -> None:
         """Read the status from the engine after it was set on any node."""
+        self._announce(key)
         if self._engine.is_restoring(*key) and self._context.registry.sessions_of(*key):
             self._compare_later([key])  # the engine may not have the status
             self._restore_soon(key)
@@ -96,6 +138,69 @@ class StatusService:
         """Restore the user's sessions before others: their watchers wait for the new status."""
         if self.restore is not None:
             self._context.tasks.spawn(self.restore(key))
+
+    # --- certainty ---
+
+    @property
+    def _doubts(self) -> int:
+        return 0 if self.freshness is None else self.freshness.doubts
+
+    def is_certain(self, session: Session) -> bool:
+        """Return whether this node knows the status of the session's user, and has missed no change of it."""
+        if self.freshness is not None and not self.freshness.is_fresh():
+            return False
+        return session.status_as_of == self._doubts
+
+    async def make_certain(self, session: Session) -> None:
+        """Read the user's status from the engine or the store, if the node is not certain. The caller checks again.
+
+        Without both there are no changes: then the status that this node knows counts. Raise StoreUnavailable if the
+        node knows none.
+        """
+        if self.freshness is not None:
+            await self.freshness.known()
+        if (doubts := self._doubts) == session.status_as_of:
+            return
+        try:
+            if await self._read_shared(session.key):
+                return
+        except EngineUnavailable:
+            pass  # the store has the status, too
+        if has_come(self._ask_at, self._context.timers.now()) and await self._in_time(self._read_stored(session.key)):
+            return
+        if session.manual is None:
+            raise StoreUnavailable("the store does not answer, and the status of a user is unknown")
+        session.status_as_of = doubts
+
+    async def apply(self, key: Key) -> None:
+        """Read the status of a user who has become invisible. On return, this node hides the user from others.
+
+        Raise EngineUnavailable or StoreUnavailable if the status cannot be read.
+        """
+        self._announce(key)
+        if self._context.registry.sessions_of(*key) and not await self._read_shared(key):
+            await self._read_stored(key)
+
+    async def _read_shared(self, key: Key) -> bool:
+        """Read the status from the engine. Return False if the engine may not know it."""
+        (snapshot,), doubts = await self._current(key, lambda: self._engine.read(key[0], [key[1]]))
+        if snapshot.stale or snapshot.own.state == "offline":
+            return False  # lost, or sessions that are not written yet
+        self._note(key, snapshot, doubts)
+        return True
+
+    async def _read_stored(self, key: Key) -> bool:
+        manual, doubts = await self._current(key, lambda: self._manuals.get(key))
+        self.learnt(key, manual)
+        for session in self._context.registry.sessions_of(*key):
+            session.status_as_of = doubts
+        return True
+
+    def inherit(self, session: Session) -> None:
+        """Give a new session the status that this node knows from the user's other sessions."""
+        for other in self._context.registry.sessions_of(*session.key):
+            if other.manual is not None:
+                session.manual, session.status_as_of = other.manual, other.status_as_of
 
     def learnt(self, key: Key, manual: ManualStatus) -> ManualStatus:
         """Apply the stored status of a user whom the engine may not know; return the status to write to the engine.
@@ -150,7 +255,7 @@ class StatusService:
             async with asyncio.timeout(STORE_S):
                 return await read
         except (StoreUnavailable, TimeoutError) as error:
-            log(log_events.WORK_LATER, work="reading the statuses of restored users", reason=error)
+            log(log_events.WORK_LATER, work="reading the statuses of users", reason=error)
             self._ask_at = self._context.timers.now() + ASK_AGAIN_S
             return None
 
@@ -182,6 +287,10 @@ class StatusService:
         """Return whether a user with sessions here must not be seen by others in any way."""
         return key in self._invisible
 
+    def alias(self, key: Key, text: str) -> str:
+        """Return a name for `text` of an invisible user. Others cannot derive the user, or an earlier such name."""
+        return blake2b(text.encode(), key=self._invisible.get(key, b""), digest_size=12).hexdigest()
+
     def invisible(self, tenant: str) -> Iterable[str]:
         """Return the invisible users of a tenant with sessions here."""
         return [user for its, user in self._invisible if its == tenant]
@@ -200,8 +309,9 @@ class StatusService:
     def forget(self, key: Key) -> None:
         """Drop the status of a user without sessions here."""
         self._context.timers.cancel(self._ends.pop(key, None))
-        self._invisible.discard(key)
+        self._invisible.pop(key, None)
         self._seen.pop(key, None)
+        self._void.pop(key, None)
 
     def with_sessions(self, key: Key, snapshot: Snapshot) -> Snapshot:
         """Return a stale snapshot with the user's sessions on this node in place of an absence."""
@@ -214,27 +324,35 @@ class StatusService:
         return Snapshot(visible, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
 
     async def _show(self, key: Key, manual: ManualStatus) -> Snapshot:
+        announced, doubts = self._announced, self._doubts
         snapshot = await self._engine.set_status(*key, manual)
-        self._note(key, snapshot)
+        if self._is_void(key, announced):
+            return snapshot  # another status was announced, and is being read
+        self._note(key, snapshot, doubts)
         if (known := self.known(key)) is not None and _same(known, manual):
             self._know(key, manual)  # with its revision
         if snapshot.stale and self._context.registry.sessions_of(*key):
             self.learnt(key, manual)  # the engine may not know the sessions yet
         return snapshot
 
-    def _note(self, key: Key, snapshot: Snapshot) -> None:
+    def _note(self, key: Key, snapshot: Snapshot, doubts: int) -> None:
         """Remember the status of a user with sessions here, and time its end."""
-        seen, own, was_hidden = self._seen.get(key), snapshot.own, key in self._invisible
+        seen, own, secret, void = self._seen.get(key), snapshot.own, self._invisible.get(key), self._void.get(key)
         self.forget(key)
-        if not self._context.registry.sessions_of(*key):
+        sessions = self._context.registry.sessions_of(*key)
+        if not sessions:
             return
+        if void is not None:
+            self._void[key] = void
         self._know(key, ManualStatus(own.status, own.until, own.text))
+        for session in sessions:
+            session.status_as_of = doubts
         if own.since == own.version and (own.status != "auto" if seen is None else seen[0] != own.version):
             seen = own.version, self._context.timers.now()
         if seen is not None:
             self._seen[key] = seen
-        if was_hidden:
-            self._invisible.add(key)
+        if secret is not None:
+            self._invisible[key] = secret
         self._hide(key, hidden=own.status == "invisible")
         if snapshot.own.until is not None:
             remaining_s = (snapshot.own.until - self._engine.now_ms()) / 1000
@@ -244,7 +362,10 @@ class StatusService:
 
     def _hide(self, key: Key, *, hidden: bool) -> None:
         if hidden != (key in self._invisible):
-            (self._invisible.add if hidden else self._invisible.discard)(key)
+            if hidden:
+                self._invisible[key] = token_bytes(16)
+            else:
+                del self._invisible[key]
             for listener in self.listeners:
                 listener(key)
 
@@ -254,14 +375,15 @@ class StatusService:
 
     async def _settle(self, key: Key) -> None:
         # Every verb of the engine ends an expired status; a read does nothing else.
-        snapshot: Snapshot | None
         try:
-            (snapshot,) = await self._engine.read(key[0], [key[1]])
+            (snapshot,), doubts = await self._current(key, lambda: self._engine.read(key[0], [key[1]]))
         except EngineUnavailable:
-            snapshot = None
-        if snapshot is not None and not snapshot.stale:
-            self._note(key, snapshot)
-        elif self._context.registry.sessions_of(*key) and key not in self._ends:
+            is_known = False
+        else:
+            is_known = not snapshot.stale
+            if is_known:
+                self._note(key, snapshot, doubts)
+        if not is_known and self._context.registry.sessions_of(*key) and key not in self._ends:
             self._ends[key] = self._context.timers.set(RETRY_S, self._over, key)
 
 

@@ -29,6 +29,7 @@ from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
 from greendot.presence.holds import WatchHolds
 from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.model import Change, Snapshot, VisibleState, ordered, restored_order
+from greendot.presence.modes import PresenceModes
 from greendot.presence.profile_model import Profile, doubted, newest
 from greendot.presence.profiles import ProfileService
 from greendot.presence.reads import PresenceReads, PresenceSnapshots, watchable
@@ -54,7 +55,7 @@ class WatchService:
         self,
         engine: Engine,
         context: NodeContext,
-        celebrities: Celebrities,
+        celebrities: tuple[Celebrities, PresenceModes],
         visibility: VisibilityCache,
         statuses: StatusService,
         last_seen: LastSeenReader,
@@ -64,16 +65,17 @@ class WatchService:
     ) -> None:
         self._engine = engine
         self._context = context
-        self._celebrities = celebrities
+        self._celebrities, self._modes = celebrities
+        self._modes.listeners.append(self._mode_changed)
         self._held_changes = held_changes
         self._visibility = visibility
         visibility.consumers.append(self)
         self._most = limits.users
         self._hold_s = limits.hold_s
-        self._watched = Subscriptions(engine, context, self._make, self._read, celebrities.close)
-        self._hidden_watchers = HiddenWatchers(context, self._watched, celebrities, engine.now_ms)
+        self._watched = Subscriptions(engine, context, self._make, self._read, self._celebrities.close)
+        self._hidden_watchers = HiddenWatchers(context, self._watched, self._celebrities, engine.now_ms)
         self._holds = WatchHolds(context, self._watched)
-        followed = self._watched, self._hidden_watchers, celebrities
+        followed = self._watched, self._hidden_watchers, self._celebrities, self._modes
         profiles.consumers.append(self)
         self.snapshots = PresenceSnapshots(engine, statuses, last_seen, profiles, self.watched)
         self.read = PresenceReads(self.snapshots, followed, visibility, context.slices, self._snapshot).read
@@ -120,6 +122,7 @@ class WatchService:
     async def _open(self, session: Session, topics: Mapping[str, Topic], *, many: bool) -> None:
         """Follow the users, and read the facts that decide who sees them. On return, no user or fact is missing."""
         while True:
+            await self._modes.know(session.tenant)
             await self._visibility.learn(session.tenant, [session.user], topics)
             await self._watched.open([*topics.values()])
             if many:
@@ -208,6 +211,11 @@ class WatchService:
         watched = WatchedUser(channel)
         self._celebrities.opened(watched)
         return watched
+
+    def _mode_changed(self, key: Key) -> None:
+        """Deliver the change of a mode to the user's watchers on this node."""
+        if (watched := self._watched.get(Topic("watch", *key))) is not None:
+            self._celebrities.mode_changed(watched)
 
     def _snapshot(self, watched: WatchedUser, session: Session) -> Presence:
         if watched.user == session.user:

@@ -270,6 +270,22 @@ class RoomRead(Command, frozen=True, tag="room.read", kw_only=True):
     seq: Annotated[Seq, about("Number of the last message that the user has read.")]
 
 
+class RoomReceipts(Command, frozen=True, tag="room.receipts", kw_only=True):
+    """Return how far users have read a room with read receipts, one page at a time, or count the readers of a message.
+
+    The server leaves out users who hide from the reader or hide when they were last seen, and what users read while
+    they were invisible. In a large room, only counts are available.
+    """
+
+    room: RoomId
+    after: Annotated[Id | None, about("Last user id of the previous page; null returns the first page.")] = None
+    limit: Annotated[Limit, about("Maximum number of receipts in the page.")] = 100
+    seq: Annotated[
+        Seq | None,
+        about("Number of a message. The reply has the number of users who have read this message, without a page."),
+    ] = None
+
+
 class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
     """Return messages of a room, one page at a time."""
 
@@ -375,6 +391,7 @@ AnyCommand = (
     | RoomEdit
     | RoomDelete
     | RoomRead
+    | RoomReceipts
     | RoomHistory
     | InboxList
     | InboxSeen

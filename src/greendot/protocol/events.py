@@ -270,6 +270,29 @@ class RoomCount(Event, frozen=True):
     count: Annotated[int, about("Number of occupants that the reader may see.")]
 
 
+class RoomReceipt(Event, frozen=True):
+    """A user has read a room up to a message. Only rooms with read receipts have this event.
+
+    The latest event of a user counts. At most one is sent per user and second.
+    """
+
+    type = "room.receipt"
+
+    room: RoomField
+    user: Annotated[str, about("Id of the user who has read.")]
+    seq: Annotated[int, about("Number of the last message that the user has read.")]
+
+
+class RoomReceiptCount(Event, frozen=True):
+    """Number of users who have read a message, sent to large rooms instead of `room.receipt`. At most one a second."""
+
+    type = "room.receipt_count"
+
+    room: RoomField
+    seq: Annotated[int, about("Number of a message.")]
+    count: Annotated[int, about("Number of users who have read this message. Users who hide are not counted.")]
+
+
 class RoomChanged(Event, frozen=True):
     """Change of the user's own access or read marker. `removed`: the user is no longer in the room."""
 
@@ -291,7 +314,12 @@ class Signal(Event, frozen=True, rename={"sender": "from"}):
 
     type = "signal"
 
-    sender: Annotated[str, about("Id of the sender: a user, or a name that the app has chosen.")]
+    sender: Annotated[
+        str | None,
+        about(
+            "Id of the sender: a user, or a name that the app has chosen; null if an invisible user sent the signal."
+        ),
+    ]
     name: Annotated[str | None, about("Display name of the sender; null if there is none.")]
     kind: Annotated[str, about("Type of the signal, chosen by the app.")]
     room: Annotated[str | UnsetType, about("Id of the room. Absent if the signal was sent to the user.")] = UNSET
@@ -410,6 +438,8 @@ EVENTS: dict[str, type[Event]] = {
         RoomLeft,
         RoomProfile,
         RoomCount,
+        RoomReceipt,
+        RoomReceiptCount,
         RoomChanged,
         Signal,
         NotificationCreated,

@@ -31,6 +31,7 @@ from greendot.protocol.fields import (
     SeenAtField,
     UnreadField,
     UnseenField,
+    UserField,
     about,
 )
 
@@ -138,6 +139,29 @@ class ReadReply(Reply, frozen=True):
     unread: RoomUnreadField
 
 
+class ReceiptEntry(Struct, frozen=True, gc=False):
+    """Read receipt of a user."""
+
+    user: UserField
+    seq: Annotated[int, about("Number of the last message that the user has read.")]
+
+
+class ReceiptsReply(Reply, frozen=True, gc=True):
+    """Page of a room's read receipts, or the number of users who have read a message."""
+
+    count: Annotated[
+        int, about("Number of all receipts that the reader may see; with `seq`, of users who have read this message.")
+    ]
+    receipts: Annotated[
+        list[ReceiptEntry] | UnsetType, about("Receipts, in the order of user ids. Absent if the command has `seq`.")
+    ] = UNSET
+    next: Annotated[
+        str | UnsetType | None,
+        about("Value of `after` for the next page; null: this page is the last one. Absent if the command has `seq`."),
+    ] = UNSET
+    seq: Annotated[int | UnsetType, about("Number of the message from the command. Absent without it.")] = UNSET
+
+
 class HistoryReply(Reply, frozen=True, gc=True):
     """Page of a room's messages, in ascending order."""
 
@@ -200,6 +224,7 @@ REPLIES: dict[type[commands.Command], type[Reply]] = {
     commands.RoomEdit: SendReply,
     commands.RoomDelete: SendReply,
     commands.RoomRead: ReadReply,
+    commands.RoomReceipts: ReceiptsReply,
     commands.RoomHistory: HistoryReply,
     commands.InboxList: InboxReply,
     **dict.fromkeys(commands.MARKS, BadgeReply),

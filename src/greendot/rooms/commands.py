@@ -10,6 +10,7 @@ from greendot.limits.rate_limits import RateLimits
 from greendot.node.commands import CommandTable, Outcome, Result, check_may_send
 from greendot.node.event_recorder import EventRecorder
 from greendot.node.session import Connection, Session
+from greendot.presence.status import StatusService
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.rooms.messages import RoomMessages
@@ -27,12 +28,14 @@ class RoomCommands:
         rooms: RoomService,
         messages: RoomMessages,
         signals: Signals,
+        statuses: StatusService,
         rate_limits: RateLimits,
         recorder: EventRecorder,
     ) -> None:
         self._rooms = rooms
         self._messages = messages
         self._signals = signals
+        self._statuses = statuses
         self._rate_limits = rate_limits
         self._recorder = recorder
         self.commands: CommandTable = {
@@ -47,7 +50,6 @@ class RoomCommands:
             wire.RoomSend: self._room_send,
             wire.RoomEdit: self._room_edit,
             wire.RoomDelete: self._room_delete,
-            wire.RoomRead: messages.read,
             wire.RoomHistory: lambda connection, session, command: messages.history(session, command),
             wire.SignalSend: self._signal_send,
         }
@@ -69,9 +71,13 @@ class RoomCommands:
         return self._in_room(connection, room, self._rate_limits.typing, stop)
 
     def _in_room(self, connection: Connection, room: str, limit: RoomLimit, act: Callable[[], None]) -> Result:
-        """Run `act` at once if the connection has joined the room (fast path), else after the membership is read."""
+        """Run `act` at once if the connection has joined the room (fast path), else after the membership is read.
+
+        When `act` runs, the node is certain of the user's status: an invisible user must not be shown.
+        """
         session = connection.session
-        if session is not None and connection.rooms is not None and room in connection.rooms:
+        is_joined = connection.rooms is not None and room in connection.rooms
+        if session is not None and is_joined and self._statuses.is_certain(session):
             if self._rooms.is_reader(session, room):
                 raise Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
             limit(connection, session, room)
@@ -82,10 +88,14 @@ class RoomCommands:
     async def _once_admitted(
         self, connection: Connection, room: str, limit: RoomLimit, act: Callable[[], None]
     ) -> Outcome:
-        assert connection.session is not None
-        await self._messages.speaker(connection, connection.session, room)
-        limit(connection, connection.session, room)
-        if not connection.session.revoked:
+        session = connection.session
+        assert session is not None
+        await self._messages.speaker(connection, session, room)
+        while not self._statuses.is_certain(session):
+            await self._statuses.make_certain(session)
+            await self._messages.speaker(connection, session, room)
+        limit(connection, session, room)
+        if not session.revoked:
             act()
         return None
 
@@ -121,11 +131,32 @@ class RoomCommands:
                 self._rate_limits.signal,
                 lambda: self._signals.publish(connection, session, command, topic),
             )
-        if not session.grants.may_watch(command.user):
-            raise Refused(
-                Err.FORBIDDEN,
-                "the token does not allow signals to this user; use a token whose claim `watch` covers the user",
-            )
-        self._rate_limits.signal_to_user(connection, session)
-        self._signals.publish(connection, session, command, Topic("user", session.tenant, command.user))
+        _check_may_signal(session, command.user)
+        if self._statuses.is_certain(session) and self._signals.is_ready(session, command.user):
+            self._signal_to_user(connection, session, command, command.user)
+            return None
+        return self._once_certain(connection, session, command, command.user)
+
+    async def _once_certain(
+        self, connection: Connection, session: Session, command: wire.SignalSend, user: str
+    ) -> Outcome:
+        while not (self._statuses.is_certain(session) and self._signals.is_ready(session, user)):
+            await self._statuses.make_certain(session)
+            await self._signals.learn(session, user)
+        _check_may_signal(session, user)
+        if not session.revoked:
+            self._signal_to_user(connection, session, command, user)
         return None
+
+    def _signal_to_user(self, connection: Connection, session: Session, command: wire.SignalSend, user: str) -> None:
+        self._rate_limits.signal_to_user(connection, session)
+        self._signals.check_receiver(session, user)
+        self._signals.publish(connection, session, command, Topic("user", session.tenant, user))
+
+
+def _check_may_signal(session: Session, user: str) -> None:
+    if not session.grants.may_watch(user):
+        raise Refused(
+            Err.FORBIDDEN,
+            "the token does not allow signals to this user; use a token whose claim `watch` covers the user",
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 from starlette.requests import Request
 
 from greendot.auth.api_keys import ApiKeys
@@ -13,7 +13,7 @@ from greendot.engine.messages import Deliver, Topic
 from greendot.engine.port import Engine
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
-from greendot.http.request import Body, Page, Span, check_size
+from greendot.http.request import Body, Page, Position, Span, check_size
 from greendot.http.schema import one_of
 from greendot.ids import new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
@@ -24,7 +24,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.commands import Id, SignalBody, SignalKey, SignalKind, SignalRoom, SignalUser, Text
 from greendot.protocol.events import RoomMessage, Signal
 from greendot.protocol.fields import RoomField, RoomHeadField, about
-from greendot.protocol.replies import PresentReply, SendReply, Typer
+from greendot.protocol.replies import PresentReply, ReceiptEntry, SendReply, Typer
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
@@ -46,6 +46,10 @@ class PutRoom(Body):
             "`full`: the bus between nodes carries messages. `hint`: it carries hints without the content. "
             "Null: unchanged. A new room is `full`."
         ),
+    ] = None
+    receipts: Annotated[
+        bool | None,
+        about("Whether users see how far others have read; null: unchanged. A new room has no read receipts."),
     ] = None
 
 
@@ -99,6 +103,7 @@ class RoomShown(Struct):
     bus: Annotated[
         BusMode, about("`full`: the bus between nodes carries messages. `hint`: it carries hints without the content.")
     ]
+    receipts: Annotated[bool, about("Whether users see how far others have read.")]
 
 
 class RoomList(Struct):
@@ -142,6 +147,32 @@ class Messages(Struct, frozen=True):
     ]
 
 
+class ReceiptQuery(Page, frozen=True):
+    """Query of read receipts: a page, or with `seq` a count."""
+
+    seq: Annotated[Position | None, about("Number of a message: return the number of users who have read it.")] = None
+
+    def __post_init__(self) -> None:
+        if self.seq is not None and self.after is not None:
+            raise ValueError("give at most one of `after` and `seq`")
+
+
+class Receipts(Struct):
+    """Page of read receipts, in the order of user ids; or the number of users who have read a message."""
+
+    receipts: Annotated[
+        list[ReceiptEntry] | UnsetType, about("Receipts, in the order of user ids. Absent if the request has `seq`.")
+    ] = UNSET
+    next: Annotated[
+        str | UnsetType | None,
+        about("Value of `after` for the next page; null: this page is the last one. Absent if the request has `seq`."),
+    ] = UNSET
+    seq: Annotated[int | UnsetType, about("Number of the message from the request. Absent without it.")] = UNSET
+    count: Annotated[
+        int | UnsetType, about("Number of users who have read the message. Absent if the request has no `seq`.")
+    ] = UNSET
+
+
 class RoomRoutes:
     """Routes of `/v1/rooms` and `/v1/signals`."""
 
@@ -177,7 +208,7 @@ class RoomRoutes:
     async def put(self, request: Request, room: str, body: PutRoom) -> RoomShown:
         """Create a room, or change its settings."""
         tenant = self._keys.tenant(request)
-        return _shown(await self._room_messages.put_room(tenant, room, body.open, body.bus))
+        return _shown(await self._room_messages.put_room(tenant, room, body.open, body.bus, body.receipts))
 
     @operation("GET /v1/rooms/{room}", fails=(404,))
     async def get(self, request: Request, room: str) -> RoomShown:
@@ -225,6 +256,26 @@ class RoomRoutes:
         typists = await self._engine.typers(of.tenant, room)
         profiles = await self._rooms.profiles.learnt(of.tenant, [typist.user for typist in typists])
         return TypingNow([Typer(*typist, info=profiles.get(typist.user, NO_PROFILE).wire) for typist in typists])
+
+    @operation("GET /v1/rooms/{room}/receipts", fails=(404,))
+    async def receipts(self, request: Request, room: str, query: ReceiptQuery) -> Receipts:
+        """List how far users have read, one page at a time, or count the readers of a message. The room has receipts.
+
+        Users who hide when they were last seen are left out, as is what users read while they were invisible. Users
+        who hide from any user are not counted.
+        """
+        of, limit = await self._room(request, room), query.limit
+        if query.seq is not None:
+            count = await self._store.receipt_count(of.tenant, room, query.seq)
+            if count is not None:
+                return Receipts(seq=query.seq, count=count)
+        else:
+            found = await self._store.receipts(of.tenant, room, None, query.after, limit)
+            if found is not None:
+                following = found[-1].user if len(found) == limit else None
+                return Receipts([ReceiptEntry(*receipt) for receipt in found], following)
+        detail = f"room {room!r} has no read receipts; turn them on with `receipts` of PUT /v1/rooms/{room}"
+        raise Problem(404, detail)
 
     # --- messages and signals ---
 
@@ -309,4 +360,4 @@ def _next(room: Room, page: list[RoomMessage], *, newest: bool) -> int | None:
 
 
 def _shown(room: Room) -> RoomShown:
-    return RoomShown(room.room, room.open, room.head, room.bus)
+    return RoomShown(room.room, room.open, room.head, room.bus, room.receipts)

@@ -1,4 +1,4 @@
-"""Messages of rooms: sending, edits, deletions, history and read markers; rooms and members as the app changes them.
+"""Messages of rooms: sending, edits, deletions, history; rooms and members as the app changes them.
 
 A message is written to the store first, then published. A user who may be in a room may send to the room, unless the
 user is only a reader.
@@ -22,9 +22,8 @@ from greendot.presence.profile_model import Profile
 from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
-from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
-from greendot.protocol.events import RoomChanged
-from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
+from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomSend
+from greendot.protocol.replies import HistoryReply, SendReply
 from greendot.rooms.members import RoomAccess
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
@@ -210,20 +209,12 @@ class RoomMessages:
         records, profiles = await self._rooms.membership.throughout(session, command.room, read)
         return HistoryReply(message_page(records, profiles, newest=command.after is None))
 
-    async def read(self, connection: Connection, session: Session, command: RoomRead) -> ReadReply:
-        """Store the read marker and publish it to the user's other devices."""
-        await self._rooms.membership.admit(session, command.room)
-        marker, head = await self._store.put_marker(session.tenant, command.room, session.user, command.seq)
-        unread = max(0, head - marker)
-        frame = encode_event(RoomChanged(command.room, read=marker, unread=unread), self._context.clock.now_ms())
-        told = Deliver(frame, key=("read", command.room), without_connection=connection.id)
-        self._engine.publish(Topic("user", session.tenant, session.user), told)
-        return ReadReply(unread)
-
     # --- changes by the app ---
 
-    async def put_room(self, tenant: str, room: str, open: bool | None, bus: BusMode | None) -> Room:
-        found = await self._store.put_room(tenant, room, open=open, bus=bus)
+    async def put_room(
+        self, tenant: str, room: str, open: bool | None, bus: BusMode | None, receipts: bool | None = None
+    ) -> Room:
+        found = await self._store.put_room(tenant, room, open=open, bus=bus, receipts=receipts)
         if open is not None:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
         return found

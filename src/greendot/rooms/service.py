@@ -24,8 +24,9 @@ from greendot.engine.messages import (
 from greendot.engine.port import Engine
 from greendot.engine.results import OccupantPage
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.ids import Key
 from greendot.node.bus import BusTable, traced
-from greendot.node.channel import Channel, RoomKey
+from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Session
 from greendot.node.stream import RECOVER_BYTES
@@ -45,6 +46,7 @@ from greendot.rooms.occupancy import RoomOccupancy, page
 from greendot.rooms.people import RoomProfiles
 from greendot.rooms.removal import MemberRemoval
 from greendot.rooms.session_rooms import SessionRooms
+from greendot.rooms.signals import RoomSignals
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
 from greendot.store.rooms import MemberState
@@ -91,6 +93,8 @@ class RoomService:
         self.people = RoomProfiles(engine, context, profiles, self._rooms_of)
         profiles.consumers.append(self.people)
         self._limits = limits
+        self._signals = RoomSignals(context, visibility)
+        session_rooms.statuses.listeners.append(self._status_changed)
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
         self.delivery = RoomDelivery(
@@ -316,6 +320,12 @@ class RoomService:
         self._context.recorder.typed(session, room, on=True)
         self._engine.typing_start(session.tenant, room, session.user, self.profiles.name_of(session))
 
+    def _status_changed(self, key: Key) -> None:
+        """Stop the typing of all devices of a user who has become invisible."""
+        if self._session_rooms.statuses.is_invisible(key):
+            for connection in self._context.registry.connections_of(*key):
+                self.hush(connection)
+
     def is_reader(self, session: Session, room: str) -> bool:
         """Return whether the user of a joined session is only a reader."""
         local = self._local.get(Topic("room", session.tenant, room))
@@ -358,11 +368,7 @@ class RoomService:
             case MembersChanged():
                 self.member_updates.announced(local, message)
             case Deliver(seq=None):
-                sender = self._context.registry.connections.get(message.without_connection or "")
-                key = RoomKey(topic.name, message.key or object())  # a signal without a key replaces no other
-                self._context.hub.offer(
-                    local.channel, message.frame, key=key, skip=(sender,) if sender else (), low=True
-                )
+                self._signals.receive(local.channel, message)
             case Deliver():
                 if message.members_rev > local.members_rev:  # a removed member must not receive the message
                     self.member_updates.expect(local, message.members_rev)

@@ -71,6 +71,7 @@ class Room(Struct, frozen=True):
     open: bool
     head: int
     bus: Bus = "full"
+    receipts: bool = False
 
 
 class Rooms(Struct, frozen=True):
@@ -110,6 +111,27 @@ class Present(Struct, frozen=True):
     profiles: dict[str, UserInfo] = {}
 
 
+class Receipt(Struct, frozen=True):
+    """Number of the last message that a user has read."""
+
+    user: str
+    seq: int
+
+
+class Receipts(Struct, frozen=True):
+    """Page of a room's read receipts, in the order of user ids. `next` is the `after` of the next page."""
+
+    receipts: list[Receipt]
+    next: str | None = None
+
+
+class ReaderCount(Struct, frozen=True):
+    """Number of users who have read a message."""
+
+    seq: int
+    count: int
+
+
 class Typers(Struct, frozen=True):
     """Users who type in a room."""
 
@@ -147,6 +169,13 @@ class OnePresence(Struct, frozen=True):
     """Presence of a user after a change."""
 
     presence: Presence
+
+
+class OneMode(Struct, frozen=True):
+    """Mode of presence of a user."""
+
+    user: str
+    mode: Literal["auto", "live", "poll"]
 
 
 class Online(Struct, frozen=True):

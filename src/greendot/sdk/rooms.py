@@ -9,7 +9,21 @@ from msgspec import UNSET
 
 from greendot.protocol.replies import Typer
 from greendot.sdk.http import Call, Http, checked, given, new_key, query
-from greendot.sdk.responses import Bus, Member, Members, Message, Messages, Present, Role, Room, Rooms, Sent, Typers
+from greendot.sdk.responses import (
+    Bus,
+    Member,
+    Members,
+    Message,
+    Messages,
+    Present,
+    ReaderCount,
+    Receipts,
+    Role,
+    Room,
+    Rooms,
+    Sent,
+    Typers,
+)
 
 PAGE = 1_000
 MOST_MESSAGES = 300  # per page
@@ -20,9 +34,14 @@ class Rooming:
 
     _http: Http
 
-    def put_room(self, room: str, *, open: bool | None = None, bus: Bus | None = None) -> Room:
-        """Create a room, or change it; None keeps a setting. A new room is for members only, unless `open` is True."""
-        return self._http.call(Call("PUT", _path(room), given(open=open, bus=bus)), Room)
+    def put_room(
+        self, room: str, *, open: bool | None = None, bus: Bus | None = None, receipts: bool | None = None
+    ) -> Room:
+        """Create a room, or change it; None keeps a setting. A new room is for members only, unless `open` is True.
+
+        With `receipts`, users see how far others have read.
+        """
+        return self._http.call(Call("PUT", _path(room), given(open=open, bus=bus, receipts=receipts)), Room)
 
     def room(self, room: str) -> Room:
         """Return the room. Raise NotFound if there is none."""
@@ -69,6 +88,14 @@ class Rooming:
     def present(self, room: str, after: str | None = None, limit: int = 100) -> Present:
         """Return a page of the room's occupants in the order of ids, and their total number."""
         return self._http.call(Call("GET", _path(room, "present"), query=query(after=after, limit=limit)), Present)
+
+    def receipts(self, room: str, after: str | None = None, limit: int = 100) -> Receipts:
+        """Return a page of read receipts in the order of user ids. Raise NotFound if the room has none."""
+        return self._http.call(Call("GET", _path(room, "receipts"), query=query(after=after, limit=limit)), Receipts)
+
+    def readers(self, room: str, seq: int) -> int:
+        """Return the number of users who have read message `seq`, without users who hide."""
+        return self._http.call(Call("GET", _path(room, "receipts"), query=query(seq=seq)), ReaderCount).count
 
     def typing(self, room: str) -> list[Typer]:
         """Return the users who type in the room now."""

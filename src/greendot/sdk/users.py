@@ -11,9 +11,10 @@ from greendot.protocol.events import Presence
 from greendot.protocol.replies import SessionInfo
 from greendot.sdk.errors import NotFound
 from greendot.sdk.http import Call, Http, checked, given, query
-from greendot.sdk.responses import Contact, OnePresence, Online, PresenceList, Revoked, Sessions, UserInfo
+from greendot.sdk.responses import Contact, OneMode, OnePresence, Online, PresenceList, Revoked, Sessions, UserInfo
 
 MOST_ASKED = 10_000  # users in one request
+PresenceMode = Literal["auto", "live", "poll"]
 PAGE = 1_000
 
 
@@ -90,6 +91,18 @@ class People:
         """Remove a user's stored name and info. Tokens issued before do not set them again."""
         self._http.call(Call("DELETE", _info(user)), type(None))
 
+    def presence_mode(self, user: str) -> PresenceMode:
+        """Return how changes of a user's presence reach the watchers; `auto` if `set_presence_mode` was not called."""
+        return self._http.call(Call("GET", _mode(user)), OneMode).mode
+
+    def set_presence_mode(self, user: str, mode: PresenceMode) -> None:
+        """Set how changes of a user's presence reach the watchers. The mode is in effect on every node on return.
+
+        `auto`: the number of watchers on a node decides. `live`: the server always sends changes. `poll`: it sends
+        none, and watchers see whether the user was recently active.
+        """
+        self._http.call(Call("PUT", _mode(user), given(mode=mode)), OneMode)
+
     def add_contact(self, user: str, other: str, *, last_contact_at: int | None = None) -> Contact:
         """Add `other` to the contacts of `user`, one way. The last contact is now, or at `last_contact_at` (ms UTC)."""
         return self._http.call(Call("PUT", _contact(user, other), given(last_contact_at=last_contact_at)), Contact)
@@ -122,6 +135,10 @@ class People:
 
 def _info(user: str) -> str:
     return f"/v1/users/{checked('user', user)}/info"
+
+
+def _mode(user: str) -> str:
+    return f"/v1/users/{checked('user', user)}/presence/mode"
 
 
 def _contact(user: str, other: str) -> str:

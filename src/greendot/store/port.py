@@ -21,7 +21,9 @@ from greendot.store.api_keys import KeyStore, TenantStore
 from greendot.store.inbox import InboxStore
 from greendot.store.jobs import JobStore
 from greendot.store.last_seen import LastSeenStore
+from greendot.store.markers import MarkerStore
 from greendot.store.pages import SnapshotStore
+from greendot.store.presence_modes import PresenceModeStore
 from greendot.store.profiles import ProfileStore
 from greendot.store.push import PushStore
 from greendot.store.revocations import RevocationStore
@@ -34,12 +36,14 @@ from greendot.store.webhooks import HookStore
 
 class Store(
     RoomStore,
+    MarkerStore,
     MessageStore,
     InboxStore,
     SnapshotStore,
     StatusStore,
     ProfileStore,
     LastSeenStore,
+    PresenceModeStore,
     PrivacyStore,
     KeyStore,
     TenantStore,

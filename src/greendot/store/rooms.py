@@ -23,6 +23,7 @@ class Room(Struct, frozen=True, gc=False):
     head: int  # number of the newest message, 0 if there is none
     members_rev: int  # raised by every change of its members or of `open`
     bus: BusMode = "full"
+    receipts: bool = False  # users see how far others have read
 
 
 class Member(NamedTuple):
@@ -95,10 +96,19 @@ class Written(NamedTuple):
 class RoomStore(Protocol):
     """Port for rooms and their members."""
 
-    async def put_room(self, tenant: str, room: str, *, open: bool | None = None, bus: BusMode | None = None) -> Room:
+    async def put_room(
+        self,
+        tenant: str,
+        room: str,
+        *,
+        open: bool | None = None,
+        bus: BusMode | None = None,
+        receipts: bool | None = None,
+    ) -> Room:
         """Create or change the room; its messages and members stay.
 
-        None keeps the current value; a new room is closed and `full`. Opening or closing raises `members_rev`.
+        None keeps the current value; a new room is closed, `full` and without receipts. Opening or closing raises
+        `members_rev`.
         """
         ...
 
@@ -136,17 +146,6 @@ class RoomStore(Protocol):
 
         For operators only: counting is slow.
         """
-        ...
-
-    async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
-        """Move the read marker to `seq`, never back and never beyond the head; return the marker and the head.
-
-        Both are 0 if there is no such room.
-        """
-        ...
-
-    async def marker(self, tenant: str, room: str, user: str) -> int:
-        """Return the user's read marker; 0 if the user has read nothing."""
         ...
 
     async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:

@@ -15,6 +15,7 @@ OTHERS = "other"  # column that names the user in another user's row
 _UNINDEXED = (
     "markers",
     "pushes",
+    "receipts",
     "visibility_changes",
 )  # tables without an index by user: read from end to end, one window at a time
 _BY_USER = {"messages": ("room", "key")}  # further columns of the index by user, where that is not the primary key

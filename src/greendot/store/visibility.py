@@ -9,7 +9,7 @@ from greendot.ids import Key
 from greendot.protocol.commands import LastSeen
 from greendot.visibility.model import Privacy
 
-FactKind = Literal["privacy", "contacts", "members", "info"]
+FactKind = Literal["privacy", "contacts", "members", "mode", "info"]  # `mode`: see `store.presence_modes`
 MOST_CHANGES = 1_000  # changes of one kind and tenant in one read; if there are more, all facts must be read
 
 

@@ -60,6 +60,9 @@ class Metrics:
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
         "realtime_upgrades_refused_total",
+        "room_receipt_counts_total",
+        "room_receipts_hidden_total",
+        "room_receipts_total",
         "ws_connections_total",
     )
     __slots__ = (*_COUNTERS, "coalesced", "dropped", "hello", "loop_lag", "presence_recovery", "recovery")
@@ -103,6 +106,9 @@ class Metrics:
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int
     realtime_upgrades_refused_total: int
+    room_receipt_counts_total: int
+    room_receipts_hidden_total: int
+    room_receipts_total: int
     ws_connections_total: int
 
     def __init__(self) -> None:

@@ -301,6 +301,13 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter("visibility_unanswered_total", "Requests to visibility webhooks that failed."),
     ),
     "Rooms and inboxes": (
+        counter("room_receipts_total", "Read receipts that this node published, by name."),
+        counter("room_receipt_counts_total", "Counts of readers that this node published, for large rooms."),
+        counter(
+            "room_receipts_hidden_total",
+            "Read markers that moved in a room with read receipts and were not shown to others, because the reader was "
+            "invisible or hid the last-seen time.",
+        ),
         counter("room_recovery_fetch_total", "Reads of a room's records for clients that missed some."),
         counter("inbox_notified_total", "Notifications written to the store."),
         counter(

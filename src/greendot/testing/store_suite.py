@@ -9,8 +9,10 @@ from greendot.presence.model import ManualStatus
 from greendot.testing.api_key_suite import KeySuite
 from greendot.testing.inbox_suite import InboxSuite
 from greendot.testing.last_seen_suite import LastSeenSuite
+from greendot.testing.marker_suite import MarkerSuite
 from greendot.testing.message_suite import MessageSuite
 from greendot.testing.page_suite import SnapshotSuite
+from greendot.testing.presence_mode_suite import PresenceModeSuite
 from greendot.testing.profile_suite import ProfileSuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
@@ -21,11 +23,13 @@ from greendot.testing.visibility_suite import PrivacySuite
 
 class StoreSuite(
     RoomSuite,
+    MarkerSuite,
     MessageSuite,
     InboxSuite,
     SnapshotSuite,
     LastSeenSuite,
     ProfileSuite,
+    PresenceModeSuite,
     PrivacySuite,
     KeySuite,
     PeopleSuite,

@@ -18,7 +18,7 @@ ROOMS = "r0", "r1", "r2"
 async def live(store: Store, tenant: str = T) -> None:
     """Write records of every type for every user, in turn."""
     for room in ROOMS:
-        await store.put_room(tenant, room, open=room == "r0")
+        await store.put_room(tenant, room, open=room == "r0", receipts=True)
         for user in PEOPLE:
             await store.put_member(tenant, room, user)
             for number in range(3):
@@ -34,7 +34,9 @@ async def live(store: Store, tenant: str = T) -> None:
         await store.put_profile(
             tenant, user, ProfileChange(NOW, NOW, f"name of {user}", b'{"of":"%s"}' % user.encode())
         )
+        await store.put_presence_mode(tenant, user, "poll", most=10)
         await store.put_privacy(tenant, user, hide_from=frozenset(PEOPLE) - {user})
+        await store.put_marker(tenant, "r1", user, 3, NOW)
         for other in PEOPLE:
             if other != user:
                 await store.put_contact(tenant, user, other, NOW, most=10)
@@ -76,13 +78,9 @@ class PeopleSuite(StoreHarness):
                 rows = await all_of(store, "ann", limit=limit)
                 counts = {table: sum(name == table for name, _ in rows) for table, _ in rows}
                 expected = {"contacts": 3, "inboxes": 1, "markers": 3, "members": 3, "messages": 9, "notifications": 7}
-                assert counts == expected | {
-                    "last_seen": 1,
-                    "privacy": 1,
-                    "status": 1,
-                    "user_info": 1,
-                    "visibility_changes": 8,
-                }
+                expected |= {"last_seen": 1, "presence_modes": 1, "privacy": 1, "receipts": 1}
+                expected |= {"status": 1, "user_info": 1, "visibility_changes": 9}
+                assert counts == expected
                 assert all(row["tenant"] == T and "ann" in (row.get("user"), row.get("user_id")) for _, row in rows)
             bodies = [bytes(row["body"]) for table, row in rows if table == "messages"]
             assert bodies == [b'{"by":"ann"}'] * 9
@@ -93,10 +91,10 @@ class PeopleSuite(StoreHarness):
             await live(store)
             await live(store, "t2")
             others = {user: await all_of(store, user) for user in ("an", "anna")}
-            changed = ("contacts", "privacy", "visibility_changes")
+            changed = ("contacts", "privacy", "receipts", "visibility_changes")
             elsewhere = await all_of(store, "ann", "t2")
             rooms = await store.rooms("t2", None, 10)
-            assert await erase(store, "ann") == 30 + 16  # rows, and the changes of visibility that they were and are
+            assert await erase(store, "ann") == 32 + 18  # rows, and the changes of visibility that they were and are
             assert await store.rooms("t2", None, 10) == rooms
             assert await all_of(store, "ann") == []
             assert await all_of(store, "ann", "t2") == elsewhere
@@ -107,7 +105,8 @@ class PeopleSuite(StoreHarness):
                     other for other in sorted(PEOPLE) if other not in ("ann", user)
                 ]
             hidden = [row["hide_from"] for table, row in await all_of(store, "bob") if table == "privacy"]
-            assert [text.split() for text in hidden] == [["an", "anna"]]
+            hidden += [row["hidden_from"] for table, row in await all_of(store, "bob") if table == "receipts"]
+            assert [text.split() for text in hidden] == [["an", "anna"], ["an", "anna"]]
             assert await store.inbox(T, "ann") == (0, 0, 0)
             assert await store.role(T, "r1", "ann") is None
             assert await store.statuses([(T, "ann")]) == {}

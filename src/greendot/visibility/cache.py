@@ -224,6 +224,10 @@ class VisibilityCache:
         """Return the users from whom the user hides, as far as cached."""
         return (self._facts.get(tenant, user) or PLAIN).privacy.hide_from
 
+    def is_hidden_from(self, tenant: str, user: str, viewer: str) -> bool:
+        """Return whether the user hides from the viewer, whatever the policy; True while the facts are uncertain."""
+        return (tenant, user) in self._doubted or viewer in self.hides_from(tenant, user)
+
     def hiders_from(self, tenant: str, viewer: str) -> Collection[str]:
         """Return the users who hide from the viewer, as far as cached."""
         return self._facts.hiders_from(tenant, viewer)

@@ -40,6 +40,7 @@ class VisibilityFreshness:
         self._now = context.timers.now
         self._tasks = context.tasks
         self._slices = context.slices
+        self.doubts = 0  # times that this node was not fresh: what it knew before may have changed
         self._until = float("-inf")  # the node is fresh until this time, without a further look
         self._read_at = float("-inf")  # start of the last read of changes
         self._is_stale = False  # changes must be read
@@ -68,6 +69,7 @@ class VisibilityFreshness:
 
     def doubt(self) -> None:
         """Read changes before users are shown again, because messages may have been missed."""
+        self.doubts += 1
         self._until, self._is_stale = float("-inf"), True
         if not self._is_reading:
             self._is_reading = True

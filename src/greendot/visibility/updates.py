@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from greendot.engine.messages import Acknowledged, Topic, VisibilityChanged
 from greendot.engine.port import Engine
@@ -59,6 +59,9 @@ class VisibilityUpdates:
         self._timer: Timer | None = None
         self._retries: dict[str, Timer] = {}  # by tenant: the timer of the next review
         webhook.listeners.append(self._unanswered)
+        # By `VisibilityChanged.what`: called with the changed user, before the node acknowledges the change.
+        self.appliers: dict[str, Callable[[Key], Awaitable[None]]] = {}
+        self.refreshers: list[Callable[[Collection[str]], Awaitable[None]]] = []  # called with the tenants in use
         self.commands: CommandTable = {PrivacySet: self._privacy_set}
         self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.receive(message, topic.name)}
 
@@ -83,27 +86,31 @@ class VisibilityUpdates:
             return (await self._store.privacies([key])).get(key, Privacy())
         users = None if hide_from is None else frozenset(hide_from) - {key[1]}
         kept = await self._store.put_privacy(*key, last_seen=last_seen, hide_from=users)
-        await self._publish(*key)
+        await self.publish(*key)
         return kept
 
     async def put_contact(self, key: Key, other: str, at: int) -> None:
         if not await self._store.put_contact(*key, other, at, most=MOST_CONTACTS):
             raise Refused(Err.TOO_MANY, f"a user may have at most {MOST_CONTACTS} contacts; remove a contact first")
-        await self._publish(*key)
+        await self.publish(*key)
 
     async def remove_contact(self, key: Key, other: str) -> None:
         await self._store.remove_contact(*key, other)
-        await self._publish(*key)
+        await self.publish(*key)
 
     async def members_changed(self, tenant: str, user: str) -> None:
         """Publish a change of the user's rooms, if the policy is `shared_rooms`."""
         if self._cache.policy(tenant).policy == "shared_rooms":
-            await self._publish(tenant, user)
+            await self.publish(tenant, user)
 
-    async def _publish(self, tenant: str, user: str) -> None:
+    async def publish(self, tenant: str, user: str, what: str = "") -> None:
+        """Publish a change that is stored. Return when no node shows the user by older facts.
+
+        Raise EngineUnavailable if a node has not confirmed the change.
+        """
         nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
         await self._rpc.confirm(
-            nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, reports_arrival=True)
+            nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, reports_arrival=True, what=what)
         )
 
     def greet(self) -> None:
@@ -133,6 +140,9 @@ class VisibilityUpdates:
 
     async def _apply(self, message: VisibilityChanged, node: str) -> None:
         tenant, users = message.tenant, [message.user]
+        if (applier := self.appliers.get(message.what)) is not None:
+            await self._apply_other(message, node, applier)
+            return
         try:
             if self._cache.is_used(tenant):
                 await self._cache.changed(tenant, users)
@@ -141,6 +151,17 @@ class VisibilityUpdates:
             self._cache.doubt(tenant, users)
             self._context.timers.set(RETRY_S, self._act_again, message)
         if not self._cache.is_used(tenant) or await self._review(tenant, users):
+            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
+
+    async def _apply_other(
+        self, message: VisibilityChanged, node: str, applier: Callable[[Key], Awaitable[None]]
+    ) -> None:
+        """Apply a change that another service keeps. Without an acknowledgement, the asker does not answer."""
+        try:
+            await applier((message.tenant, message.user))
+        except (EngineUnavailable, StoreUnavailable) as error:
+            log(log_events.WORK_LATER, work="applying a change of a user", reason=error)
+        else:
             self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
 
     def _act_again(self, message: VisibilityChanged) -> None:
@@ -190,7 +211,13 @@ class VisibilityUpdates:
 
     async def _read_changes(self) -> dict[str, set[str]]:
         """Read the changes of facts in use; return the users whose facts are different."""
-        return await self._cache.refresh(self._context.registry.tenants, tidy=False)
+        return await self._refresh(tidy=False)
+
+    async def _refresh(self, *, tidy: bool) -> dict[str, set[str]]:
+        tenants = self._context.registry.tenants
+        for refresh in self.refreshers:
+            await refresh(tenants)
+        return await self._cache.refresh(tenants, tidy=tidy)
 
     async def _review_changes(self, changed: Mapping[str, set[str]]) -> None:
         """Review these users, and those whose change was received and is not reviewed yet."""
@@ -200,7 +227,7 @@ class VisibilityUpdates:
 
     async def _refresh_all(self) -> None:
         try:
-            found = await self._cache.refresh(self._context.registry.tenants)
+            found = await self._refresh(tidy=True)
             for tenant, users in {**found, **dict.fromkeys(self._cache.timed_tenants())}.items():
                 await self._review(tenant, users)
         except (StoreUnavailable, EngineUnavailable) as error:

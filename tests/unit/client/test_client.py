@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from greendot.client import Client, TypingWords, body_of
+from greendot.client import Client, CommandRefused, TypingWords, body_of
 from greendot.protocol import commands as c
 from greendot.protocol.commands import Command
 from greendot.protocol.events import Event, NotificationCreated, RoomMessage, TypingStarted, TypingTimes
@@ -17,6 +17,8 @@ from greendot.protocol.replies import (
     PresentReply,
     PrivacyReply,
     ReadReply,
+    ReceiptEntry,
+    ReceiptsReply,
     Reply,
     RoomEntry,
     RoomsReply,
@@ -80,6 +82,13 @@ from .wire import a_join, a_message, a_notification, a_presence, a_welcome, both
             SendReply("m2", 2),
         ),
         (lambda me: me.read("lobby", 7), c.RoomRead(room="lobby", seq=7), ReadReply(3), 3),
+        (
+            lambda me: me.receipts("lobby", "ann", 2),
+            c.RoomReceipts(room="lobby", after="ann", limit=2),
+            ReceiptsReply(3, [ReceiptEntry("bob", 7)], "bob"),
+            ReceiptsReply(3, [ReceiptEntry("bob", 7)], "bob"),
+        ),
+        (lambda me: me.readers("lobby", 7), c.RoomReceipts(room="lobby", seq=7), ReceiptsReply(3, seq=7), 3),
     ],
 )
 @run
@@ -324,3 +333,16 @@ def test_wrong_arguments_are_refused_before_a_connection_is_opened() -> None:
 
 def test_a_token_is_not_shown() -> None:
     assert "s3cret" not in repr(Client("ws://127.0.0.1/", token="s3cret")._session._target)
+
+
+@run
+async def test_a_refused_signal_raises_if_a_reply_was_asked_for() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await me.signal("wave", user="bob")
+        assert (await peer.next(c.SignalSend)).id is None
+
+        async def refuse() -> None:
+            peer.error(await peer.next(c.SignalSend), "forbidden")
+
+        with pytest.raises(CommandRefused, match="forbidden"):
+            await both(me.signal("wave", user="bob", reply=True), refuse())

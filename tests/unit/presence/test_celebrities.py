@@ -12,6 +12,7 @@ from greendot.node.channel import Channel
 from greendot.node.subscriptions import Subscriptions
 from greendot.presence.celebrities import STEP_S, Celebrities
 from greendot.presence.celebrity_model import LONGEST_S, SHORTEST_S, CelebrityThresholds
+from greendot.presence.mode_model import ModeTable
 from greendot.presence.model import VisibleState
 from greendot.presence.watched_user import WatchedUser
 from unit.node_parts import Client, NodeParts, in_virtual_time, pass_time, settle
@@ -26,7 +27,7 @@ class Fans(Celebrities):
 
     def __init__(self, parts: NodeParts, forced: Collection[Key] = ()) -> None:
         thresholds = CelebrityThresholds(SPREAD, POLL)
-        super().__init__(parts.context, parts.metrics, parts.engine.now_ms, thresholds, forced)
+        super().__init__(parts.context, parts.metrics, parts.engine.now_ms, thresholds, ModeTable(forced))
         self.parts = parts
         self.subscriptions = Subscriptions(parts.engine, parts.context, self._make, self._read, self.close)
         self.fans: list[Client] = []
@@ -183,7 +184,7 @@ async def test_watchers_are_notified_at_once_again_when_their_number_falls(parts
 async def test_far_too_many_watchers_receive_the_poll_mode_and_then_nothing(parts: NodeParts) -> None:
     fans = Fans(parts)
     star = await fans.watch(POLL + 1)
-    assert fans.polled == {("default", "star")}
+    assert fans.is_polled(("default", "star"))
     await pass_time(2 * LONGEST_S)
     modes = [[event["mode"] for event in await fan.events()] for fan in fans.fans]
     assert modes == [["poll"]] * POLL + [[]]  # the last one got the mode in its snapshot
@@ -202,7 +203,7 @@ async def test_polling_ends_when_clearly_fewer_watch_and_watchers_are_notified(p
     fans.unwatch(star, fans.fans[0])
     assert star.is_polled
     fans.unwatch(star, fans.fans[0])
-    assert (star.is_polled, fans.polled) == (False, set())
+    assert (star.is_polled, fans.is_polled(("default", "star"))) == (False, False)
     await pass_time(2 * LONGEST_S)
     assert [[event["mode"] for event in await fan.events()] for fan in fans.fans] == [["live"]] * 8
 
@@ -215,4 +216,4 @@ async def test_a_user_of_the_settings_is_polled_however_few_watch(parts: NodePar
     fans.unwatch(star, fans.fans[0])
     assert star.is_polled
     fans.close(star)
-    assert fans.polled == {("default", "star")}
+    assert fans.is_polled(("default", "star"))

@@ -11,6 +11,7 @@ from greendot.node.subscriptions import UNHEARD_S, Subscriptions
 from greendot.presence.celebrities import Celebrities
 from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
+from greendot.presence.mode_model import ModeTable
 from greendot.presence.model import VisibleState
 from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.codec import encode_event
@@ -25,7 +26,7 @@ class Hidden(HiddenWatchers):
     def __init__(self, parts: NodeParts, *, polled: bool = False) -> None:
         self.parts = parts
         thresholds, forced = CelebrityThresholds(1_000, 5_000), [("default", "bob")] if polled else []
-        self.celebrities = Celebrities(parts.context, parts.metrics, parts.engine.now_ms, thresholds, forced)
+        self.celebrities = Celebrities(parts.context, parts.metrics, parts.engine.now_ms, thresholds, ModeTable(forced))
         self.followed = Subscriptions(parts.engine, parts.context, self._make, self._read, self.celebrities.close)
         super().__init__(parts.context, self.followed, self.celebrities, parts.engine.now_ms)
 

@@ -43,6 +43,8 @@ SAMPLES: list[Event] = [
     events.RoomLeft("lobby", "ann"),
     events.RoomProfile("lobby", "ann", "Ann", {"colour": "blue"}),
     events.RoomCount("lobby", 120),
+    events.RoomReceipt("lobby", "alice", 7),
+    events.RoomReceiptCount("lobby", 7, 120),
     events.RoomChanged("lobby", removed=True, reason="removed"),
     events.NotificationCreated(3, "3-aa", "mention", Raw(b'{"in": "lobby"}'), 1_800_000_000_000, ack=True),
     events.NotificationUpdated("read", ["3-aa"]),

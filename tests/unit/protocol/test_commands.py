@@ -37,6 +37,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "room.edit": {"room": "lobby", "ref": 3, "body": "hi", "key": "k2"},
     "room.delete": {"room": "lobby", "ref": 3, "key": "k3"},
     "room.read": {"room": "lobby", "seq": 7},
+    "room.receipts": {"room": "lobby", "after": "alice", "limit": 20},
     "room.history": {"room": "lobby", "before": 100, "limit": 20},
     "inbox.list": {"after": 3, "limit": 20, "filter": "unread"},
     "inbox.seen": {"through": 7},

@@ -12,7 +12,7 @@ from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Top
 from greendot.errors import EngineUnavailable, Refused, StaleMembers, StoreUnavailable
 from greendot.node.cluster_rpc import WITHIN_S
 from greendot.protocol.codes import Err
-from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
+from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomSend
 from greendot.rooms.messages import ATTEMPTS
 from greendot.store.rooms import Record, Role
 from unit.service_parts import LIMITED, TENANT, Parts, RecordedConnection, in_virtual_time
@@ -173,21 +173,6 @@ async def test_a_message_ends_the_typing_of_its_author(parts: Parts) -> None:
     await send(parts, ann)
     await parts.settle()
     assert [frame["type"] for frame in bob.take()] == ["typing.started", "typing.stopped", "room.message"]
-
-
-@in_virtual_time
-async def test_a_read_marker_is_published_to_the_other_devices_of_its_user(parts: Parts) -> None:
-    await parts.room("lobby", "ann", "bob")
-    phone, laptop, bob = [await parts.connect(user) for user in ("ann", "ann", "bob")]
-    await parts.write("lobby", 3)
-    replies = [await parts.messages.read(phone, phone.session, RoomRead(room="lobby", seq=seq)) for seq in (2, 1, 9)]
-    await parts.settle()
-    assert [reply.unread for reply in replies] == [1, 1, 0]  # the marker never moves back, and never beyond the head
-    told = laptop.data("room.changed")
-    assert [(data["read"], data["unread"]) for data in told] == [(2, 1), (2, 1), (3, 0)]
-    assert (phone.take(), bob.take()) == ([], [])
-    stranger = await parts.connect("cid")
-    assert (await refused(parts.messages.read(stranger, stranger.session, RoomRead(room="lobby", seq=1)))).code
 
 
 @in_virtual_time

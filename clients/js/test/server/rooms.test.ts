@@ -226,6 +226,26 @@ test("names and info that the app sets are shown to watchers and in the room at 
   expect([told[0].name, told[0].info]).toEqual(["Dora D", info]);
 });
 
+test("how far others have read is told and listed, and a hidden reader is in neither", async () => {
+  const name = await room();
+  await server.http("PUT", `/v1/rooms/${name}`, { receipts: true });
+  const [alice, bob] = [await server.online("alice"), await server.online("bob")];
+  for (const client of [alice, bob]) await client.room(name).join();
+  const told = heard((on) => bob.room(name).on("receipt", on));
+  for (const text of ["one", "two", "three"]) await bob.room<Said>(name).send({ text });
+  await alice.room(name).read(2);
+  await until(() => told.length === 1);
+  expect(told).toEqual([{ room: name, user: "alice", seq: 2 }]);
+  await alice.privacy.set({ last_seen: "hidden" });
+  await alice.room(name).read(3);
+  expect(await alice.room(name).receipts()).toEqual({ receipts: [{ user: "alice", seq: 3 }], count: 1, next: null });
+  expect(await bob.room(name).receipts()).toEqual({ receipts: [], count: 0, next: null });
+  expect(await bob.room(name).receipts({ seq: 2 })).toEqual({ seq: 2, count: 0 });
+  await alice.privacy.set({ last_seen: "shown" });
+  expect(await bob.room(name).receipts({ limit: 1 })).toEqual({ receipts: [{ user: "alice", seq: 2 }], count: 1, next: null });
+  expect(told.length).toBe(1);
+});
+
 test("joins are counted: a room is left with the last leave, and two in one turn are one", async () => {
   const name = await room();
   const bob = await server.online("bob");

@@ -431,18 +431,28 @@ describe("presence", () => {
     expect(seen).toEqual(["busy", "online"]);
   });
 
-  test("those whose changes are not told are asked for every 30 s, while the page is looked at", async () => {
+  test("those whose changes are not told are asked for every minute, while they are watched and the page is looked at", async () => {
     const client = await online();
-    client.presence.watch("star");
+    const unwatch = client.presence.watch("star");
     await settled();
     FakeSocket.last.answer("watch", { presence: [presence("star", 7, { mode: "poll" })] });
-    await clock.pass(30_000);
+    await clock.pass(59_999);
+    expect(FakeSocket.last.count("presence.get")).toBe(0);
+    await clock.pass(1);
     expect(FakeSocket.last.count("presence.get")).toBe(1);
     FakeSocket.last.answer("presence.get", { presence: [presence("star", 8, { mode: "poll" })] });
     expect(client.presence.of("star")!.version).toBe(8);
     page.visible = false;
-    await clock.pass(30_000);
+    await clock.pass(60_000);
     expect(FakeSocket.last.count("presence.get")).toBe(1);
+    page.visible = true;
+    FakeSocket.last.event("presence.changed", presence("star", 9, { mode: "poll" }));
+    await clock.pass(60_000);
+    expect(FakeSocket.last.count("presence.get")).toBe(2);
+    FakeSocket.last.answer("presence.get", { presence: [presence("star", 10, { mode: "poll" })] });
+    unwatch();
+    await clock.pass(60_000);
+    expect(FakeSocket.last.count("presence.get")).toBe(2);
   });
 
   test("a thousand people are watched in frames that fit", async () => {
@@ -732,6 +742,19 @@ describe("storage", () => {
       client.close();
     }
   });
+});
+
+test("a refused signal fails its promise if a reply was asked for", async () => {
+  const client = await online();
+  expect(client.signal("bob", "wave")).toBe(true);
+  expect(FakeSocket.last.sent.at(-1)).not.toHaveProperty("id");
+  const room = client.room("lobby");
+  for (const send of [() => client.signal("bob", "ping", 1, { reply: true }), () => room.signal("ping", 1, { reply: true })]) {
+    const sent = expect(send()).rejects.toMatchObject({ code: "forbidden" });
+    await settled();
+    FakeSocket.last.refuse("signal.send", { code: "forbidden" });
+    await sent;
+  }
 });
 
 test("a listener that throws is told of, and one of errors that throws does not go on for ever", async () => {

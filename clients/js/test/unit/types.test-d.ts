@@ -59,7 +59,8 @@ test("a room has a type of body, which messages have and send takes", () => {
   expectTypeOf(room.send({ text: "hello" })).resolves.toEqualTypeOf<Written>();
   expectTypeOf(room.join()).resolves.toEqualTypeOf<Joined>();
   expectTypeOf(room.history()).resolves.toEqualTypeOf<RoomMessage<Said>[]>();
-  room.signal("cursor", { x: 1, y: 2 });
+  expectTypeOf(room.signal("cursor", { x: 1, y: 2 })).toEqualTypeOf<boolean>();
+  expectTypeOf(room.signal("cursor", { x: 1, y: 2 }, { reply: true })).resolves.toEqualTypeOf<void>();
   // @ts-expect-error: not the room's body
   void room.send({ txt: "hello" });
   // @ts-expect-error: not the room's signal

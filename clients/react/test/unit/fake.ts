@@ -8,6 +8,7 @@ import type {
   Presence,
   PresentPage,
   Profile,
+  Receipt,
   RoomMessage,
   Typing,
   Undo,
@@ -115,6 +116,14 @@ export class FakeRoom extends FakeEmitter {
     const { before = Infinity, limit = 50 } = bounds;
     if (this.next) return this.next.promise;
     return Promise.resolve(this.records.filter(({ seq }) => seq < before).slice(-limit));
+  }
+
+  /** Where set, `receipts` answers with it. */
+  page: Later<{ receipts: Receipt[] }> | null = null;
+  readBy: Receipt[] = [];
+
+  receipts(): Promise<{ receipts: Receipt[] }> {
+    return this.page?.promise ?? Promise.resolve({ receipts: this.readBy });
   }
 
   profiles: Record<string, Profile> = {};

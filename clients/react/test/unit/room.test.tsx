@@ -1,6 +1,6 @@
 import { GreendotError } from "@greendot/client";
 import { describe, expect, test } from "vitest";
-import { useRoom, useTyping, useUnread } from "../../src/index.js";
+import { useReceipts, useRoom, useTyping, useUnread } from "../../src/index.js";
 import { FakeClient, Later, said } from "./fake.js";
 import { hookIn, settle, show } from "./show.js";
 
@@ -344,5 +344,52 @@ describe("useTyping and useUnread", () => {
     const hook = hookIn(client, () => useTyping("lobby", { words, locale: "de" }));
     await settle(() => client.room("lobby").types("alice"));
     expect(hook.now.text).toBe("alice schreibt …");
+  });
+});
+
+describe("useReceipts", () => {
+  test("lists who has read how far, and follows; its room is left", async () => {
+    const client = new FakeClient();
+    const lobby = client.room("lobby");
+    client.user = "me";
+    lobby.readBy = [{ user: "bob", seq: 3 }];
+    const hook = hookIn(client, () => useReceipts("lobby"));
+    await settle(() => lobby.enter(["alice", "bob"]));
+    expect([hook.now.receipts, hook.now.seenBy(3), hook.now.seenBy(4)]).toEqual([[{ user: "bob", seq: 3 }], ["bob"], []]);
+    await settle(() => lobby.emit("receipt", { user: "ann", seq: 4 }));
+    await settle(() => lobby.emit("receipt", { user: "me", seq: 5 }));
+    expect([hook.now.seenBy(3), hook.now.seenBy(5)]).toEqual([["ann", "bob"], []]); // never the user's own
+    await settle(() => lobby.emit("receipt_count", { room: "lobby", seq: 5, count: 300 }));
+    expect(hook.now.readers).toMatchObject({ seq: 5, count: 300 });
+    hook.unmount();
+    await settle();
+    expect(client.held).toBe(0);
+  });
+
+  test("a receipt that comes during a fetch is not lost, and after a reconnect the list is fetched again", async () => {
+    const client = new FakeClient();
+    const lobby = client.room("lobby");
+    lobby.page = new Later();
+    const hook = hookIn(client, () => useReceipts("lobby"));
+    await settle(() => lobby.enter(["alice"]));
+    await settle(() => lobby.emit("receipt", { user: "bob", seq: 4 }));
+    await settle(() => lobby.page!.resolve({ receipts: [{ user: "bob", seq: 3 }, { user: "eve", seq: 1 }] }));
+    expect(hook.now.receipts).toEqual([{ user: "bob", seq: 4 }, { user: "eve", seq: 1 }]);
+    lobby.page = null;
+    lobby.readBy = [{ user: "bob", seq: 6 }];
+    await settle(() => lobby.enter(["alice"]));
+    expect(hook.now.receipts).toEqual([{ user: "bob", seq: 6 }]);
+    await settle(() => lobby.emit("removed", "removed_by_admin"));
+    expect(hook.now.receipts).toEqual([]);
+  });
+
+  test("a room without receipts has none", async () => {
+    const client = new FakeClient();
+    const lobby = client.room("lobby");
+    lobby.page = new Later();
+    const hook = hookIn(client, () => useReceipts("lobby"));
+    await settle(() => lobby.enter(["alice"]));
+    await settle(() => lobby.page!.reject(new GreendotError("forbidden", "no receipts")));
+    expect([hook.now.receipts, hook.now.readers]).toEqual([[], null]);
   });
 });

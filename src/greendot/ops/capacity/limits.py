@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from greendot.config.settings import Presence
 from greendot.ops.capacity.constants import of, seconds
 from greendot.ops.capacity.plan import BUCKETS, BUSY, LEAST, MEASURED_NODES, PACKED, PARTITIONS, CapacityPlan
 
@@ -11,7 +12,7 @@ MANY_NODES = 200
 MUCH_A_DAY = 50e9
 BUSY_POSTGRES = 8.0  # cores
 # Watchers of a user on a node: above the first, changes are delivered in slices; above the second, watchers poll.
-SLICED, POLLED = 1_000, 20_000
+SLICED, POLLED = Presence().celebrity_watchers, Presence().celebrity_polling
 LARGE_ROOM = 100  # typing.large_room
 FAST_LINK = 10e9 / 8 / 2  # bytes per second: half of 10 Gbit/s
 

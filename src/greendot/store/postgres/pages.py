@@ -51,14 +51,14 @@ class PostgresSnapshots:
         rows = await self._links.fetch(ROOM_NEWEST if after is None else ROOM_AFTER, *values)
         if not rows:
             return None
-        return RoomPage([Record(*row[6:]) for row in rows if row[6] is not None], Room(*rows[0][:6]))
+        return RoomPage([Record(*row[7:]) for row in rows if row[7] is not None], Room(*rows[0][:7]))
 
     async def member_page(self, tenant: str, room: str, after: str | None, limit: int) -> MemberPage | None:
         rows = await self._links.fetch(MEMBER_PAGE, tenant, room, after or "", limit)
         if not rows:
             return None
-        members = [Member(*row[7:]) for row in rows if row[7] is not None]
-        return MemberPage(members, rows[0][6], Room(*rows[0][:6]))
+        members = [Member(*row[8:]) for row in rows if row[8] is not None]
+        return MemberPage(members, rows[0][7], Room(*rows[0][:7]))
 
 
 _: type[SnapshotStore] = PostgresSnapshots

@@ -1,4 +1,4 @@
-"""Rooms, members and markers in PostgreSQL.
+"""Rooms and members in PostgreSQL.
 
 Every transaction that changes a room or its members locks the head row first. So writers of one room take turns, and
 two writers to several rooms cannot deadlock.
@@ -12,7 +12,7 @@ from greendot.ids import Key
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 
-ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
+ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts"
 ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
 ROOMS = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room > $2 ORDER BY room LIMIT $3"
 ROOMS_OF = f"""
@@ -53,13 +53,13 @@ COUNTS = """
     WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY tenant, room
 """
 ROLE = "SELECT role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id = $3"
-MARKER = "SELECT seq FROM greendot_markers WHERE tenant = $1 AND room = $2 AND user_id = $3"
 _LOCK = "SELECT members_rev FROM greendot_rooms WHERE tenant = $1 AND room = $2 FOR UPDATE"
 _CHANGED = "UPDATE greendot_rooms SET members_rev = members_rev + 1 WHERE tenant = $1 AND room = $2"
 _PUT_ROOM = f"""
-    INSERT INTO greendot_rooms AS r (tenant, room, open, bus) VALUES ($1, $2, coalesce($3, false), coalesce($4, 'full'))
+    INSERT INTO greendot_rooms AS r (tenant, room, open, bus, receipts)
+    VALUES ($1, $2, coalesce($3, false), coalesce($4, 'full'), coalesce($5, false))
     ON CONFLICT (tenant, room) DO UPDATE SET open = coalesce($3, r.open), bus = coalesce($4, r.bus),
-        members_rev = r.members_rev + (r.open <> coalesce($3, r.open))::int
+        receipts = coalesce($5, r.receipts), members_rev = r.members_rev + (r.open <> coalesce($3, r.open))::int
     RETURNING {ROOM_FIELDS}
 """
 _PUT_MEMBER = """
@@ -68,16 +68,6 @@ _PUT_MEMBER = """
     RETURNING 1
 """
 _REMOVE_MEMBER = "DELETE FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id = $3 RETURNING 1"
-_PUT_MARKER = """
-    WITH room AS (SELECT head FROM greendot_rooms WHERE tenant = $1 AND room = $2)
-    INSERT INTO greendot_markers AS k SELECT $1, $2, $3, greatest(0, least($4, head)) FROM room
-    ON CONFLICT (tenant, room, user_id) DO UPDATE SET seq = greatest(k.seq, excluded.seq)
-    RETURNING k.seq, (SELECT head FROM room), (SELECT greatest(0, least($4, head)) FROM room)
-"""
-_MARKER_AND_HEAD = """
-    SELECT k.seq, r.head FROM greendot_markers k JOIN greendot_rooms r USING (tenant, room)
-    WHERE tenant = $1 AND room = $2 AND user_id = $3
-"""
 
 
 class PostgresRooms:
@@ -85,8 +75,16 @@ class PostgresRooms:
 
     _links: Pool
 
-    async def put_room(self, tenant: str, room: str, *, open: bool | None = None, bus: BusMode | None = None) -> Room:
-        rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus)
+    async def put_room(
+        self,
+        tenant: str,
+        room: str,
+        *,
+        open: bool | None = None,
+        bus: BusMode | None = None,
+        receipts: bool | None = None,
+    ) -> Room:
+        rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus, receipts)
         return Room(*rows[0])
 
     async def room(self, tenant: str, room: str) -> Room | None:
@@ -98,7 +96,7 @@ class PostgresRooms:
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
         rows = await self._links.fetch(ROOMS_OF, tenant, user)
-        return [UserRoom(Room(*row[:6]), row[6], row[7]) for row in rows]
+        return [UserRoom(Room(*row[:7]), row[7], row[8]) for row in rows]
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> MembersWritten | None:
         return await self._write_member(tenant, room, _PUT_MEMBER, user, role)
@@ -131,24 +129,13 @@ class PostgresRooms:
         found = await self._links.fetch(COUNTS, [key[0] for key in rooms], [key[1] for key in rooms])
         return {(row[0], row[1]): row[2] for row in found}
 
-    async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
-        rows = await self._links.fetch(_PUT_MARKER, tenant, room, user, seq)
-        if rows and rows[0][0] > rows[0][2]:
-            # Another device has read further. Its marker may be newer than the head that this statement saw.
-            rows = await self._links.fetch(_MARKER_AND_HEAD, tenant, room, user)
-        return (rows[0][0], rows[0][1]) if rows else (0, 0)
-
-    async def marker(self, tenant: str, room: str, user: str) -> int:
-        rows = await self._links.fetch(MARKER, tenant, room, user)
-        return rows[0][0] if rows else 0
-
     async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         found = await self._links.fetch(MEMBER_STATES, *([member[part] for member in members] for part in range(3)))
         return {(row[0], row[1], row[2]): MemberState(row[3], row[4]) for row in found}
 
     async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         found = await self._links.fetch(USER_ROOMS, *([member[part] for member in members] for part in range(3)))
-        return {(row[1], row[2], row[0]): UserRoom(Room(*row[1:7]), row[7], row[8]) for row in found}
+        return {(row[1], row[2], row[0]): UserRoom(Room(*row[1:8]), row[8], row[9]) for row in found}
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
         found = await self._links.fetch(HEADS, [key[0] for key in rooms], [key[1] for key in rooms])

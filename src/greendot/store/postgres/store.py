@@ -15,9 +15,11 @@ from greendot.store.postgres.inbox_marks import PostgresMarks
 from greendot.store.postgres.inbox_upkeep import PostgresUpkeep
 from greendot.store.postgres.jobs import PostgresJobs
 from greendot.store.postgres.last_seen import PostgresLastSeen
+from greendot.store.postgres.markers import PostgresMarkers
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.pages import PostgresSnapshots
 from greendot.store.postgres.pool import Pool, PoolLimits
+from greendot.store.postgres.presence_modes import PostgresPresenceModes
 from greendot.store.postgres.profiles import PostgresProfiles
 from greendot.store.postgres.push import PostgresPushes
 from greendot.store.postgres.revocations import PostgresRevocations
@@ -32,6 +34,7 @@ from greendot.store.webhooks import Hooked
 
 class PostgresStore(
     PostgresRooms,
+    PostgresMarkers,
     PostgresMessages,
     PostgresInbox,
     PostgresMarks,
@@ -40,6 +43,7 @@ class PostgresStore(
     PostgresStatus,
     PostgresProfiles,
     PostgresLastSeen,
+    PostgresPresenceModes,
     PostgresPrivacy,
     PostgresKeys,
     PostgresTenants,

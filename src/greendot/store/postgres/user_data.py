@@ -36,10 +36,13 @@ _ANONYMOUS = f"user_id = '', name = NULL, body = '\\x{NOTHING.hex()}'::bytea, ke
 _LOWER = """
     UPDATE greendot_inboxes SET unread = unread - $3, unseen = unseen - $4 WHERE tenant = $1 AND user_id = $2
 """
-_UNHIDE = """
-    UPDATE greendot_privacy SET hide_from = btrim(replace(' ' || hide_from || ' ', ' ' || $2 || ' ', ' '))
-    WHERE tenant = $1 AND position(' ' || $2 || ' ' IN ' ' || hide_from || ' ') > 0
-"""
+_UNHIDE, _UNHIDE_RECEIPTS = (
+    f"""
+    UPDATE {table} SET {column} = btrim(replace(' ' || {column} || ' ', ' ' || $2 || ' ', ' '))
+    WHERE tenant = $1 AND {column} <> '' AND position(' ' || $2 || ' ' IN ' ' || {column} || ' ') > 0
+    """
+    for table, column in (("greendot_privacy", "hide_from"), ("greendot_receipts", "hidden_from"))
+)
 _UNTELL = "DELETE FROM greendot_hook_events WHERE tenant = $1 AND stream = $2 AND type LIKE 'notification.%'"
 
 
@@ -153,6 +156,8 @@ async def _forget(link: Link, table: Table, tenant: str, user: str) -> None:
         await link.execute(f"DELETE FROM {table.name} WHERE tenant = $1 AND other = $2", tenant, user)
     if table.plain == "privacy":
         await link.execute(_UNHIDE, tenant, user)
+    if table.plain == "receipts":
+        await link.execute(_UNHIDE_RECEIPTS, tenant, user)
     if table.plain == "notifications":
         await link.execute(_UNTELL, tenant, user)
 

@@ -1,4 +1,4 @@
-"""Rooms, members and markers in SQLite."""
+"""Rooms and members in SQLite."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from greendot.ids import Key
 from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 from greendot.store.sqlite.thread import DatabaseThread
 
-ROOM = "SELECT tenant, room, open, head, members_rev, bus FROM rooms"
+ROOM = "SELECT tenant, room, open, head, members_rev, bus, receipts FROM rooms"
 ROOMS = f"{ROOM} WHERE tenant = ? AND room > ? ORDER BY room LIMIT ?"
 ROOMS_OF = """
-    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, m.role, ifnull(k.seq, 0)
+    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, m.role, ifnull(k.seq, 0)
     FROM (
         SELECT room FROM members WHERE tenant = ?1 AND user = ?2
         UNION SELECT room FROM rooms WHERE tenant = ?1 AND open
@@ -28,7 +28,7 @@ MEMBER_STATE = """
            ifnull((SELECT seq FROM markers WHERE tenant = ?1 AND room = ?2 AND user = ?3), 0)
 """
 USER_ROOM = """
-    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, m.role, ifnull(k.seq, 0)
+    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, m.role, ifnull(k.seq, 0)
     FROM rooms r
     LEFT JOIN members m ON m.tenant = ?1 AND m.room = ?2 AND m.user = ?3
     LEFT JOIN markers k ON k.tenant = ?1 AND k.room = ?2 AND k.user = ?3
@@ -44,13 +44,22 @@ class SqliteRooms:
 
     _thread: DatabaseThread
 
-    async def put_room(self, tenant: str, room: str, *, open: bool | None = None, bus: BusMode | None = None) -> Room:
+    async def put_room(
+        self,
+        tenant: str,
+        room: str,
+        *,
+        open: bool | None = None,
+        bus: BusMode | None = None,
+        receipts: bool | None = None,
+    ) -> Room:
         def work(db: sqlite3.Connection) -> Room:
             db.execute("INSERT OR IGNORE INTO rooms (tenant, room, open) VALUES (?, ?, ?)", (tenant, room, bool(open)))
             db.execute(
                 "UPDATE rooms SET open = ifnull(?3, open), bus = ifnull(?4, bus),"
+                " receipts = ifnull(?5, receipts),"
                 " members_rev = members_rev + (open != ifnull(?3, open)) WHERE tenant = ?1 AND room = ?2",
-                (tenant, room, open, bus),
+                (tenant, room, open, bus, receipts),
             )
             found = read_room(db, tenant, room)
             assert found is not None
@@ -67,7 +76,7 @@ class SqliteRooms:
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
         def work(db: sqlite3.Connection) -> list[UserRoom]:
-            return [UserRoom(_room(row[:6]), row[6], row[7]) for row in db.execute(ROOMS_OF, (tenant, user))]
+            return [UserRoom(_room(row[:7]), row[7], row[8]) for row in db.execute(ROOMS_OF, (tenant, user))]
 
         return await self._thread.do(work)
 
@@ -108,25 +117,6 @@ class SqliteRooms:
 
         return await self._thread.do(work)
 
-    async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
-        def work(db: sqlite3.Connection) -> tuple[int, int]:
-            found = read_room(db, tenant, room)
-            if found is None:
-                return 0, 0
-            marker = db.execute(
-                "INSERT INTO markers (tenant, room, user, seq) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET seq = max(seq, excluded.seq) RETURNING seq",
-                (tenant, room, user, max(0, min(seq, found.head))),
-            ).fetchone()
-            return marker[0], found.head
-
-        return await self._thread.do(work)
-
-    async def marker(self, tenant: str, room: str, user: str) -> int:
-        sql = "SELECT seq FROM markers WHERE tenant = ? AND room = ? AND user = ?"
-        row = await self._thread.do(lambda db: db.execute(sql, (tenant, room, user)).fetchone())
-        return row[0] if row else 0
-
     async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], MemberState]:
             found = {}
@@ -141,7 +131,7 @@ class SqliteRooms:
     async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], UserRoom]:
             found = ((member, db.execute(USER_ROOM, member).fetchone()) for member in members)
-            return {member: UserRoom(_room(row[:6]), row[6], row[7]) for member, row in found if row is not None}
+            return {member: UserRoom(_room(row[:7]), row[7], row[8]) for member, row in found if row is not None}
 
         return await self._thread.do(work)
 
@@ -159,8 +149,8 @@ def read_room(db: sqlite3.Connection, tenant: str, room: str) -> Room | None:
 
 
 def _room(row: Sequence[Any]) -> Room:
-    tenant, room, is_open, head, members_rev, bus = row
-    return Room(tenant, room, bool(is_open), head, members_rev, bus)
+    tenant, room, is_open, head, members_rev, bus, receipts = row
+    return Room(tenant, room, bool(is_open), head, members_rev, bus, bool(receipts))
 
 
 def _new_members(db: sqlite3.Connection, tenant: str, room: str, changed: int) -> MembersWritten | None:

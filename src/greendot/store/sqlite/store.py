@@ -10,8 +10,10 @@ from greendot.store.sqlite.api_keys import SqliteKeys
 from greendot.store.sqlite.inbox import SqliteInbox
 from greendot.store.sqlite.jobs import SqliteJobs
 from greendot.store.sqlite.last_seen import SqliteLastSeen
+from greendot.store.sqlite.markers import SqliteMarkers
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.pages import SqliteSnapshots
+from greendot.store.sqlite.presence_modes import SqlitePresenceModes
 from greendot.store.sqlite.profiles import SqliteProfiles
 from greendot.store.sqlite.revocations import SqliteRevocations
 from greendot.store.sqlite.rooms import SqliteRooms
@@ -25,12 +27,14 @@ from greendot.store.webhooks import Hooked
 
 class SqliteStore(
     SqliteRooms,
+    SqliteMarkers,
     SqliteMessages,
     SqliteInbox,
     SqliteSnapshots,
     SqliteStatus,
     SqliteProfiles,
     SqliteLastSeen,
+    SqlitePresenceModes,
     SqlitePrivacy,
     SqliteKeys,
     SqliteTenants,

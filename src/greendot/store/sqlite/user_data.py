@@ -108,10 +108,11 @@ def _forget(db: sqlite3.Connection, table: Table, tenant: str, user: str) -> Non
     """Remove the user from rows of other users, and the queued webhook events of the user's notifications."""
     if table.names_others:
         db.execute(f"DELETE FROM {table.name} WHERE tenant = ? AND other = ?", (tenant, user))
-    if table.plain == "privacy":
+    hiding = {"privacy": "hide_from", "receipts": "hidden_from"}.get(table.plain)
+    if hiding is not None:
         db.execute(
-            "UPDATE privacy SET hide_from = trim(replace(' ' || hide_from || ' ', ' ' || ?1 || ' ', ' '))"
-            " WHERE tenant = ?2 AND instr(' ' || hide_from || ' ', ' ' || ?1 || ' ')",
+            f"UPDATE {table.name} SET {hiding} = trim(replace(' ' || {hiding} || ' ', ' ' || ?1 || ' ', ' '))"
+            f" WHERE tenant = ?2 AND {hiding} <> '' AND instr(' ' || {hiding} || ' ', ' ' || ?1 || ' ')",
             (user, tenant),
         )
     if table.plain == "notifications":

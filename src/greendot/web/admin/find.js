@@ -88,6 +88,7 @@ export class Find {
         fact("Unread", number(found.inbox.unread), `${number(found.inbox.unseen)} unseen of ${number(found.inbox.head)}`),
         fact("Rooms", number(found.room_count)),
         fact("Status", found.status?.status ?? "auto", statusWords(found.status)),
+        fact("Watchers", number(found.watchers.count), watchWords(found)),
         fact("Tokens", found.revoked_before ? "revoked" : "not revoked",
           found.revoked_before ? `all issued before ${moment(found.revoked_before)}` : ""),
       ),
@@ -195,6 +196,12 @@ function replace(place, children) {
 
 function fact(label, value, note = "") {
   return h("div", { class: "fact" }, h("span", { class: "soft" }, label), h("b", {}, value), h("span", { class: "soft" }, note));
+}
+
+/** Return how changes reach the watchers of a user, and the mode that the app has chosen. */
+function watchWords({ watchers, presence_mode: mode }) {
+  const chosen = mode === "auto" ? "" : ` (mode ${mode}, chosen by the app)`;
+  return { live: "changes at once", slices: "changes in slices", asked: "they poll" }[watchers.told] + chosen;
 }
 
 function statusWords(status) {

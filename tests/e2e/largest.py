@@ -310,6 +310,7 @@ async def a_page_of_large_messages(world: World) -> None:
     await world.fill_room(messages=70)
     client = await world.client()
     await world.ask(client, type="room.join", room="hall", after=0)
+    assert len((await world.ask(client, type="room.join", room="hall", history=100))["messages"]) >= 16
     page = await world.ask(client, type="room.history", room="hall", limit=300)
     assert len(page["messages"]) >= 16
     await world.ask(client, type="room.read", room="hall", seq=70)

@@ -141,12 +141,14 @@ export interface RoomEntry {
 }
 
 /** State of a room at the join. Missed messages come as events. */
-export interface Joined {
+export interface Joined<Body = unknown> {
   room: string;
   head: number;
   unread: number;
   /** Number of users in the room, including this one. */
   present: number;
+  /** The newest messages up to `head`, if the join has `history`; else empty. */
+  messages: RoomMessage<Body>[];
 }
 
 /** Id and number of a stored message. */

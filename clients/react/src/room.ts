@@ -3,16 +3,8 @@
 import type { Room, Written } from "@greendot/client";
 import { useMemo } from "react";
 import { useGreendot } from "./provider.js";
-import { EMPTY, type RoomState, RoomStore } from "./roomstore.js";
+import { EMPTY, type RoomOptions, type RoomState, RoomStore } from "./roomstore.js";
 import { ignorable, shelfOf, useShared } from "./shared.js";
-
-/** Options of `useRoom`. If several components show a room, the options of the first one apply. */
-export interface RoomOptions {
-  /** Number of records per fetch, by default 50, at most 300. */
-  pageSize?: number;
-  /** Number of newest messages to keep, by default 1,000. `loadOlder` raises it. */
-  keep?: number;
-}
 
 export interface UsedRoom<Body = unknown, SignalBody = unknown> extends RoomState<Body> {
   /** The client's room, with `edit`, `delete` and `signal`. */
@@ -36,10 +28,9 @@ export interface UsedRoom<Body = unknown, SignalBody = unknown> extends RoomStat
  * of message bodies. The functions stay the same between renders.
  */
 export function useRoom<Body = unknown, SignalBody = unknown>(room: string, options: RoomOptions = {}): UsedRoom<Body, SignalBody> {
-  const { pageSize = 50, keep = 1_000 } = options;
   const client = useGreendot();
   const name = `room ${room}`;
-  const state = useShared<RoomState<Body>>(name, (client) => new RoomStore<Body>(client, room, pageSize, keep), EMPTY);
+  const state = useShared<RoomState<Body>>(name, (client) => new RoomStore<Body>(client, room, options), EMPTY);
   const actions = useMemo(() => {
     // Looked up at each call: the store exists only while the component is mounted.
     const store = () => shelfOf(client).find(name) as RoomStore<Body> | undefined;

@@ -31,9 +31,15 @@ export class Transcript<Body> {
     this.#put = put;
   }
 
-  /** Fetch the newest page after the first join. After a reconnect, events have delivered the newer messages. */
-  begin(): void {
-    if (!this.#hasNewest) void this.#load();
+  /**
+   * Show the newest page after the first join: `page` if the join has brought it, else fetched. After a reconnect, events
+   * have delivered the newer messages.
+   */
+  begin(page?: readonly RoomMessage<Body>[]): void {
+    if (this.#hasNewest) return;
+    if (!page) return void this.#load();
+    this.#loading = 0;
+    this.#shows(page, this.#room.head < 1);
   }
 
   /** Fetch the newest page again, because too many messages were missed. The shown messages stay until it arrives. */
@@ -74,12 +80,8 @@ export class Transcript<Body> {
       const page = await this.#room.history({ limit: this.#pageSize, ...(before !== undefined && { before }) });
       if (load !== this.#loading) return; // a newer fetch has started
       this.#loading = 0;
-      this.#hasNewest = true;
-      this.#take(page, this.#edits.values());
       // A page may be shorter than requested. Only an empty page is the last one.
-      if (!page.length) this.#oldest = Math.min(this.#oldest, 1);
-      this.#show();
-      this.#put({ loading: false });
+      this.#shows(page, !page.length);
     } catch (error) {
       if (load !== this.#loading) return;
       this.#loading = 0;
@@ -88,6 +90,14 @@ export class Transcript<Body> {
       this.#put({ loading: false, error: isLost ? null : (error as GreendotError) });
       if (!isLost) this.#show();
     }
+  }
+
+  #shows(page: readonly RoomMessage<Body>[], isLast: boolean): void {
+    this.#hasNewest = true;
+    this.#take(page, this.#edits.values());
+    if (isLast) this.#oldest = Math.min(this.#oldest, 1);
+    this.#show();
+    this.#put({ loading: false });
   }
 
   #take(records: readonly RoomMessage<Body>[], edits: Iterable<RoomMessage<Body>>): void {

@@ -297,10 +297,12 @@ class Client:
     async def rooms(self) -> list[RoomEntry]:
         return (await self._session.call(commands.RoomList(), RoomsReply)).rooms
 
-    async def join(self, room: str, after: int | None = None) -> JoinReply:
+    async def join(self, room: str, after: int | None = None, *, history: int | None = None) -> JoinReply:
         """Join `room`. The reply has the messages after number `after`; later messages are `room.message` events.
 
         If there are too many messages for a reply (`truncated`), the client fetches them, and they arrive as events.
+        With `history` (at most 100, without `after`), the reply has the newest messages, and the events continue after
+        them.
         """
 
         def joined(reply: JoinReply) -> None:
@@ -311,7 +313,8 @@ class Client:
             self._session.catch_up()
             self._audience.moved()
 
-        return await self._session.call(commands.RoomJoin(room=room, after=after), JoinReply, joined)
+        command = commands.RoomJoin(room=room, after=after, history=history)
+        return await self._session.call(command, JoinReply, joined)
 
     async def leave(self, room: str) -> None:
         self._session.view.leave(room)

@@ -213,7 +213,14 @@ class RoomJoin(Command, frozen=True, tag="room.join", kw_only=True):
         Seq | None,
         about(
             "Number of the last message that the client has. The reply has the later messages, or `truncated` "
-            "if too many are missing. With null, the reply has no messages."
+            "if too many are missing. With null, the reply has no messages, unless there is `history`."
+        ),
+    ] = None
+    history: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        about(
+            "Number of the newest messages that the reply has. The events that follow continue after `head` of the "
+            "reply, without a gap or a duplicate. Not together with `after`."
         ),
     ] = None
 

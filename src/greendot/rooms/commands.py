@@ -42,9 +42,7 @@ class RoomCommands:
             wire.TypingStart: self._typing_start,
             wire.TypingStop: self._typing_stop,
             wire.RoomList: lambda connection, session, command: rooms.list_for(session),
-            wire.RoomJoin: lambda connection, session, command: rooms.join(
-                connection, session, command.room, command.after
-            ),
+            wire.RoomJoin: self._room_join,
             wire.RoomLeave: lambda connection, session, command: rooms.leave(connection, command.room),
             wire.RoomPresent: self._room_present,
             wire.RoomSend: self._room_send,
@@ -98,6 +96,11 @@ class RoomCommands:
         if not session.revoked:
             act()
         return None
+
+    def _room_join(self, connection: Connection, session: Session, command: wire.RoomJoin) -> Awaitable[Outcome]:
+        if command.after is not None and command.history is not None:
+            raise Refused(Err.BAD_FIELD, "field `history` of room.join: give at most one of `after` and `history`")
+        return self._rooms.join(connection, session, command.room, command.after, command.history)
 
     async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
         topic = Topic("room", session.tenant, command.room)

@@ -39,6 +39,8 @@ export class FakeRoom extends FakeEmitter {
   typers: Typing;
   /** Joins that were not undone. */
   joins = 0;
+  /** The option `history` of each join. */
+  pages: (number | undefined)[] = [];
   /** How often the server would have been told. */
   entries = 0;
   records: RoomMessage<any>[] = [];
@@ -55,9 +57,10 @@ export class FakeRoom extends FakeEmitter {
     this.typers = { room: name, typers: [], count: 0 };
   }
 
-  join(): Promise<unknown> {
+  join({ history }: { history?: number } = {}): Promise<unknown> {
     this.joins += 1;
-    if (this.joins === 1) this.entries += 1;
+    this.pages.push(history);
+    if (this.joins === 1 || history !== undefined) this.entries += 1;
     return new Promise(() => {});
   }
 
@@ -68,12 +71,12 @@ export class FakeRoom extends FakeEmitter {
   }
 
   /** The server lets us in. */
-  enter(users: string[] = []): void {
+  enter(users: string[] = [], messages: RoomMessage<any>[] = []): void {
     this.joined = true;
     this.users = users;
     this.count = users.length;
     this.head = this.records.at(-1)?.seq ?? 0;
-    this.emit("joined", { room: this.name });
+    this.emit("joined", { room: this.name, messages });
   }
 
   putOut(why: string): void {

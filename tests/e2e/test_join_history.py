@@ -13,11 +13,11 @@ from greendot.store.rooms import Draft
 from greendot.testing import Served, WireClient, hold, serving
 
 
-async def say(served: Served, *texts: str, told: bool = True) -> None:
-    """Write messages of the app. Without `told` they are only in the store, as if the bus had lost them."""
+async def say(served: Served, *texts: str, published: bool = True) -> None:
+    """Write messages of the app. Without `published` they are only in the store, as if the bus had lost them."""
     for text in texts:
         draft = Draft("app", None, f'"{text}"'.encode(), text, served.clock.now_ms())
-        if told:
+        if published:
             await served.node.room_messages.append("default", "lobby", draft)
         else:
             await served.node.store.append("default", "lobby", draft)
@@ -86,7 +86,7 @@ async def test_a_message_that_this_node_has_not_delivered_yet_comes_as_an_event(
         await say(served, "a", "b")
         while (await bob.receive("room.message"))["data"]["seq"] < 2:
             pass
-        await say(served, "c", told=False)
+        await say(served, "c", published=False)
         ann = await served.client("ann")
         reply = await ann.request(type="room.join", room="lobby", history=2)
         # The page of the store has 2 and 3. The node is at 2.

@@ -214,6 +214,7 @@ REPLIES: dict[type[commands.Command], type[Reply]] = {
     commands.RoomSend: SendReply,
     commands.RoomEdit: SendReply,
     commands.RoomDelete: SendReply,
+    commands.RoomReact: SendReply,
     commands.RoomRead: ReadReply,
     commands.RoomReceipts: ReceiptsReply,
     commands.RoomHistory: HistoryReply,

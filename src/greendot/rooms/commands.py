@@ -48,6 +48,7 @@ class RoomCommands:
             wire.RoomSend: self._room_send,
             wire.RoomEdit: self._room_edit,
             wire.RoomDelete: self._room_delete,
+            wire.RoomReact: self._room_react,
             wire.RoomHistory: lambda connection, session, command: messages.history(session, command),
             wire.SignalSend: self._signal_send,
         }
@@ -119,6 +120,10 @@ class RoomCommands:
     def _room_delete(self, connection: Connection, session: Session, command: wire.RoomDelete) -> Awaitable[Outcome]:
         check_may_send(session)
         return self._messages.delete(connection, session, command)
+
+    def _room_react(self, connection: Connection, session: Session, command: wire.RoomReact) -> Awaitable[Outcome]:
+        check_may_send(session)
+        return self._messages.react(connection, session, command)
 
     def _signal_send(self, connection: Connection, session: Session, command: wire.SignalSend) -> Result:
         check_may_send(session)

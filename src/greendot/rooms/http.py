@@ -28,7 +28,7 @@ from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
 from greendot.store.rooms import BusMode, Draft, Record, Role, Room
-from greendot.store.wire import fit, message_event
+from greendot.store.wire import fit, message_event, with_reactions
 from greendot.telemetry.spans import parent
 
 
@@ -287,7 +287,8 @@ class RoomRoutes:
         if found is None:
             raise _no_room(room)
         page = fit(found.messages, newest=newest)
-        return Messages([message_event(record) for record in page], _next(found.room, page, newest=newest))
+        messages = with_reactions([message_event(record) for record in page], found, for_reader=False)
+        return Messages(messages, _next(found.room, page, newest=newest))
 
     @operation("POST /v1/rooms/{room}/messages", status=201, fails=(404, 429))
     async def send(self, request: Request, room: str, body: PostMessage, idempotency_key: str | None) -> SendReply:

@@ -42,13 +42,14 @@ from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
 from greendot.rooms.members import RoomAccess, RoomMembers
 from greendot.rooms.occupancy import RoomOccupancy, page
+from greendot.rooms.reactions_model import REACTING
 from greendot.rooms.removal import MemberRemoval
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import RoomSignals
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
 from greendot.store.rooms import MemberState
-from greendot.store.wire import fit, message_event
+from greendot.store.wire import fit, message_event, with_reactions
 from greendot.visibility.cache import VisibilityCache
 
 ATTEMPTS = 100  # attempts to join while the members of the room change
@@ -97,6 +98,7 @@ class RoomService:
         self._limits = limits
         self._signals = RoomSignals(context, visibility)
         session_rooms.statuses.listeners.append(self._status_changed)
+        self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
         self.delivery = RoomDelivery(
@@ -161,7 +163,7 @@ class RoomService:
         there = {*local.present.users, *local.typing.users} if self._visibility.needs_reads(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
         counted = await local.present.count_with(session.user)
-        messages, truncated = await self._wanted(local, wanted)
+        messages, truncated = await self._wanted(local, session.user, wanted)
         if (
             self._local.get(topic) is not local
             or local.removals != removals
@@ -202,23 +204,24 @@ class RoomService:
             self.member_updates.check(local)
         return local.unchecked is None and admitted.room.members_rev >= local.members_rev
 
-    async def _wanted(self, local: LocalRoom, wanted: Wanted) -> tuple[list[RoomMessage], bool]:
+    async def _wanted(self, local: LocalRoom, reader: str, wanted: Wanted) -> tuple[list[RoomMessage], bool]:
         """Return the messages of the reply, up to the cursor, and whether missed messages are left out."""
         if wanted.after is not None:
             return await self._missed(local, wanted.after, wanted.most)
-        return await self._newest(local, wanted.history) if wanted.history else [], False
+        return await self._newest(local, reader, wanted.history) if wanted.history else [], False
 
-    async def _newest(self, local: LocalRoom, count: int) -> list[RoomMessage]:
+    async def _newest(self, local: LocalRoom, reader: str, count: int) -> list[RoomMessage]:
         """Return the newest `count` messages up to the cursor: a page of the store, then what came during the read."""
         topic, truncated = local.channel.topic, True
         found: list[RoomMessage] = []
         while truncated:
-            page = await self._store.room_page(topic.tenant, topic.name, limit=count)
+            page = await self._store.room_page(topic.tenant, topic.name, limit=count, reader=reader)
             if page is None:
                 return []
             # The store may be ahead of this node: the messages after the cursor are delivered to all listeners.
             records = [record for record in page.messages if record.seq <= local.cursor]
-            found, truncated = [message_event(record) for record in fit(records, newest=True)], False
+            found = with_reactions([message_event(record) for record in fit(records, newest=True)], page)
+            truncated = False
             if page.room.head < local.cursor:
                 later, truncated = await self._missed(local, page.room.head, RECOVER_BYTES)
                 found += later

@@ -33,24 +33,11 @@ export class Emitter<Events> {
   }
 }
 
-/** Return the sentence about an unknown event: the nearest known one, or all of them. */
+/** Return the sentence about an unknown event, with the known one that has the most pairs of letters in common. */
 function unknown(type: string, known: string[]): string {
-  const [nearest] = known.map((name) => ({ name, edits: distance(type.slice(0, 64), name) })).sort((a, b) => a.edits - b.edits);
-  const isNear = nearest!.edits <= nearest!.name.length / 2;
-  return `unknown event "${type}"; ${isNear ? `did you mean "${nearest!.name}"?` : `use one of ${known.join(", ")}`}`;
-}
-
-/** Return the number of letters to insert, remove or replace to get from `a` to `b`. */
-function distance(a: string, b: string): number {
-  let row = [...b, b].map((_, at) => at);
-  for (const letter of a) {
-    const next = [row[0]! + 1];
-    for (let at = 0; at < b.length; at++) {
-      next.push(Math.min(row[at]! + Number(letter !== b[at]), row[at + 1]! + 1, next[at]! + 1));
-    }
-    row = next;
-  }
-  return row[b.length]!;
+  const pairs = (name: string) => [...name.slice(1)].filter((letter, at) => type.includes(name[at]! + letter)).length;
+  const [nearest] = [...known].sort((a, b) => pairs(b) - pairs(a));
+  return `unknown event "${type}"; ` + (pairs(nearest!) ? `did you mean "${nearest}"?` : `use one of ${known.join(", ")}`);
 }
 
 /** Call `call`. If it throws, call `failed` with the error. */

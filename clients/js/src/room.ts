@@ -70,7 +70,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   constructor(core: Session, name: string) {
     this.name = name;
     this.#core = core;
-    this.#events = new Emitter(core.threw, EVENTS);
+    this.#events = new Emitter<RoomEvents<Body, SignalBody>>(core.threw, EVENTS);
     this.#typing = { room: name, typers: [], count: 0 };
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }), () => core.typing);
@@ -144,6 +144,11 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /** Delete the message with number `ref`. */
   delete(ref: number, options?: { key?: string }): Promise<Written> {
     return this.#write("room.delete", { ref }, options);
+  }
+
+  /** Set a reaction of this user to the message with number `ref`, or remove it with `on: false`. Repeating it changes nothing. */
+  react(ref: number, reaction: string, { on = true, key }: { on?: boolean; key?: string } = {}): Promise<Written> {
+    return this.#write("room.react", { ref, reaction, on }, { key });
   }
 
   /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
@@ -346,7 +351,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#answer(error);
   }
 
-  #write(type: string, fields: object, { key = newKey() }: { key?: string } = {}): Promise<Written> {
+  #write(type: string, fields: object, { key = newKey() }: { key?: string | undefined } = {}): Promise<Written> {
     this.#sent.add(key);
     const [oldest] = this.#sent;
     if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest!);
@@ -355,7 +360,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   #tell(message: RoomMessage<Body>): void {
-    this.#typists.stopped(message.user);
+    if (message.ref === null) this.#typists.stopped(message.user);
     this.#advance(Math.max(this.head, message.seq)); // a message that was fetched late is not the newest
     this.#events.emit("message", message);
     this.#core.events.emit("message", message);

@@ -30,7 +30,15 @@ export interface Presence {
   recently_active?: boolean;
 }
 
-/** Message of a room. An edit (`op: "edit"`) or a deletion is a separate message, and `ref` is the number of its target. */
+/** Number of users with one reaction to a message. */
+export interface Reaction {
+  reaction: string;
+  count: number;
+  /** Whether this user has the reaction. */
+  mine: boolean;
+}
+
+/** Message of a room. An edit (`op: "edit"`), a deletion or a reaction is a separate message, and `ref` is the number of its target. */
 export interface RoomMessage<Body = unknown> {
   room: string;
   seq: number;
@@ -41,7 +49,11 @@ export interface RoomMessage<Body = unknown> {
   body: Body;
   at: number;
   ref: number | null;
-  op: "edit" | "delete" | "erased" | null;
+  op: "edit" | "delete" | "react" | "unreact" | "erased" | null;
+  /** Reactions to the message, in pages of the history only. `showMessages` counts later ones. */
+  reactions?: readonly Reaction[];
+  /** Number of the record up to which `reactions` are counted. */
+  reacted?: number;
   /** Key of `send`, only on messages of this client. */
   key?: string;
 }

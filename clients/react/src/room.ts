@@ -11,6 +11,8 @@ export interface UsedRoom<Body = unknown, SignalBody = unknown> extends RoomStat
   room: Room<Body, SignalBody>;
   /** Send a message. It is in `outgoing` until it is in `messages`. */
   send(body: Body, options?: { key?: string }): Promise<Written>;
+  /** Set a reaction of the user to the message with number `seq`, or remove it with `on` false. */
+  react(seq: number, reaction: string, on?: boolean): Promise<Written>;
   /** Remove a refused message from `outgoing`. */
   discard(key: string): void;
   /** Fetch the page before `messages`. */
@@ -38,6 +40,7 @@ export function useRoom<Body = unknown, SignalBody = unknown>(room: string, opti
     return {
       room: own,
       send: (body: Body, { key }: { key?: string } = {}) => store()?.send(body, key) ?? own.send(body, key ? { key } : {}),
+      react: (seq: number, reaction: string, on = true) => ignorable(own.react(seq, reaction, { on })),
       discard: (key: string) => store()?.discard(key),
       loadOlder: async () => store()?.loadOlder(),
       setTyping: (isTyping = true) => own.typing(isTyping),

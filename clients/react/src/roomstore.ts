@@ -39,7 +39,7 @@ export interface RoomState<Body = unknown> {
   joined: boolean;
   /** Code for the reason why the user may not be in the room; null if the user may. */
   removed: string | null;
-  /** Messages in order, each once, with edits and deletions applied. */
+  /** Messages in order, each once, with edits, deletions and reactions applied. */
   messages: readonly ShownMessage<Body>[];
   /** Own messages that are not in the room yet, oldest first. */
   outgoing: readonly Outgoing<Body>[];
@@ -87,7 +87,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     this.#client = client;
     this.#room = client.room<Body>(name);
     this.#user = client.user;
-    this.#transcript = new Transcript(this.#room, pageSize, keep, (part) => this.#put(part));
+    this.#transcript = new Transcript(this.#room, () => client.user, pageSize, keep, (part) => this.#put(part));
     this.#presents = new Presents(this.#room, (present) => this.#put({ present }));
   }
 

@@ -130,8 +130,15 @@ class Typers(Struct, frozen=True):
     typing: list[Typer]
 
 
+class Reaction(Struct, frozen=True):
+    """Number of users with one reaction to a message."""
+
+    reaction: str
+    count: int
+
+
 class Message(Struct, frozen=True):
-    """Message of a room. With `op` and `ref` it edits or deletes the message with the number `ref`."""
+    """Message of a room. With `op` and `ref` it edits, deletes or reacts to the message with the number `ref`."""
 
     room: str
     seq: int
@@ -142,6 +149,8 @@ class Message(Struct, frozen=True):
     at: int
     ref: int | None = None
     op: str | None = None
+    reactions: list[Reaction] = []
+    reacted: int | None = None  # number up to which `reactions` include all records
 
 
 class Messages(Struct, frozen=True):

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { Greendot, RoomMessage } from "../../src/index.js";
-import { memoryStore } from "../../src/index.js";
+import { memoryStore, showMessages } from "../../src/index.js";
 import { GreendotServer, heard, until } from "./greendot.js";
 
 type Said = { text: string };
@@ -72,6 +72,7 @@ test("a join brings the newest page, and the events go on behind it, also after 
   const name = await room();
   const line = await server.line();
   const alice = await server.online("alice");
+  await alice.room(name).join();
   for (const n of upTo(5)) await alice.room(name).send(n);
   const bob = await server.online("bob", { line });
   const told = heard<RoomMessage>((on) => bob.room(name).on("message", on));
@@ -96,6 +97,29 @@ test("a room that is joined already brings its newest page, too, and no event tw
   await alice.rooms();
   expect(told).toEqual(upTo(4));
   expect(() => alice.room(name).join({ history: 1, after: 1 })).toThrow("not both");
+});
+
+test("reactions are counted live, also those that were missed", async () => {
+  const name = await room();
+  const line = await server.line();
+  const alice = await server.online("alice");
+  const bob = await server.online("bob", { line });
+  await alice.room(name).join();
+  const { seq } = await alice.room(name).send("hello");
+  await alice.room(name).react(seq, "👍");
+  let shown = showMessages<unknown>([], (await bob.room(name).join({ history: 10 })).messages, Infinity, "bob");
+  bob.room(name).on("message", (message) => (shown = showMessages(shown, [message], Infinity, "bob")));
+  const first = await bob.room(name).react(seq, "👍");
+  expect(await bob.room(name).react(seq, "👍")).toEqual(first);
+  await until(() => shown[0]!.reactions[0]?.count === 2);
+  expect(shown[0]!.reactions).toEqual([{ reaction: "👍", count: 2, mine: true }]);
+  line.cut();
+  await alice.room(name).react(seq, "👍", { on: false });
+  await alice.room(name).react(seq, "🎉");
+  await until(() => shown[0]!.reactions.length === 2);
+  expect(shown[0]!.reactions).toEqual([{ reaction: "👍", count: 1, mine: true }, { reaction: "🎉", count: 1, mine: false }]);
+  const fresh = showMessages<unknown>([], await bob.room(name).history(), Infinity, "bob");
+  expect(fresh).toEqual(shown.map((message) => ({ ...message, reacted: fresh[0]!.reacted })));
 });
 
 test("an event that does not exist is refused with the nearest name", async () => {

@@ -48,6 +48,7 @@ export class FakeRoom extends FakeEmitter {
   users: string[] = [];
   sent: { body: any; key: string; answer: Later<{ id: string; seq: number }> }[] = [];
   typed: boolean[] = [];
+  reacted: [number, string, boolean][] = [];
   reads: (number | undefined)[] = [];
   /** Where set, `history` answers with it. */
   next: Later<RoomMessage<any>[]> | null = null;
@@ -124,6 +125,11 @@ export class FakeRoom extends FakeEmitter {
     const answer = new Later<{ id: string; seq: number }>();
     this.sent.push({ body, key, answer });
     return answer.promise;
+  }
+
+  react(ref: number, reaction: string, { on }: { on: boolean }): Promise<{ id: string; seq: number }> {
+    this.reacted.push([ref, reaction, on]);
+    return Promise.resolve({ id: "", seq: 0 });
   }
 
   typing(isTyping: boolean): void {

@@ -47,6 +47,28 @@ describe("useRoom", () => {
     expect(client.held).toBe(0);
   });
 
+  test("counts reactions as they come, also those that came before a page that was read before them", async () => {
+    const { client, lobby, hook } = await inLobby();
+    client.user = "ann";
+    const react = (seq: number, ref: number, user: string, op: "react" | "unreact" = "react") =>
+      settle(() => lobby.tell(said(seq, { reaction: "+" }, { ref, user, op })));
+    const counts = () => hook.now.messages.map(({ seq, reactions }) => [seq, ...reactions.map(({ count, mine }) => `${count}${mine ? "!" : ""}`)]);
+    await react(6, 5, "ann");
+    await react(7, 5, "bob");
+    await react(8, 1, "bob"); // of a message that is not shown yet
+    expect(counts()).toEqual([[3], [4], [5, "2!"]]);
+    lobby.next = new Later();
+    void hook.now.loadOlder();
+    const counted = { reactions: [{ reaction: "+", count: 4, mine: false }], reacted: 7 };
+    await settle(() => lobby.next!.resolve([said(1, "m1", counted), said(2, "m2")]));
+    expect(counts()).toEqual([[1, "5"], [2], [3], [4], [5, "2!"]]);
+    await react(9, 5, "ann", "unreact");
+    expect(counts().at(-1)).toEqual([5, "1"]);
+    void hook.now.react(5, "+");
+    void hook.now.react(5, "+", false);
+    expect(lobby.reacted).toEqual([[5, "+", true], [5, "+", false]]);
+  });
+
   test("with `history` the newest page comes with the join, and older ones are fetched", async () => {
     const client = new FakeClient();
     const lobby = client.room("lobby");

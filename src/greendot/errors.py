@@ -10,6 +10,7 @@
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
     ├── StaleMembers         the members of a room have changed since the caller was admitted; admit again
+    ├── NoSuchMessage        a message that does not exist, is a change of another one, or was deleted
     ├── Unstorable           a value the store cannot hold; a retry fails again
     ├── BadWebhook           a webhook request was not sent by Greendot
     ├── ClientError          errors of the Python client (client.errors)
@@ -82,6 +83,10 @@ class StoreUnavailable(GreendotError):
 
 class StaleMembers(GreendotError):
     """Message refused because the room's members have changed since its author was admitted."""
+
+
+class NoSuchMessage(GreendotError):
+    """Change refused because its message does not exist, is itself a change, or was deleted."""
 
 
 class Unstorable(GreendotError):

@@ -12,6 +12,7 @@ OWN = {
     "protocol.codec": "the hot path of commands: it catches every error by itself",
     "protocol.versions": "frames that a node of ours has made",
     "store.postgres.push": "rows that the store has written",
+    "store.postgres.reactions": "rows that the store has written",
     "store.sqlite.webhooks": "rows that the store has written",
     "store.sqlite.push": "rows that the store has written",
     "testing.wire": "the client of tests, which may fail",

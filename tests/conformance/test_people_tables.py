@@ -18,6 +18,7 @@ from postgres_server import fresh_schema
 # (`user_id`). Rows with such a column are erased automatically.
 OF_NOBODY = {
     "rooms": "names and numbers of rooms",
+    "reaction_counts": "numbers of users",
     "tenants": "names of tenants",
     "api_keys": "keys of apps",
     "api_secrets": "hashes of keys of apps",
@@ -43,6 +44,7 @@ PEOPLE = {
     "privacy",
     "push_devices",
     "pushes",
+    "reactions",
     "reminders",
     "status",
     "visibility_changes",

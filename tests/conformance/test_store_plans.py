@@ -30,6 +30,7 @@ from greendot.store.postgres import (
     presence_modes,
     profiles,
     push,
+    reactions,
     rooms,
     status,
     tenants,
@@ -44,6 +45,7 @@ from greendot.store.sqlite import markers as lite_markers
 from greendot.store.sqlite import messages as lite_messages
 from greendot.store.sqlite import presence_modes as lite_presence_modes
 from greendot.store.sqlite import profiles as lite_profiles
+from greendot.store.sqlite import reactions as lite_reactions
 from greendot.store.sqlite import rooms as lite_rooms
 from greendot.store.sqlite import webhooks as lite_hooks
 from postgres_server import fresh_schema
@@ -56,6 +58,11 @@ MANY = 40_000  # rows of one room and one user, among a hundred small ones
 BY_AUTHOR = """
     SELECT * FROM greendot_messages
     WHERE tenant = $1 AND user_id = $2 AND (room, key) > ($3, $4) ORDER BY room, key LIMIT 50
+"""
+
+REACTIONS_OF = """
+    SELECT * FROM greendot_reactions
+    WHERE tenant = $1 AND user_id = $2 AND (room, ref, reaction) > ($3, $4, $5) ORDER BY room, ref, reaction LIMIT 50
 """
 
 POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
@@ -77,8 +84,14 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "lock of rooms": (messages.LOCK, (["t", "t"], ["r1", "r2"])),
         "messages of an author": (BY_AUTHOR, ("t", "u3", "r1", "k5")),
         "keys of messages": (messages.KNOWN, (["t"] * 3, ["r1"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
-        "history with its room, newer": (pages.ROOM_AFTER, ("t", "r1", 500, 2**62, 50)),
-        "history with its room, older": (pages.ROOM_NEWEST, ("t", "r1", 0, 30_000, 50)),
+        "history with its room, newer": (pages.ROOM_AFTER, ("t", "r1", 500, 2**62, 50, "u1")),
+        "history with its room, older": (pages.ROOM_NEWEST, ("t", "r1", 0, 30_000, 50, "u1")),
+        "messages to react to": (
+            reactions.LOADED,
+            (["t"] * 2, ["r1"] * 2, [29_990, 5], ["u1", "u2"], ["x", "y"]),
+        ),
+        "removed reactions": (reactions.DELETE, (["t"] * 2, ["r1"] * 2, [29_990, 5], ["u1", "u2"], ["x", "x"])),
+        "reactions of a user": (REACTIONS_OF, ("t", "u3", "r1", 5, "w")),
         "unread": (inbox.INBOX, ("t", "u1")),
         "inboxes": (inbox.INBOXES, (["t", "t"], ["u1", "u2"])),
         "lock of inboxes": (inbox.LOCK, (["t", "t"], ["u1", "u2"])),
@@ -154,6 +167,9 @@ FILL = f"""
     INSERT INTO greendot_messages
         SELECT 't', 'r1', n, n, 'u' || n % 7, NULL, '1', 'k' || n, n FROM generate_series(1, {MANY}) n;
     INSERT INTO greendot_messages SELECT 't', 'r' || n, 1, n, 'u1', NULL, '1', 'k1', n FROM generate_series(2, 2000) n;
+    INSERT INTO greendot_reactions
+        SELECT 't', 'r1', n, 'u' || m, 'x', n FROM generate_series(1, {MANY}, 2) n, generate_series(1, 2) m;
+    INSERT INTO greendot_reactions SELECT 't', 'r1', 29990, 'u' || n, 'x', n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_inboxes SELECT 't', 'u' || n, {MANY}, 0, 0 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_notifications
         (tenant, user_id, seq, id, kind, body, key, created_at, expires_at, seen_at, read_at, archived_at)
@@ -236,6 +252,8 @@ LARGE = (
     "markers",
     "receipts",
     "messages",
+    "reactions",
+    "reaction_counts",
     "inboxes",
     "notifications",
     "status",
@@ -306,6 +324,7 @@ SQLITE: dict[str, tuple[str, int]] = (
         "count of receipts": (lite_markers.COUNT_RECEIPTS, 3),
         "history, newer": (lite_messages.AFTER, 5),
         "history, older": (lite_messages.NEWEST, 5),
+        "reactions of a page": (lite_reactions.PAGE, 5),
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
         "messages of an author": (LITE_BY_AUTHOR, 4),
         "unread": (lite_inbox.INBOX, 2),

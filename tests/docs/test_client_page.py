@@ -109,6 +109,7 @@ async def say(client: Client, first: int, last: int) -> None:
 PRINTED = {
     "staying": "connected 0 unanswered",
     "rooms": "1 to 3",
+    "reactions": "[('👍', 1, True)]",
     "typing": "Alice and Bob are typing… 7 people are typing…\nAlice und Bob schreiben …\n",
     "presence": "star away\noffline\noffline\n",
     "inbox": "2 2",

@@ -310,6 +310,7 @@ async def a_page_of_large_messages(world: World) -> None:
     await world.fill_room(messages=70)
     client = await world.client()
     await world.ask(client, type="room.join", room="hall", after=0)
+    assert len((await world.ask(client, type="room.join", room="hall", history=100))["messages"]) >= 16
     page = await world.ask(client, type="room.history", room="hall", limit=300)
     assert len(page["messages"]) >= 16
     await world.ask(client, type="room.read", room="hall", seq=70)
@@ -330,6 +331,33 @@ async def receipts_of_10_000_readers(world: World) -> None:
     await world.ask(client, type="room.read", room="hall", seq=1)
     assert len((await world.http("GET", "/v1/rooms/hall/receipts?limit=1000"))["receipts"]) == 1_000
     assert (await world.http("GET", "/v1/rooms/hall/receipts?seq=1"))["count"] == 10_001
+
+
+@case(
+    "room.react",
+    "room.history",
+    "room.join",
+    "PUT /v1/rooms/{room}/messages/{seq}/reactions/{reaction}",
+    "DELETE /v1/rooms/{room}/messages/{seq}/reactions/{reaction}",
+)
+async def a_page_of_messages_with_many_reactions(world: World) -> None:
+    store = world.served.node.store
+    await store.put_room(T, "hall", open=True)
+    await together(store.append(T, "hall", Draft("a", None, b"1", f"k{number}", 0)) for number in range(300))
+    marks = [f"{number:032}" for number in range(20)]
+    await together(
+        store.append(T, "hall", Draft("a", None, b"1", f"{ref}-{mark}", 0, ref, "react", reaction=mark))
+        for ref in range(1, 301)
+        for mark in marks
+    )
+    client = await world.client()
+    await world.aside.run(client.request(type="room.join", room="hall"))
+    await world.ask(client, type="room.react", room="hall", ref=1, reaction=marks[0])
+    page = await world.ask(client, type="room.history", room="hall", after=0, limit=300)
+    assert sum(len(message["reactions"]) for message in page["messages"]) == 6_000
+    await world.ask(client, type="room.join", room="hall", history=100)
+    for method in ("PUT", "DELETE"):
+        await world.http(method, f"/v1/rooms/hall/messages/1/reactions/{marks[1]}?user=b")
 
 
 @case("room.send", "room.edit", "room.delete", "signal.send")

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from e2e.processes import SECRET, Process, running
 from greendot.auth.tokens import Tokens
-from greendot.client import Client, CommandRefused, ConnectionRefused, Cursors, Truncated, body_of
+from greendot.client import Client, CommandRefused, ConnectionRefused, Cursors, Reactions, Truncated, body_of
 from greendot.client.backoff import Backoff
 from greendot.clock import SystemClock
 from greendot.engine.messages import Part
@@ -118,6 +119,30 @@ async def write(served: Served, first: int, last: int, *, heard: bool = True) ->
 async def notify(served: Served, user: str, first: int, last: int) -> None:
     notices = [Notice("default", user, "news", b"%d" % number, f"k{number}", 0) for number in range(first, last + 1)]
     await served.node.store.notify(notices)
+
+
+async def test_reactions_missed_without_a_socket_are_counted_once() -> None:
+    async with serving() as served:
+        await served.lobby()
+        async with client(served, "alice") as alice, client(served, "bob") as bob:
+            await alice.join("lobby")
+            seq = (await alice.send("lobby", "hello")).seq
+            await alice.react("lobby", seq, "+")
+            live = Reactions("bob")
+            for message in (await bob.join("lobby", history=10)).messages:
+                live.apply(message)
+            bob.on(RoomMessage, live.apply)
+            assert await bob.react("lobby", seq, "+") == await bob.react("lobby", seq, "+")
+            await until(lambda: [of.count for of in live.of(seq)] == [2])
+            cut(served, "bob")
+            await alice.react("lobby", seq, "+", on=False)
+            await alice.react("lobby", seq, "!")
+            await until(lambda: len(live.of(seq)) == 2)
+            counted = [(of.reaction, of.count, of.mine) for of in live.of(seq)]
+            assert counted == [("+", 1, True), ("!", 1, False)]
+            (message, *_) = await bob.history("lobby")
+            assert message.reactions is not UNSET
+            assert [(of.reaction, of.count, of.mine) for of in message.reactions] == counted
 
 
 async def test_messages_sent_while_sockets_are_lost_are_written_and_received_once() -> None:

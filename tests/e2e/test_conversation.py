@@ -49,6 +49,9 @@ async def test_every_frame_of_a_conversation_matches_the_document() -> None:
         sent = await ask(bob, "room.send", room="lobby", body={"text": "hi"}, key="k-1")
         seq = sent["data"]["seq"]
         await ask(bob, "room.edit", room="lobby", ref=seq, body=None)
+        await ask(ann, "room.react", room="lobby", ref=seq, reaction="👍")
+        await ask(ann, "room.join", room="lobby", history=10)
+        await ask(ann, "room.react", room="lobby", ref=seq, reaction="👍", on=False)
         await ask(bob, "room.delete", room="lobby", ref=seq)
         await ask(ann, "room.read", room="lobby", seq=seq)
         await ask(ann, "room.history", room="lobby", limit=10)

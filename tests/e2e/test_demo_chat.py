@@ -69,6 +69,31 @@ def test_messages_in_another_room_are_counted_until_the_room_is_opened(open_tab:
     expect(badge(anna, "design")).to_be_hidden()
 
 
+def test_a_reaction_is_counted_on_every_device_and_taken_back_by_a_click(open_tab: OpenTab) -> None:
+    rosa, sam = open_tab("Rosa"), open_tab("Sam")
+    rosa.open_room("design")
+    sam.open_room("design")
+    rosa.say("what do you think?")
+    message = sam.page.locator("#desk .talk:not([hidden]) .message").last
+    expect(message.locator(".text")).to_have_text("what do you think?")
+    message.hover()
+    message.get_by_role("button", name=re.compile("React with 👍 to the message of Rosa")).click()
+    chips = [tab.page.locator("#desk .talk:not([hidden]) .message").last.locator(".reaction") for tab in (rosa, sam)]
+    for chip, pressed in zip(chips, ("false", "true"), strict=True):
+        expect(chip).to_have_text("👍 1")
+        expect(chip).to_have_attribute("aria-pressed", pressed)
+    chips[0].click()
+    expect(chips[1]).to_have_text("👍 2")
+    sam.page.reload()
+    sam.expect_connected()
+    expect(chips[1]).to_have_text("👍 2")
+    expect(chips[1]).to_have_attribute("aria-pressed", "true")
+    chips[1].click()
+    expect(chips[0]).to_have_text("👍 1")
+    chips[0].click()
+    expect(chips[1]).to_have_count(0)
+
+
 def test_typing_shows_in_the_room_it_happens_in_and_beside_its_name_elsewhere(open_tab: OpenTab) -> None:
     cara, dirk = open_tab("Cara"), open_tab("Dirk")
     dirk.open_room("random")

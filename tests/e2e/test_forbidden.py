@@ -36,6 +36,7 @@ IN_A_ROOM: Table = {
     "room.send": ({"body": 1}, (NOT, NO, OK, OK, NOT, NO, NOT)),
     "room.edit": ({"ref": 1, "body": 1}, (NOT, NO, NO, OK, NOT, NO, NOT)),
     "room.delete": ({"ref": 1}, (NOT, NO, NO, OK, NOT, NO, NOT)),
+    "room.react": ({"ref": 1, "reaction": "+"}, (NOT, NO, OK, OK, NOT, NO, NOT)),
     "typing.start": ({}, (NOT, NO, OK, OK, NOT, NO, NOT)),
     "typing.stop": ({}, (NOT, NO, OK, OK, NOT, OK, NOT)),
     "signal.send": ({"kind": "k"}, (NOT, NO, OK, OK, NOT, NO, NOT)),
@@ -236,7 +237,7 @@ async def test_commands_of_a_revoked_user_have_no_effect(type: str) -> None:
 
 # --- HTTP ---
 
-PATHS = {"{user}": "ear", "{other}": "member", "{room}": "den"}
+PATHS = {"{user}": "ear", "{other}": "member", "{room}": "den", "{seq}": "1", "{reaction}": "x?user=ear"}
 BODIES: dict[str, Any] = {
     "POST /v1/presence/query": {"users": ["ear"]},
     "POST /v1/tokens/revoke": {"user": "ear"},

@@ -107,21 +107,23 @@ async def test_typing_over_a_limit_is_dropped_without_a_word(scope: str, kind: s
 
 
 async def test_changes_of_messages_count_like_messages() -> None:
-    async with limited(room_sends_per_s=4) as served:
+    async with limited(room_sends_per_s=5) as served:
         alice = await served.joined("alice")
         await passes(alice, 2, **SEND)
+        await passes(alice, 1, type="room.react", room="lobby", ref=1, reaction="+")
         await passes(alice, 1, type="room.edit", room="lobby", ref=1, body={})
         await passes(alice, 1, type="room.delete", room="lobby", ref=2)
         for command in (
             SEND,
             {"type": "room.edit", "room": "lobby", "ref": 1, "body": {}},
             {"type": "room.delete", "room": "lobby", "ref": 1},
+            {"type": "room.react", "room": "lobby", "ref": 1, "reaction": "+"},  # also if it would write nothing
         ):
             (error,) = await tried(alice, 1, **command)
             assert error["code"] == "rate_limited"
         room = await served.node.store.room("default", "lobby")
         assert room is not None
-        assert room.head == 4
+        assert room.head == 5
 
 
 async def test_watches_are_counted_by_users_and_questions_like_watches() -> None:

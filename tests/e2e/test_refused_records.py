@@ -66,6 +66,9 @@ COMMANDS: list[dict[str, Any]] = [
     {"type": "room.send", "body": 1, "key": "k1"},
     {"type": "room.edit", "ref": 1, "body": 2},
     {"type": "room.delete", "ref": 1},
+    {"type": "room.react", "ref": 1, "reaction": "+"},
+    {"type": "room.react", "ref": 1, "reaction": "+", "on": False},
+    {"type": "room.join", "history": 10},
     {"type": "room.read", "seq": 1},
     {"type": "room.history"},
     {"type": "room.present"},
@@ -93,6 +96,7 @@ async def test_a_reader_reads_and_a_token_that_may_not_send_does_not() -> None:
             for command in ({"type": "room.send", "body": 1}, {"type": "room.edit", "ref": 1, "body": 2}):
                 assert await refused(client, room="den", **command) == "forbidden"
             assert await refused(client, room="den", type="room.delete", ref=1) == "forbidden"
+            assert await refused(client, room="den", type="room.react", ref=1, reaction="+") == "forbidden"
 
 
 async def test_cursors_beyond_the_head_or_with_contradictory_fields_change_nothing() -> None:

@@ -91,7 +91,7 @@ async def test_history_read_while_the_room_is_closed_is_not_sent(pair: str, tmp_
     async with serving_on(pair, tmp_path, postgres) as served:
         await served.node.room_messages.put_room("default", "club", open=True, bus=None)
         bob = await served.client("bob")
-        async with hold(served.node.store, "messages") as held:
+        async with hold(served.node.store, "room_page") as held:
             bob.send(type="room.history", room="club", id="h")
             await held.reached()
             await close_club(served)

@@ -72,6 +72,28 @@ async def test_read_receipts_are_turned_on_and_listed() -> None:
             assert [await ask(server.readers, "hall", seq) for seq in (2, 3)] == [2, 1]
 
 
+async def test_the_app_reacts_for_users_and_reads_the_counts() -> None:
+    async with serving() as served:
+        await served.lobby()
+        with server_of(served) as server:
+            sent = await ask(server.send, "lobby", {"text": "hi"}, user="app")
+            first = await ask(server.react, "lobby", sent.seq, "👍🏽", user="alice")
+            assert await ask(server.react, "lobby", sent.seq, "👍🏽", user="alice") == first
+            await ask(server.react, "lobby", sent.seq, "a b?#%", user="bob")
+            message, *_ = await ask(server.messages, "lobby")
+            assert [(of.reaction, of.count) for of in message.reactions] == [("👍🏽", 1), ("a b?#%", 1)]
+            assert message.reacted == 3
+            assert (await ask(server.unreact, "lobby", sent.seq, "👍🏽", user="alice")).seq == 4
+            assert await ask(server.unreact, "lobby", sent.seq, "👍🏽", user="alice") == sent
+            with pytest.raises(NotFound, match="there is no message 9 in room 'lobby'"):
+                await ask(server.react, "lobby", 9, "👍🏽", user="alice")
+            with pytest.raises(BadRequest, match="reaction"):
+                await ask(server.react, "lobby", sent.seq, "x" * 33, user="alice")
+            for wrong in ("", ".", ".."):
+                with pytest.raises(ValueError, match="only dots"):
+                    await ask(server.react, "lobby", sent.seq, wrong, user="alice")
+
+
 async def test_lists_longer_than_a_page_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greendot.sdk.rooms.PAGE", 2)
     monkeypatch.setattr("greendot.sdk.rooms.MOST_MESSAGES", 2)

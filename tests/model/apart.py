@@ -315,6 +315,8 @@ VERBS: dict[str, Verb] = {
     "send once": _ws("room.send", room=_room, body=_said, key=_key),
     "edit": _ws("room.edit", room=_room, ref=_number, body=_said),
     "delete": _ws("room.delete", room=_room, ref=_number),
+    "react": _ws("room.react", room=_room, ref=_number, reaction=lambda *_: "+"),
+    "unreact": _ws("room.react", room=_room, ref=_number, reaction=lambda *_: "+", on=lambda *_: False),
     "read": _ws("room.read", room=_room, seq=_number),
     "receipts": _ws("room.receipts", room=_room),
     "readers": _ws("room.receipts", room=_room, seq=_number),
@@ -341,6 +343,8 @@ VERBS: dict[str, Verb] = {
     "ask present": _http("GET", "/v1/rooms/{room}/present"),
     "ask typing": _http("GET", "/v1/rooms/{room}/typing"),
     "ask messages": _http("GET", "/v1/rooms/{room}/messages"),
+    "put reaction": _http("PUT", "/v1/rooms/{room}/messages/1/reactions/x?user={user}"),
+    "cut reaction": _http("DELETE", "/v1/rooms/{room}/messages/1/reactions/x?user={user}"),
     "post message": _http(
         "POST",
         "/v1/rooms/{room}/messages",

@@ -23,6 +23,8 @@ COMMANDS: list[dict[str, Any]] = [
     {"type": "room.edit", "room": "{bad}", "ref": 1, "body": 1},
     {"type": "room.edit", "room": "{room}", "ref": 1, "body": 1, "key": "{bad}"},
     {"type": "room.delete", "room": "{bad}", "ref": 1},
+    {"type": "room.react", "room": "{bad}", "ref": 1, "reaction": "+"},
+    {"type": "room.react", "room": "{room}", "ref": 1, "reaction": "+", "key": "{bad}"},
     {"type": "room.read", "room": "{bad}", "seq": 1},
     {"type": "room.receipts", "room": "{bad}"},
     {"type": "room.receipts", "room": "{room}", "after": "{bad}"},

@@ -25,7 +25,7 @@ export class Inbox {
   /** @internal */
   constructor(core: Session) {
     this.#core = core;
-    this.#events = new Emitter(core.threw);
+    this.#events = new Emitter<InboxEvents>(core.threw, { created: 1, updated: 1, badge: 1, resync: 1 });
     this.#stream = new Stream({
       head: async () => (await this.#page({ limit: 1 })).head,
       page: async (after) => (await this.#page({ after, limit: PAGE })).notifications.map(created),

@@ -170,7 +170,7 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   /** Number of users who have read message `seq`, in large rooms with read receipts. */
   receipt_count: ReaderCount;
   /** The client joined the room, for the first time or again. */
-  joined: Joined;
+  joined: Joined<Body>;
   /** The user is no longer in this room. The value is a code for the reason, or null. */
   removed: string | null;
   signal: Signal<SignalBody>;

@@ -11,8 +11,22 @@ import type { Joined, PresentPage, ReaderCount, ReceiptPage, RoomMessage, RoomSt
 
 const MOST_SENT = 500; // keys of own messages that are remembered
 
-interface JoinReply extends Joined {
-  messages: RoomMessage<any>[];
+const EVENTS: Record<keyof RoomEvents, 1> = {
+  message: 1,
+  typing: 1,
+  entered: 1,
+  left: 1,
+  count: 1,
+  unread: 1,
+  joined: 1,
+  removed: 1,
+  signal: 1,
+  resync: 1,
+  receipt: 1,
+  receipt_count: 1,
+};
+
+interface JoinReply extends Joined<any> {
   truncated: boolean;
   typing: (Typer & { expires_in_ms: number })[];
   typing_count: number;
@@ -45,9 +59,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #typing: Typing;
   #wanted = 0; // `join` calls without a `leave`
   #after: number | null = null; // the option `after` of the first join
+  #history: number | undefined; // the option `history` of a join without an answer
   #said = false; // a join was sent, and no leave after it
   #entry = 0; // number of the last join sent; answers to older joins are ignored
-  #waiters: ((error?: GreendotError) => void)[] = []; // callers that wait for the join
+  #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // callers that wait for the join
   #marker = 0; // number of the last read message
   #sent = new Set<string>(); // keys of own messages whose events may still come
 
@@ -55,7 +70,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   constructor(core: Session, name: string) {
     this.name = name;
     this.#core = core;
-    this.#events = new Emitter(core.threw);
+    this.#events = new Emitter<RoomEvents<Body, SignalBody>>(core.threw, EVENTS);
     this.#typing = { room: name, typers: [], count: 0 };
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }), () => core.typing);
@@ -89,14 +104,17 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
    * stored cursor, are delivered first. With neither, only new messages are delivered.
+   * With `history`, the result has the newest messages, at most 100, and the events continue after them.
    * Joins are counted: the room is left after one `leave` for each `join`.
    */
-  join({ after }: { after?: number } = {}): Promise<Joined> {
+  join({ after, history }: { after?: number; history?: number } = {}): Promise<Joined<Body>> {
+    if (after !== undefined && history !== undefined) throw new GreendotError("bad_field", "give `after` or `history`, not both");
     this.#wanted += 1;
     if (after !== undefined && this.#stream.last === null) this.#after = after;
-    if (this.joined) return Promise.resolve(this.#standing());
-    const promise = new Promise<Joined>((resolve, reject) => {
-      this.#waiters.push((error) => (error ? reject(error) : resolve(this.#standing())));
+    if (history !== undefined) this.#history = Math.max(history, this.#history ?? 0);
+    else if (this.joined) return Promise.resolve(this.#standing());
+    const promise = new Promise<Joined<Body>>((resolve, reject) => {
+      this.#waiters.push((error, joined) => (error ? reject(error) : resolve(joined!)));
     });
     promise.catch(() => {}); // callers that ignore the promise receive `removed`
     this.#plan();
@@ -126,6 +144,11 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /** Delete the message with number `ref`. */
   delete(ref: number, options?: { key?: string }): Promise<Written> {
     return this.#write("room.delete", { ref }, options);
+  }
+
+  /** Set a reaction of this user to the message with number `ref`, or remove it with `on: false`. Repeating it changes nothing. */
+  react(ref: number, reaction: string, { on = true, key }: { on?: boolean; key?: string } = {}): Promise<Written> {
+    return this.#write("room.react", { ref, reaction, on }, { key });
   }
 
   /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
@@ -251,7 +274,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   #plan(): void {
     queueMicrotask(() => {
-      if (!this.#core.online || this.#wanted > 0 === this.#said) return;
+      // A room that is joined already is joined again for its history.
+      const isAgain = this.joined && this.#history !== undefined;
+      if (!this.#core.online || (this.#wanted > 0 === this.#said && !isAgain)) return;
       if (this.#wanted) return this.#enter(true);
       this.#said = false;
       this.#core.tell("room.leave", { room: this.name });
@@ -260,11 +285,13 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   #enter(recovering: boolean): void {
     const entry = ++this.#entry;
-    const after = (recovering ? (this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name)) : null) ?? undefined;
+    const history = this.#history;
+    const isNumbered = recovering && history === undefined;
+    const after = (isNumbered ? (this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name)) : null) ?? undefined;
     this.#said = true;
     this.#core
-      .ask<JoinReply>("room.join", { room: this.name, after }, (reply) => {
-        if (entry === this.#entry && this.#said) this.#entered(reply, after);
+      .ask<JoinReply>("room.join", { room: this.name, after, history }, (reply) => {
+        if (entry === this.#entry && this.#said) this.#entered(reply, after, history !== undefined);
       })
       .catch((error: GreendotError) => {
         if (entry !== this.#entry || error.code === "disconnected") return; // the next connection joins again
@@ -275,14 +302,16 @@ export class Room<Body = unknown, SignalBody = unknown> {
       });
   }
 
-  #entered(reply: JoinReply, after: number | undefined): void {
+  #entered(reply: JoinReply, after: number | undefined, hasHistory: boolean): void {
     this.joined = true;
     this.#stream.follow(after ?? reply.head);
     this.#after = null;
+    this.#history = undefined;
     this.#marker = Math.max(this.#marker, reply.head - reply.unread);
     // The reply's messages are delivered before `head` moves to the reply's head.
     for (const message of reply.messages) this.#stream.offer(message);
-    if (reply.truncated) this.#stream.reach(reply.head);
+    // A room that was followed before may have missed messages before the newest ones.
+    if (reply.truncated || hasHistory) this.#stream.reach(reply.head);
     this.#advance(reply.head);
     this.#typists.clear();
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
@@ -290,17 +319,18 @@ export class Room<Body = unknown, SignalBody = unknown> {
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
     this.#events.emit("unread", this.unread);
-    this.#events.emit("joined", this.#standing());
-    this.#answer();
+    const joined = this.#standing(hasHistory ? reply.messages : []);
+    this.#events.emit("joined", joined);
+    this.#answer(undefined, joined);
   }
 
   /** Resolve callers that wait for the join, or reject them with `error`. */
-  #answer(error?: GreendotError): void {
-    for (const waiter of this.#waiters.splice(0)) waiter(error);
+  #answer(error?: GreendotError, joined?: Joined<Body>): void {
+    for (const waiter of this.#waiters.splice(0)) waiter(error, joined);
   }
 
-  #standing(): Joined {
-    return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0 };
+  #standing(messages: RoomMessage<Body>[] = []): Joined<Body> {
+    return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0, messages };
   }
 
   #removed(why: string | null, error = new GreendotError(why ?? "not_a_member", "no longer in this room")): void {
@@ -314,13 +344,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.joined = false;
     this.count = null;
     this.#after = null;
+    this.#history = undefined;
     this.#stream.forget();
     this.#typists.clear();
     this.#keystrokes.ended();
     this.#answer(error);
   }
 
-  #write(type: string, fields: object, { key = newKey() }: { key?: string } = {}): Promise<Written> {
+  #write(type: string, fields: object, { key = newKey() }: { key?: string | undefined } = {}): Promise<Written> {
     this.#sent.add(key);
     const [oldest] = this.#sent;
     if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest!);
@@ -329,7 +360,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   #tell(message: RoomMessage<Body>): void {
-    this.#typists.stopped(message.user);
+    if (message.ref === null) this.#typists.stopped(message.user);
     this.#advance(Math.max(this.head, message.seq)); // a message that was fetched late is not the newest
     this.#events.emit("message", message);
     this.#core.events.emit("message", message);

@@ -18,6 +18,20 @@ import { Tokens } from "./tokens.js";
 import { TYPING } from "./typing.js";
 import type { RawEvent, TypingTimes, Welcome } from "./wire.js";
 
+const EVENTS: Record<keyof ClientEvents, 1> = {
+  state: 1,
+  welcome: 1,
+  presence: 1,
+  typing: 1,
+  message: 1,
+  notification: 1,
+  badge: 1,
+  signal: 1,
+  error: 1,
+  refresh: 1,
+  event: 1,
+};
+
 /** Callbacks of the client for its session. */
 export interface Owner {
   /** Return the hello for the owner of the token, with the session, rooms and inbox to resume. */
@@ -66,7 +80,7 @@ export class Session {
     this.clock = clock;
     this.page = page;
     this.cursors = new Cursors(storage, clock, this.failed);
-    this.events = new Emitter(this.threw);
+    this.events = new Emitter(this.threw, EVENTS);
     this.outbox = new Outbox(options.queue, (command, fold) => this.#request(command, fold), clock);
   }
 

@@ -39,7 +39,15 @@ export interface Presence extends Profile {
   recently_active?: boolean;
 }
 
-/** Message of a room. An edit (`op: "edit"`) or a deletion is a separate message, and `ref` is the number of its target. */
+/** Number of users with one reaction to a message. */
+export interface Reaction {
+  reaction: string;
+  count: number;
+  /** Whether this user has the reaction. */
+  mine: boolean;
+}
+
+/** Message of a room. An edit (`op: "edit"`), a deletion or a reaction is a separate message, and `ref` is the number of its target. */
 export interface RoomMessage<Body = unknown> {
   room: string;
   seq: number;
@@ -50,7 +58,11 @@ export interface RoomMessage<Body = unknown> {
   body: Body;
   at: number;
   ref: number | null;
-  op: "edit" | "delete" | "erased" | null;
+  op: "edit" | "delete" | "react" | "unreact" | "erased" | null;
+  /** Reactions to the message, in pages of the history only. `showMessages` counts later ones. */
+  reactions?: readonly Reaction[];
+  /** Number of the record up to which `reactions` are counted. */
+  reacted?: number;
   /** Key of `send`, only on messages of this client. */
   key?: string;
   /** Current info of the author. */
@@ -151,12 +163,14 @@ export interface RoomEntry {
 }
 
 /** State of a room at the join. Missed messages come as events. */
-export interface Joined {
+export interface Joined<Body = unknown> {
   room: string;
   head: number;
   unread: number;
   /** Number of users in the room, including this one. */
   present: number;
+  /** The newest messages up to `head`, if the join has `history`; else empty. */
+  messages: RoomMessage<Body>[];
 }
 
 /** Id and number of a stored message. */

@@ -3,22 +3,16 @@
 import type { Room, Written } from "@greendot/client";
 import { useMemo } from "react";
 import { useGreendot } from "./provider.js";
-import { EMPTY, type RoomState, RoomStore } from "./roomstore.js";
+import { EMPTY, type RoomOptions, type RoomState, RoomStore } from "./roomstore.js";
 import { ignorable, shelfOf, useShared } from "./shared.js";
-
-/** Options of `useRoom`. If several components show a room, the options of the first one apply. */
-export interface RoomOptions {
-  /** Number of records per fetch, by default 50, at most 300. */
-  pageSize?: number;
-  /** Number of newest messages to keep, by default 1,000. `loadOlder` raises it. */
-  keep?: number;
-}
 
 export interface UsedRoom<Body = unknown, SignalBody = unknown> extends RoomState<Body> {
   /** The client's room, with `edit`, `delete` and `signal`. */
   room: Room<Body, SignalBody>;
   /** Send a message. It is in `outgoing` until it is in `messages`. */
   send(body: Body, options?: { key?: string }): Promise<Written>;
+  /** Set a reaction of the user to the message with number `seq`, or remove it with `on` false. */
+  react(seq: number, reaction: string, on?: boolean): Promise<Written>;
   /** Remove a refused message from `outgoing`. */
   discard(key: string): void;
   /** Fetch the page before `messages`. */
@@ -36,10 +30,9 @@ export interface UsedRoom<Body = unknown, SignalBody = unknown> extends RoomStat
  * of message bodies. The functions stay the same between renders.
  */
 export function useRoom<Body = unknown, SignalBody = unknown>(room: string, options: RoomOptions = {}): UsedRoom<Body, SignalBody> {
-  const { pageSize = 50, keep = 1_000 } = options;
   const client = useGreendot();
   const name = `room ${room}`;
-  const state = useShared<RoomState<Body>>(name, (client) => new RoomStore<Body>(client, room, pageSize, keep), EMPTY);
+  const state = useShared<RoomState<Body>>(name, (client) => new RoomStore<Body>(client, room, options), EMPTY);
   const actions = useMemo(() => {
     // Looked up at each call: the store exists only while the component is mounted.
     const store = () => shelfOf(client).find(name) as RoomStore<Body> | undefined;
@@ -47,6 +40,7 @@ export function useRoom<Body = unknown, SignalBody = unknown>(room: string, opti
     return {
       room: own,
       send: (body: Body, { key }: { key?: string } = {}) => store()?.send(body, key) ?? own.send(body, key ? { key } : {}),
+      react: (seq: number, reaction: string, on = true) => ignorable(own.react(seq, reaction, { on })),
       discard: (key: string) => store()?.discard(key),
       loadOlder: async () => store()?.loadOlder(),
       setTyping: (isTyping = true) => own.typing(isTyping),

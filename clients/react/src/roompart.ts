@@ -23,11 +23,11 @@ export class RoomPart<Value> extends Shared<Value> {
   }
 }
 
-/** Join the room. Returns a function that leaves it, unless the server has removed the user before. */
-export function stay(room: Room<any, any>): Undo {
+/** Join the room, with its newest `history` messages if given. Returns a function that leaves it, unless the server has removed the user before. */
+export function stay(room: Room<any, any>, history?: number): Undo {
   let isIn = true;
   const undo = room.on("removed", () => (isIn = false));
-  room.join().catch(() => {}); // reported as `removed`
+  room.join(history === undefined ? {} : { history }).catch(() => {}); // reported as `removed`
   return () => {
     undo();
     // After a removal the room is left already. Another `leave` would undo the `join` of another component.

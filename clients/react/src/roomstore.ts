@@ -17,6 +17,16 @@ import { stay } from "./roompart.js";
 import { Shared } from "./shared.js";
 import { Transcript } from "./transcript.js";
 
+/** Options of `useRoom`. If several components show a room, the options of the first one apply. */
+export interface RoomOptions {
+  /** Number of records per fetch, by default 50, at most 300. */
+  pageSize?: number;
+  /** Number of newest messages to keep, by default 1,000. `loadOlder` raises it. */
+  keep?: number;
+  /** Number of newest records that come with the join, at most 100. Without it, a page is fetched after the join. */
+  history?: number;
+}
+
 /** Message that is not in the room yet. */
 export interface Outgoing<Body = unknown> {
   key: string;
@@ -30,7 +40,7 @@ export interface RoomState<Body = unknown> {
   joined: boolean;
   /** Code for the reason why the user may not be in the room; null if the user may. */
   removed: string | null;
-  /** Messages in order, each once, with edits and deletions applied. */
+  /** Messages in order, each once, with edits, deletions and reactions applied. */
   messages: readonly ShownMessage<Body>[];
   /** Own messages that are not in the room yet, oldest first. */
   outgoing: readonly Outgoing<Body>[];
@@ -72,21 +82,23 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
   #presents: Presents;
   #user: string | null;
   #leave: Undo = () => {};
+  #history: number | undefined;
   #written = new Map<string, number>(); // key → number, of messages in `outgoing` that the server has stored
 
-  constructor(client: Greendot, name: string, pageSize: number, keep: number) {
+  constructor(client: Greendot, name: string, { pageSize = 50, keep = 1_000, history }: RoomOptions) {
     super(EMPTY);
+    this.#history = history;
     this.#client = client;
     this.#room = client.room<Body>(name);
     this.#user = client.user;
-    this.#transcript = new Transcript(this.#room, pageSize, keep, (part) => this.#put(part));
+    this.#transcript = new Transcript(this.#room, () => client.user, pageSize, keep, (part) => this.#put(part));
     this.#presents = new Presents(this.#room, (present, profiles) => this.#put({ present, profiles }));
   }
 
   protected override follow(): Undo[] {
     const room = this.#room;
     const listeners = [
-      room.on("joined", () => this.#joined()),
+      room.on("joined", ({ messages }) => this.#joined(messages)),
       room.on("removed", (why) => this.#removed(why)),
       room.on("message", (message) => this.#told(message)),
       room.on("resync", () => this.#transcript.reload()),
@@ -104,7 +116,8 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     ];
     const wasIn = room.joined;
     this.join();
-    if (wasIn) this.#joined();
+    // With `history` the room is joined again, and the messages come with the answer.
+    if (wasIn && this.#history === undefined) this.#joined();
     return [...listeners, () => this.#leave(), () => this.#transcript.end(), () => this.#presents.end()];
   }
 
@@ -112,7 +125,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
   join(): void {
     this.#leave();
     this.#put({ removed: null });
-    this.#leave = stay(this.#room);
+    this.#leave = stay(this.#room, this.#history);
   }
 
   loadOlder(): Promise<void> {
@@ -148,11 +161,13 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     this.#put({ outgoing: this.value.outgoing.map((one) => (one.key === key ? { ...one, error } : one)) });
   }
 
-  #joined(): void {
+  #joined(messages?: readonly RoomMessage<Body>[]): void {
     const { unread, count, typers } = this.#room;
     this.#put({ joined: true, removed: null, unread, count, typing: typers });
     this.#settle();
-    this.#transcript.begin();
+    // A server before 0.1.0 sends no messages with the join.
+    const hasPage = this.#history !== undefined && (!!messages?.length || !this.#room.head || !this.#history);
+    this.#transcript.begin(hasPage ? messages : undefined);
     this.#presents.list();
   }
 

@@ -3,6 +3,7 @@
 import { type GreendotError, type Room, type RoomMessage, showMessages, type ShownMessage } from "@greendot/client";
 
 const MOST_EDITS = 5_000; // edits kept for messages that may be fetched later
+const MOST_REACTIONS = 500; // reactions that may come before a page that was read before them
 
 export interface TranscriptState<Body> {
   messages: readonly ShownMessage<Body>[];
@@ -13,6 +14,7 @@ export interface TranscriptState<Body> {
 
 export class Transcript<Body> {
   #room: Room<Body>;
+  #user: () => string | null;
   #pageSize: number;
   #keep: number;
   #put: (part: Partial<TranscriptState<Body>>) => void;
@@ -23,17 +25,25 @@ export class Transcript<Body> {
   #loads = 0;
   // Edits and deletions, by number. Their messages may be older than the shown ones, and fetched later.
   #edits = new Map<number, RoomMessage<Body>>();
+  #reactions = new Map<number, RoomMessage<Body>>(); // newest ones, by number
 
-  constructor(room: Room<Body>, pageSize: number, keep: number, put: (part: Partial<TranscriptState<Body>>) => void) {
+  constructor(room: Room<Body>, user: () => string | null, pageSize: number, keep: number, put: (part: Partial<TranscriptState<Body>>) => void) {
     this.#room = room;
+    this.#user = user;
     this.#pageSize = pageSize;
     this.#keep = Math.max(keep, pageSize);
     this.#put = put;
   }
 
-  /** Fetch the newest page after the first join. After a reconnect, events have delivered the newer messages. */
-  begin(): void {
-    if (!this.#hasNewest) void this.#load();
+  /**
+   * Show the newest page after the first join: `page` if the join has brought it, else fetched. After a reconnect, events
+   * have delivered the newer messages.
+   */
+  begin(page?: readonly RoomMessage<Body>[]): void {
+    if (this.#hasNewest) return;
+    if (!page) return void this.#load();
+    this.#loading = 0;
+    this.#shows(page, this.#room.head < 1);
   }
 
   /** Fetch the newest page again, because too many messages were missed. The shown messages stay until it arrives. */
@@ -65,6 +75,7 @@ export class Transcript<Body> {
     this.#oldest = Infinity;
     this.#hasNewest = false;
     this.#edits.clear();
+    this.#reactions.clear();
   }
 
   async #load(before?: number): Promise<void> {
@@ -74,12 +85,8 @@ export class Transcript<Body> {
       const page = await this.#room.history({ limit: this.#pageSize, ...(before !== undefined && { before }) });
       if (load !== this.#loading) return; // a newer fetch has started
       this.#loading = 0;
-      this.#hasNewest = true;
-      this.#take(page, this.#edits.values());
       // A page may be shorter than requested. Only an empty page is the last one.
-      if (!page.length) this.#oldest = Math.min(this.#oldest, 1);
-      this.#show();
-      this.#put({ loading: false });
+      this.#shows(page, !page.length);
     } catch (error) {
       if (load !== this.#loading) return;
       this.#loading = 0;
@@ -90,16 +97,21 @@ export class Transcript<Body> {
     }
   }
 
+  #shows(page: readonly RoomMessage<Body>[], isLast: boolean): void {
+    this.#hasNewest = true;
+    this.#take(page, [...this.#edits.values(), ...this.#reactions.values()]);
+    if (isLast) this.#oldest = Math.min(this.#oldest, 1);
+    this.#show();
+    this.#put({ loading: false });
+  }
+
   #take(records: readonly RoomMessage<Body>[], edits: Iterable<RoomMessage<Body>>): void {
     for (const record of records) {
-      if (record.ref !== null) this.#edits.set(record.seq, record);
+      const isReaction = record.op?.endsWith("react");
+      if (record.ref !== null) keepNewest(isReaction ? this.#reactions : this.#edits, record, isReaction ? MOST_REACTIONS : MOST_EDITS);
       this.#oldest = Math.min(this.#oldest, record.seq);
     }
-    for (const seq of this.#edits.keys()) {
-      if (this.#edits.size <= MOST_EDITS) break;
-      this.#edits.delete(seq);
-    }
-    const all = showMessages(this.#shown, [...records, ...edits]);
+    const all = showMessages(this.#shown, [...records, ...edits], Infinity, this.#user());
     this.#shown = all.length > this.#keep ? all.slice(-this.#keep) : all;
     if (this.#shown !== all) this.#oldest = this.#shown[0]!.seq; // dropped messages can be fetched again
   }
@@ -107,4 +119,11 @@ export class Transcript<Body> {
   #show(): void {
     this.#put({ messages: this.#shown, hasOlder: this.#oldest > 1 });
   }
+}
+
+/** Add a record to `kept`, and drop those that were added first above `most`. */
+function keepNewest<Rec extends { seq: number }>(kept: Map<number, Rec>, record: Rec, most: number): void {
+  kept.set(record.seq, record);
+  const [first] = kept.keys();
+  if (kept.size > most) kept.delete(first!);
 }

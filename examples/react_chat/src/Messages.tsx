@@ -2,11 +2,12 @@ import { useConnection, useRoom } from "@greendot/react";
 import { useLayoutEffect, useRef } from "react";
 import type { Text } from "./Composer";
 
+const LIKE = { reaction: "👍", count: 0, mine: false };
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 
 export function Messages({ room }: { room: string }) {
   const { user } = useConnection();
-  const { messages, outgoing, hasOlder, loading, loadOlder, removed, send, discard, markRead } = useRoom<Text>(room);
+  const { messages, outgoing, hasOlder, loading, loadOlder, removed, send, react, discard, markRead } = useRoom<Text>(room, { history: 50 });
   const list = useRef<HTMLOListElement>(null);
   const newest = messages.at(-1)?.seq;
   useLayoutEffect(() => {
@@ -22,10 +23,17 @@ export function Messages({ room }: { room: string }) {
         </li>
       )}
       {messages.length + outgoing.length === 0 && !loading && <li className="empty">Nothing was said here yet.</li>}
-      {messages.map(({ seq, user: author, name, body, at, deleted, edited }) => (
+      {messages.map(({ seq, user: author, name, body, at, deleted, edited, reactions }) => (
         <li key={seq} className={author === user ? "mine" : undefined}>
           <span className="from">{name ?? author} <time dateTime={new Date(at).toISOString()}>{TIME.format(at)}</time></span>
           <p>{deleted ? <i>taken back</i> : body.text}{edited && <small> edited</small>}</p>
+          <span className="reactions">
+            {(reactions.some(({ reaction }) => reaction === "👍") || deleted ? reactions : [...reactions, LIKE]).map(({ reaction, count, mine }) => (
+              <button key={reaction} className="plain" aria-pressed={mine} onClick={() => void react(seq, reaction, !mine)}>
+                {reaction} {count || ""}
+              </button>
+            ))}
+          </span>
         </li>
       ))}
       {outgoing.map(({ key, body, error }) => (

@@ -89,6 +89,7 @@ async def _page(sources: NodeSources, looked: Numbers) -> list[MetricSample]:
             MetricSample("realtime_dropped_total", count, {"type": kind, "reason": why})
             for (kind, why), count in sorted(dropped.items())
         ),
+        *(MetricSample("room_reactions_total", count, {"op": op}) for op, count in sources.rooms.reactions.items()),
         *(MetricSample("realtime_coalesced_total", count, {"type": kind}) for kind, count in sorted(coalesced.items())),
         *(
             MetricSample(name, values)

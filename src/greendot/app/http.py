@@ -40,6 +40,7 @@ from greendot.push.devices import DeviceService
 from greendot.push.http import DeviceRoutes
 from greendot.rooms.http import RoomRoutes
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.reactions_http import ReactionRoutes
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
 from greendot.visibility.http import ContactRoutes
@@ -78,6 +79,7 @@ KINDS = (
     ContactRoutes,
     DeviceRoutes,
     RoomRoutes,
+    ReactionRoutes,
     NotificationRoutes,
     TokenRoutes,
     OperationRoutes,
@@ -126,6 +128,7 @@ def make_routes(services: HttpServices) -> list[object]:
         PresenceModeRoutes(it.keys, it.presence_modes),
         ContactRoutes(it.keys, it.clock, it.visibility_updates),
         DeviceRoutes(it.keys, it.store, it.devices, it.is_zone),
+        ReactionRoutes(it.keys, it.clock, it.rate_limits, it.room_messages, it.backpressure),
         RoomRoutes(it.keys, it.engine, it.store, it.clock, it.rate_limits, it.room_messages, it.rooms, it.backpressure),
         NotificationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.slices, it.backpressure, it.inbox_service),
         TokenRoutes(it.keys, it.clock, it.revocation_service),

@@ -15,6 +15,7 @@ from greendot.client.errors import (
     Unreachable,
 )
 from greendot.client.inbox import Inbox
+from greendot.client.reactions import Reactions
 from greendot.client.records import Cursors
 from greendot.client.send_queue import SendQueue
 from greendot.client.storage import CursorStorage, FileCursors, MemoryCursors
@@ -41,6 +42,7 @@ __all__ = [
     "MemoryCursors",
     "Overrun",
     "QueueFull",
+    "Reactions",
     "SeenWords",
     "SendQueue",
     "StateChanged",

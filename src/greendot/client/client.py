@@ -67,10 +67,10 @@ class Client:
     `token` is a string, or a sync or async function that returns a token. The function is called for each connection,
     and shortly before the current token expires. The client sends the new token over the open connection.
 
-    While the connection is down, idempotent commands (`send`, `edit`, `delete`, `read`, inbox marks) wait. `typing`,
-    `activity` and `signal` are dropped. Every other command raises Disconnected. After a reconnect, the client watches
-    the same users and joins the same rooms. If the server refuses the client for good (close codes 4500–4999), every
-    call raises ConnectionRefused.
+    While the connection is down, idempotent commands (`send`, `edit`, `delete`, `react`, `read`, inbox marks) wait.
+    `typing`, `activity` and `signal` are dropped. Every other command raises Disconnected. After a reconnect, the
+    client watches the same users and joins the same rooms. If the server refuses the client for good (close codes
+    4500–4999), every call raises ConnectionRefused.
 
     The client delivers each message of a joined room and each notification once and in order, also after reconnects.
 
@@ -297,10 +297,12 @@ class Client:
     async def rooms(self) -> list[RoomEntry]:
         return (await self._session.call(commands.RoomList(), RoomsReply)).rooms
 
-    async def join(self, room: str, after: int | None = None) -> JoinReply:
+    async def join(self, room: str, after: int | None = None, *, history: int | None = None) -> JoinReply:
         """Join `room`. The reply has the messages after number `after`; later messages are `room.message` events.
 
         If there are too many messages for a reply (`truncated`), the client fetches them, and they arrive as events.
+        With `history` (at most 100, without `after`), the reply has the newest messages, and the events continue after
+        them.
         """
 
         def joined(reply: JoinReply) -> None:
@@ -311,7 +313,8 @@ class Client:
             self._session.catch_up()
             self._audience.moved()
 
-        return await self._session.call(commands.RoomJoin(room=room, after=after), JoinReply, joined)
+        command = commands.RoomJoin(room=room, after=after, history=history)
+        return await self._session.call(command, JoinReply, joined)
 
     async def leave(self, room: str) -> None:
         self._session.view.leave(room)
@@ -365,6 +368,14 @@ class Client:
     async def delete(self, room: str, ref: int, *, key: str | None = None) -> SendReply:
         """Delete the message with number `ref`."""
         return await self._session.send(commands.RoomDelete(room=room, ref=ref, key=key or _new_key()), SendReply)
+
+    async def react(self, room: str, ref: int, reaction: str, *, on: bool = True, key: str | None = None) -> SendReply:
+        """Set the user's reaction to the message with number `ref`, or remove it with `on=False`.
+
+        If the reaction is as wanted already, nothing is written. `Reactions` counts the reactions of a room.
+        """
+        command = commands.RoomReact(room=room, ref=ref, reaction=reaction, on=on, key=key or _new_key())
+        return await self._session.send(command, SendReply)
 
     async def read(self, room: str, seq: int) -> int:
         """Mark messages as read up to number `seq`; return the number of unread ones. A lower `seq` changes nothing."""

@@ -11,6 +11,7 @@ from greendot.client.records import Cursors, Records
 from greendot.client.storage import CursorStorage, Keeping
 from greendot.client.stream import EventStream
 from greendot.protocol.events import Event, NotificationCreated, RoomMessage
+from greendot.protocol.spelling import unknown
 
 CALLBACKS_END_S = 1.0  # seconds that closing waits for async callbacks
 
@@ -51,7 +52,7 @@ class Consumers:
     def add(self, kind: str, callback: Callback) -> Callable[[], None]:
         """See `Client.on`."""
         if kind not in EVENT_TYPES:
-            raise ValueError(f"no event is called {kind!r}; there are {', '.join(sorted(EVENT_TYPES))}")
+            raise ValueError(unknown("event", kind, sorted(EVENT_TYPES)))
         return self._callbacks.add(kind, callback)
 
     def stream(self) -> EventStream:

@@ -171,7 +171,7 @@ class Session:
 
     def receive(self, event: Event) -> None:
         """Apply an event from the server; publish it if it is new."""
-        if isinstance(event, RoomMessage) and self.view.typists.stopped(event.room, event.user):
+        if isinstance(event, RoomMessage) and event.ref is None and self.view.typists.stopped(event.room, event.user):
             # A user who sent a message has stopped typing. The stop from the server may be lost.
             self._publish(TypingStopped(event.room, event.user))
         match event:

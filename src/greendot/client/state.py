@@ -243,8 +243,10 @@ class View:
         self.typing_in(reply, now)
         stream = room_stream(reply.room)
         if after is None:
-            # In a room that was joined before, undelivered messages are still delivered.
-            self.records.follow(stream, reply.head)
+            # In a room that was joined before, undelivered messages are still delivered, unless the reply has them.
+            line = self.records.follow(stream, reply.head)
+            if reply.messages and reply.messages[0].seq <= line.last + 1:
+                line.skip(reply.head)
             return None
         if reply.truncated:
             self.records.follow(stream, after)

@@ -17,7 +17,7 @@ from greendot.http import problem
 from greendot.http.operation import Content, Operation
 from greendot.http.schema import Json, ecma
 from greendot.http.scopes import NEEDED, OPEN, UNCOUNTED
-from greendot.protocol.commands import Id
+from greendot.protocol.commands import REACTION, Id
 
 ABOUT = """\
 This API is for app backends. An API key belongs to a tenant and has scopes. Each operation names the scope that it
@@ -40,11 +40,13 @@ MEANING = {
     431: "The request headers are larger than the limit.",
     503: "The server cannot execute the request now, or a node has not confirmed it. Send the request again.",
 }
-# Ids in the path.
+# Ids and other parts of the path.
 PATH_IDS = {
     "device": "Name of the device.",
     "other": "Id of the other user.",
+    "reaction": REACTION,
     "room": "Id of the room.",
+    "seq": "Number of the message.",
     "session": "Id of the session.",
     "user": "Id of the user.",
 }
@@ -168,10 +170,18 @@ def _asks_for_something(kind: type[Struct]) -> bool:
 
 def _parameters(it: Operation, schemas: _Schemas) -> list[Json]:
     ids = [
-        {"name": name, "in": "path", "required": True, "description": PATH_IDS[name], "schema": _ID} for name in it.ids
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_IDS[name],
+            "schema": ecma(msgspec.json.schema(it.others[name])) if name in it.others else _ID,
+        }
+        for name in it.ids
     ]
     asked = [] if it.query is None else schemas.fields(it.query)
-    queries = [_query(name, schema) for name, schema in asked]
+    needed = {field.encode_name for field in msgspec.structs.fields(it.query) if field.required} if it.query else set()
+    queries = [_query(name, schema) | ({"required": True} if name in needed else {}) for name, schema in asked]
     key = {
         "name": "Idempotency-Key",
         "in": "header",

@@ -3,9 +3,9 @@
     @operation("PUT /v1/rooms/{room}/members/{user}", fails=(404,))
     async def add_member(self, request: Request, room: str, user: str, body: PutMember) -> Membership:
 
-Names in braces are ids, which are validated before the call. `query`, `body` and `idempotency_key` are decoded as their
-annotated types. The return value is encoded as JSON. The OpenAPI document is generated from the same signature, so both
-always agree.
+Names in braces are ids, or values of their annotated types. They are validated before the call. `query`, `body` and
+`idempotency_key` are decoded as their annotated types. The return value is encoded as JSON. The OpenAPI document is
+generated from the same signature, so both always agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.http.request import check_no_body, check_query, idempotency_key, json, path_id, read_body, read_query
+from greendot.http.request import (
+    check_no_body,
+    check_query,
+    idempotency_key,
+    json,
+    path_id,
+    path_value,
+    read_body,
+    read_query,
+)
 from greendot.http.scopes import OPEN
 from greendot.telemetry.spans import ROOT, began, span
 from greendot.telemetry.traceparent import enter
@@ -36,7 +45,8 @@ class Operation(Struct, frozen=True):
 
     name: str  # "GET /v1/rooms"
     about: str  # the docstring
-    ids: tuple[str, ...]  # ids in the path
+    ids: tuple[str, ...]  # parts of the path: ids, unless they are in `others`
+    others: Mapping[str, Any]  # parts of the path that are no ids: name → type
     query: type[Struct] | None
     body: tuple[type[Struct], ...]  # accepted types; empty if no body is read
     keyed: bool  # whether the operation takes an Idempotency-Key
@@ -78,6 +88,7 @@ def operation(
             name=name,
             about=inspect.getdoc(method) or "",
             ids=ids,
+            others={part: hints[part] for part in ids if hints[part] is not str},
             query=hints.get("query"),
             body=bodies,
             keyed="idempotency_key" in taken,
@@ -126,7 +137,10 @@ def _route(method: Callable[..., Awaitable[Any]]) -> Route:
             return await answered(request)
 
     async def answered(request: Request) -> Response:
-        given: dict[str, Any] = {name: path_id(request, name) for name in it.ids}
+        given: dict[str, Any] = {
+            name: path_value(request, name, it.others[name]) if name in it.others else path_id(request, name)
+            for name in it.ids
+        }
         if it.query is not None:
             given["query"] = read_query(request, it.query)
         elif is_strict:

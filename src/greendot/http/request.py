@@ -63,6 +63,20 @@ def path_id(request: Request, name: str) -> str:
     return value
 
 
+def path_value(request: Request, name: str, kind: Any) -> Any:
+    """Return a part of the path that is no id, as `kind`. Raise Problem (400) if it is wrong."""
+    text = str(request.path_params[name])
+    try:
+        return msgspec.convert(_number(text) if _is_number(msgspec.inspect.type_info(kind)) else text, kind)
+    except msgspec.ValidationError as error:
+        raise Problem(400, f"{error} - at `{name}` of the path", code="bad_field") from None
+
+
+def _number(text: str) -> str | int:
+    """Return plain digits as a number, and other text unchanged."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
+
+
 async def read_body(request: Request, kind: type[T]) -> T:
     """Return the JSON body decoded as `kind`. Raise Problem if it is too large or wrong."""
     return decode(await read_text(request), kind)
@@ -136,8 +150,8 @@ def read_query(request: Request, kind: type[Query]) -> Query:
     numbers = _numbers(kind)
     given: dict[str, str | int] = dict(request.query_params)
     for name, text in request.query_params.items():
-        if name in numbers and text.isascii() and text.isdigit() and len(text) < 19:
-            given[name] = int(text)
+        if name in numbers:
+            given[name] = _number(text)
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:

@@ -51,6 +51,8 @@ NEEDED: dict[str, KeyScope] = {
     "GET /v1/rooms/{room}/typing": "rooms:read",
     "GET /v1/rooms/{room}/messages": "rooms:read",
     "POST /v1/rooms/{room}/messages": "rooms:write",
+    "PUT /v1/rooms/{room}/messages/{seq}/reactions/{reaction}": "rooms:write",
+    "DELETE /v1/rooms/{room}/messages/{seq}/reactions/{reaction}": "rooms:write",
     "POST /v1/notifications": "notify",
     "GET /v1/users/{user}/inbox": "notify",
     "POST /v1/signals": "signals",
@@ -64,6 +66,8 @@ NEEDED: dict[str, KeyScope] = {
 UNCOUNTED = {
     "DELETE /v1/users/{user}/info",
     "POST /v1/rooms/{room}/messages",
+    "PUT /v1/rooms/{room}/messages/{seq}/reactions/{reaction}",
+    "DELETE /v1/rooms/{room}/messages/{seq}/reactions/{reaction}",
     "POST /v1/notifications",
     "POST /v1/signals",
     "DELETE /v1/users/{user}/contacts/{other}",

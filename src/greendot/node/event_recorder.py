@@ -17,6 +17,8 @@ from greendot.protocol.commands import Command
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Record
 
+CHANGED = {"edit": "edited", "delete": "deleted", "react": "reacted", "unreact": "removed a reaction"}  # by operation
+
 
 class EventRecorder:
     """Event recorder of one node."""
@@ -87,7 +89,7 @@ class EventRecorder:
 
     def message(self, tenant: str, record: Record) -> None:
         if self.tail.open:
-            what = {"edit": "edited", "delete": "deleted"}.get(record.op or "", "message")
+            what = CHANGED.get(record.op or "", "message")
             event = RecordedEvent(record.at, "rooms", what, tenant, record.user, record.room, number=record.seq)
             self._record(event, record.body)
 

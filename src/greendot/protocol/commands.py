@@ -15,6 +15,8 @@ from greendot.protocol.fields import about
 Id = Annotated[str, Meta(pattern=ID_PATTERN, max_length=128)]
 Seq = Annotated[int, Meta(ge=0, le=2**53)]  # exact in every client and every store
 Text = Annotated[str, Meta(max_length=200, pattern=TEXT_PATTERN)]
+Reaction = Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[^/\x00-\x1f\x7f\ud800-\udfff]+\Z")]
+REACTION = "Reaction, such as an emoji: 1 to 32 characters without `/` and control characters."
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]
 LastSeen = Literal["shown", "hidden"]
@@ -213,7 +215,14 @@ class RoomJoin(Command, frozen=True, tag="room.join", kw_only=True):
         Seq | None,
         about(
             "Number of the last message that the client has. The reply has the later messages, or `truncated` "
-            "if too many are missing. With null, the reply has no messages."
+            "if too many are missing. With null, the reply has no messages, unless there is `history`."
+        ),
+    ] = None
+    history: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        about(
+            "Number of the newest messages that the reply has. The events that follow continue after `head` of the "
+            "reply, without a gap or a duplicate. Not together with `after`."
         ),
     ] = None
 
@@ -260,6 +269,19 @@ class RoomDelete(Command, frozen=True, tag="room.delete", kw_only=True):
 
     room: RoomId
     ref: Annotated[Seq, about("Number of the message to delete.")]
+    key: SendKey = None
+
+
+class RoomReact(Command, frozen=True, tag="room.react", kw_only=True):
+    """Set or remove a reaction of the user to a message. If this changes anything, the server writes a new record.
+
+    Otherwise the reply has the `id` and `seq` of the record that set the reaction, or of the message.
+    """
+
+    room: RoomId
+    ref: Annotated[Seq, about("Number of the message to react to.")]
+    reaction: Annotated[Reaction, about(REACTION)]
+    on: Annotated[bool, about("Whether the user has the reaction from now on.")] = True
     key: SendKey = None
 
 
@@ -390,6 +412,7 @@ AnyCommand = (
     | RoomSend
     | RoomEdit
     | RoomDelete
+    | RoomReact
     | RoomRead
     | RoomReceipts
     | RoomHistory
@@ -412,5 +435,5 @@ MARKS: frozenset[type[InboxMark]] = frozenset({InboxSeen, InboxRead, InboxArchiv
 
 # Commands that show activity of the person, not of the client alone. Only these keep a session from idling.
 ACTIVITY: frozenset[type[Any]] = frozenset(
-    {Activity, TypingStart, RoomSend, RoomEdit, RoomDelete, RoomRead, SignalSend, StatusSet} | MARKS
+    {Activity, TypingStart, RoomSend, RoomEdit, RoomDelete, RoomReact, RoomRead, SignalSend, StatusSet} | MARKS
 )

@@ -205,6 +205,14 @@ class TypingCount(Event, frozen=True):
     expires_in_ms: Annotated[int, about("Time until the count is over unless it is repeated, in milliseconds.")]
 
 
+class ReactionCount(Struct, frozen=True, gc=False):
+    """Number of users with one reaction to a message."""
+
+    reaction: Annotated[str, about("The reaction, such as an emoji.")]
+    count: Annotated[int, about("Number of users who have this reaction.")]
+    mine: Annotated[bool | UnsetType, about("Whether the reader has this reaction; absent over HTTP.")] = UNSET
+
+
 class RoomMessage(Event, frozen=True):
     """Record of a room: a message, or a change of an earlier message. Records arrive in the order of their numbers."""
 
@@ -218,16 +226,29 @@ class RoomMessage(Event, frozen=True):
     body: Annotated[Raw, about("Content of the message: any JSON value.")]
     at: Annotated[int, about("Time when the message was written, in milliseconds UTC.")]
     ref: Annotated[
-        int | None, about("Number of the message that this record edits or deletes; null for a new message.")
+        int | None,
+        about("Number of the message that this record edits, deletes or reacts to; null for a new message."),
     ] = None
     op: Annotated[
         str | None,
         about(
-            "`edit` or `delete`: the record changes the message `ref`. `erased`: the author was erased. "
+            "`edit` or `delete`: the record changes the message `ref`. `react` or `unreact`: the user has set or "
+            "removed the reaction in `body` to the message `ref`. `erased`: the author was erased. "
             "Null: a new message."
         ),
     ] = None
     info: InfoField = UNSET
+    reactions: Annotated[
+        list[ReactionCount] | UnsetType,
+        about("Reactions to the message, in pages of the history only; absent if there never were any."),
+    ] = UNSET
+    reacted: Annotated[
+        int | UnsetType,
+        about(
+            "With `reactions`: the number up to which they include all records. Apply only `react` and `unreact` "
+            "records with a higher number."
+        ),
+    ] = UNSET
 
 
 class RoomEntered(Event, frozen=True):

@@ -69,12 +69,16 @@ class Typer(Struct, frozen=True, gc=False):
 
 
 class JoinReply(Reply, frozen=True, gc=True):
-    """State of a joined room, and the messages that the client has missed since `after`."""
+    """State of a joined room, and the messages that the client has missed since `after`, or the newest ones."""
 
     room: RoomField
     head: RoomHeadField
     messages: Annotated[
-        list[RoomMessage], about("Messages after `after`, in ascending order; empty without `after` or if truncated.")
+        list[RoomMessage],
+        about(
+            "Messages after `after`, or the newest ones if the command has `history`, in ascending order; "
+            "empty with neither, or if truncated. With `history`, their bodies have at most 1 MiB."
+        ),
     ]
     recovered: Annotated[bool, about("Whether `messages` has every message after `after`; false without `after`.")]
     truncated: Annotated[
@@ -223,6 +227,7 @@ REPLIES: dict[type[commands.Command], type[Reply]] = {
     commands.RoomSend: SendReply,
     commands.RoomEdit: SendReply,
     commands.RoomDelete: SendReply,
+    commands.RoomReact: SendReply,
     commands.RoomRead: ReadReply,
     commands.RoomReceipts: ReceiptsReply,
     commands.RoomHistory: HistoryReply,

@@ -42,14 +42,13 @@ class RoomCommands:
             wire.TypingStart: self._typing_start,
             wire.TypingStop: self._typing_stop,
             wire.RoomList: lambda connection, session, command: rooms.list_for(session),
-            wire.RoomJoin: lambda connection, session, command: rooms.join(
-                connection, session, command.room, command.after
-            ),
+            wire.RoomJoin: self._room_join,
             wire.RoomLeave: lambda connection, session, command: rooms.leave(connection, command.room),
             wire.RoomPresent: self._room_present,
             wire.RoomSend: self._room_send,
             wire.RoomEdit: self._room_edit,
             wire.RoomDelete: self._room_delete,
+            wire.RoomReact: self._room_react,
             wire.RoomHistory: lambda connection, session, command: messages.history(session, command),
             wire.SignalSend: self._signal_send,
         }
@@ -99,6 +98,11 @@ class RoomCommands:
             act()
         return None
 
+    def _room_join(self, connection: Connection, session: Session, command: wire.RoomJoin) -> Awaitable[Outcome]:
+        if command.after is not None and command.history is not None:
+            raise Refused(Err.BAD_FIELD, "field `history` of room.join: give at most one of `after` and `history`")
+        return self._rooms.join(connection, session, command.room, command.after, command.history)
+
     async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
         topic = Topic("room", session.tenant, command.room)
         found = await self._rooms.membership.throughout(
@@ -117,6 +121,10 @@ class RoomCommands:
     def _room_delete(self, connection: Connection, session: Session, command: wire.RoomDelete) -> Awaitable[Outcome]:
         check_may_send(session)
         return self._messages.delete(connection, session, command)
+
+    def _room_react(self, connection: Connection, session: Session, command: wire.RoomReact) -> Awaitable[Outcome]:
+        check_may_send(session)
+        return self._messages.react(connection, session, command)
 
     def _signal_send(self, connection: Connection, session: Session, command: wire.SignalSend) -> Result:
         check_may_send(session)

@@ -29,7 +29,7 @@ from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
 from greendot.store.rooms import BusMode, Draft, Role, Room
-from greendot.store.wire import message_page
+from greendot.store.wire import message_page, with_reactions
 from greendot.telemetry.spans import parent
 
 
@@ -290,7 +290,7 @@ class RoomRoutes:
         if found is None:
             raise _no_room(room)
         profiles = await self._rooms.profiles.learnt(tenant, {record.user for record in found.messages})
-        page = message_page(found.messages, profiles, newest=newest)
+        page = with_reactions(message_page(found.messages, profiles, newest=newest), found, for_reader=False)
         return Messages(page, _next(found.room, page, newest=newest))
 
     @operation("POST /v1/rooms/{room}/messages", status=201, fails=(404, 429))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from msgspec import structs
 
 from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
 from greendot.engine.port import Engine
-from greendot.errors import Refused, StaleMembers, StoreUnavailable
+from greendot.errors import NoSuchMessage, Refused, StaleMembers, StoreUnavailable
 from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.cluster_rpc import ClusterRpc
@@ -22,13 +23,14 @@ from greendot.presence.profile_model import Profile
 from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
-from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomSend
+from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomReact, RoomSend
 from greendot.protocol.replies import HistoryReply, SendReply
 from greendot.rooms.members import RoomAccess
 from greendot.rooms.service import RoomService
+from greendot.store.pages import RoomPage
 from greendot.store.port import Store
 from greendot.store.rooms import BusMode, Draft, MembersWritten, Op, Record, Role, Room
-from greendot.store.wire import message_event, message_page
+from greendot.store.wire import message_event, message_page, with_reactions
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.spans import parent, span
@@ -103,7 +105,7 @@ class RoomMessages:
         self._rate_limits.send(connection, session, command.room)
         original = await self._store.message(session.tenant, command.room, command.ref)
         if original is None or original.op is not None:
-            raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {command.ref} in room {command.room!r}")
+            raise _no_message(command.room, command.ref)
         author = original.user
 
         async def admit(*, fresh: bool = True) -> RoomAccess:
@@ -117,10 +119,23 @@ class RoomMessages:
         draft = self._draft(session, command, body, command.ref, op)
         return await self._append(session, command, draft, await admit(fresh=False), admit)
 
+    async def react(self, connection: Connection, session: Session, command: RoomReact) -> SendReply:
+        """Set or remove a reaction; write nothing if the reaction is as wanted already."""
+        admitted = await self.speaker(connection, session, command.room)
+        self._rate_limits.send(connection, session, command.room)
+
+        async def admit() -> RoomAccess:
+            return await self.speaker(connection, session, command.room, fresh=True)
+
+        op: Op = "react" if command.on else "unreact"
+        draft = self._draft(session, command, reaction_body(command.reaction), command.ref, op)
+        draft = structs.replace(draft, reaction=command.reaction)
+        return await self._append(session, command, draft, admitted, admit)
+
     def _draft(
         self,
         session: Session,
-        command: RoomSend | RoomEdit | RoomDelete,
+        command: RoomSend | RoomEdit | RoomDelete | RoomReact,
         body: bytes,
         ref: int | None = None,
         op: Op | None = None,
@@ -131,7 +146,7 @@ class RoomMessages:
     async def _append(
         self,
         session: Session,
-        command: RoomSend | RoomEdit | RoomDelete,
+        command: RoomSend | RoomEdit | RoomDelete | RoomReact,
         draft: Draft,
         admitted: RoomAccess,
         admit: Callable[[], Awaitable[RoomAccess]],
@@ -145,6 +160,8 @@ class RoomMessages:
                 record = await self.append(session.tenant, command.room, draft, command.trace)
             except StaleMembers:
                 admitted = await admit()
+            except NoSuchMessage:
+                raise _no_message(command.room, draft.ref) from None
             else:
                 return SendReply(record.id, record.seq)
         raise Refused(
@@ -181,6 +198,8 @@ class RoomMessages:
             else:
                 self._publish_traced(Topic("room", tenant, room), told, record.id)
             self._context.recorder.message(tenant, record)
+            if draft.reaction:
+                self._rooms.reactions[record.op or ""] += 1
         return record
 
     async def _author(self, tenant: str, user: str) -> Profile:
@@ -200,14 +219,23 @@ class RoomMessages:
         if command.before is not None and command.after is not None:
             raise Refused(Err.BAD_FIELD, "field `before` of room.history: give at most one of `before` and `after`")
 
-        async def read() -> tuple[list[Record], dict[str, Profile]]:
-            records = await self._store.messages(
-                session.tenant, command.room, after=command.after, before=command.before, limit=command.limit
+        async def read() -> tuple[RoomPage | None, dict[str, Profile]]:
+            page = await self._store.room_page(
+                session.tenant,
+                command.room,
+                after=command.after,
+                before=command.before,
+                limit=command.limit,
+                reader=session.user,
             )
-            return records, await self._profiles.learnt(session.tenant, {record.user for record in records})
+            authors = {record.user for record in page.messages} if page is not None else set[str]()
+            return page, await self._profiles.learnt(session.tenant, authors)
 
-        records, profiles = await self._rooms.membership.throughout(session, command.room, read)
-        return HistoryReply(message_page(records, profiles, newest=command.after is None))
+        page, profiles = await self._rooms.membership.throughout(session, command.room, read)
+        if page is None:
+            return HistoryReply([])
+        messages = message_page(page.messages, profiles, newest=command.after is None)
+        return HistoryReply(with_reactions(messages, page))
 
     # --- changes by the app ---
 
@@ -250,3 +278,12 @@ class RoomMessages:
     def _publish_change(self, tenant: str, room: str, user: str, written: MembersWritten) -> None:
         message = MembersChanged(written.members_rev, user if written.changed else "")
         self._engine.publish(Topic("room", tenant, room), message)
+
+
+def _no_message(room: str, ref: int | None) -> Refused:
+    return Refused(Err.BAD_FIELD, f"field `ref`: there is no message {ref} in room {room!r}")
+
+
+def reaction_body(reaction: str) -> bytes:
+    """Return the body of a record that sets or removes a reaction."""
+    return msgspec.json.encode({"reaction": reaction})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -44,13 +45,14 @@ from greendot.rooms.member_updates import MemberUpdates
 from greendot.rooms.members import RoomAccess, RoomMembers
 from greendot.rooms.occupancy import RoomOccupancy, page
 from greendot.rooms.people import RoomProfiles
+from greendot.rooms.reactions_model import REACTING
 from greendot.rooms.removal import MemberRemoval
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import RoomSignals
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
 from greendot.store.rooms import MemberState
-from greendot.store.wire import message_event, sent_size
+from greendot.store.wire import message_event, message_page, sent_size, with_reactions
 from greendot.visibility.cache import VisibilityCache
 
 ATTEMPTS = 100  # attempts to join while the members of the room change
@@ -66,6 +68,14 @@ class RoomLimits(Struct, frozen=True):
     large: int  # listeners, or occupants, above which a room gets counts instead of events
     typing: TypingTimes
     hold_s: float  # seconds in which all nodes restore what the engine lost
+
+
+class Wanted(NamedTuple):
+    """Messages that the reply to a join contains: those after a number, the newest ones, or none."""
+
+    after: int | None
+    history: int | None = None
+    most: int = RECOVER_BYTES  # bytes of the messages after a number; if there are more, none are sent
 
 
 class RoomService:
@@ -95,6 +105,7 @@ class RoomService:
         self._limits = limits
         self._signals = RoomSignals(context, visibility)
         session_rooms.statuses.listeners.append(self._status_changed)
+        self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
         self.delivery = RoomDelivery(
@@ -118,26 +129,29 @@ class RoomService:
 
     # --- joining and leaving ---
 
-    async def join(self, connection: Connection, session: Session, room: str, after: int | None) -> JoinReply:
-        """Join a room. With `after`, the reply contains the messages after that number."""
+    async def join(
+        self, connection: Connection, session: Session, room: str, after: int | None, history: int | None = None
+    ) -> JoinReply:
+        """Join a room. The reply contains the messages after number `after`, or the newest `history` messages."""
         with self._context.surge.one():
-            return await self.rejoin(connection, session, room, after, RECOVER_BYTES)
+            return await self._join(connection, session, room, Wanted(after, history))
 
     async def rejoin(
         self, connection: Connection, session: Session, room: str, after: int | None, most: int
     ) -> JoinReply:
-        """Join a room, also as part of a hello. Missed messages of more than `most` bytes are left out (`truncated`).
+        """Join a room as part of a hello. Missed messages of more than `most` bytes are left out (`truncated`)."""
+        return await self._join(connection, session, room, Wanted(after, most=most))
 
-        Raise StoreUnavailable if the members of the room changed during every attempt.
-        """
+    async def _join(self, connection: Connection, session: Session, room: str, wanted: Wanted) -> JoinReply:
+        """Join a room; raise StoreUnavailable if the members of the room changed during every attempt."""
         for _ in range(ATTEMPTS):
-            reply = await self._try_to_join(connection, session, room, after, most)
+            reply = await self._try_to_join(connection, session, room, wanted)
             if reply is not None:
                 return reply
         raise StoreUnavailable(f"the members of room {room!r} changed during every read")
 
     async def _try_to_join(
-        self, connection: Connection, session: Session, room: str, after: int | None, most: int
+        self, connection: Connection, session: Session, room: str, wanted: Wanted
     ) -> JoinReply | None:
         """Join a room; return None if the room or its members changed meanwhile and the caller has to try again."""
         joined = connection.rooms or set()
@@ -156,7 +170,7 @@ class RoomService:
         there = {*local.present.users, *local.typing.users} if self._visibility.needs_reads(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
         counted = await local.present.count_with(session.user)
-        missed, truncated = await self._missed(local, after, most)
+        messages, truncated = await self._wanted(local, session.user, wanted)
         if (
             self._local.get(topic) is not local
             or local.removals != removals
@@ -177,8 +191,8 @@ class RoomService:
         return JoinReply(
             room=room,
             head=local.cursor,
-            messages=missed,
-            recovered=after is not None and not truncated,
+            messages=messages,
+            recovered=wanted.after is not None and not truncated,
             truncated=truncated,
             typing=local.typing.typers(session.user),
             typing_count=local.typing.count(session.user),
@@ -197,13 +211,35 @@ class RoomService:
             self.member_updates.check(local)
         return local.unchecked is None and admitted.room.members_rev >= local.members_rev
 
-    async def _missed(self, local: LocalRoom, after: int | None, most: int) -> tuple[list[RoomMessage], bool]:
+    async def _wanted(self, local: LocalRoom, reader: str, wanted: Wanted) -> tuple[list[RoomMessage], bool]:
+        """Return the messages of the reply, up to the cursor, and whether missed messages are left out."""
+        if wanted.after is not None:
+            return await self._missed(local, wanted.after, wanted.most)
+        return await self._newest(local, reader, wanted.history) if wanted.history else [], False
+
+    async def _newest(self, local: LocalRoom, reader: str, count: int) -> list[RoomMessage]:
+        """Return the newest `count` messages up to the cursor: a page of the store, then what came during the read."""
+        topic, truncated = local.channel.topic, True
+        found: list[RoomMessage] = []
+        while truncated:
+            page = await self._store.room_page(topic.tenant, topic.name, limit=count, reader=reader)
+            if page is None:
+                return []
+            profiles = await self.profiles.learnt(topic.tenant, {record.user for record in page.messages})
+            # The store may be ahead of this node: the messages after the cursor are delivered to all listeners.
+            records = [record for record in page.messages if record.seq <= local.cursor]
+            found = with_reactions(message_page(records, profiles, newest=True), page)
+            truncated = False
+            if page.room.head < local.cursor:
+                later, truncated = await self._missed(local, page.room.head, RECOVER_BYTES)
+                found += later
+        return found[-count:]
+
+    async def _missed(self, local: LocalRoom, after: int, most: int) -> tuple[list[RoomMessage], bool]:
         """Return the messages after `after` up to the cursor, and whether some are left out.
 
         Return none and True if the messages are too many, or if `after` is beyond the cursor.
         """
-        if after is None:
-            return [], False
         while True:
             records = await self.delivery.missed(local, after)
             if records is None:

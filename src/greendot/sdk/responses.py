@@ -138,8 +138,15 @@ class Typers(Struct, frozen=True):
     typing: list[Typer]
 
 
+class Reaction(Struct, frozen=True):
+    """Number of users with one reaction to a message."""
+
+    reaction: str
+    count: int
+
+
 class Message(Struct, frozen=True):
-    """Message of a room. With `op` and `ref` it edits or deletes the message with the number `ref`."""
+    """Message of a room. With `op` and `ref` it edits, deletes or reacts to the message with the number `ref`."""
 
     room: str
     seq: int
@@ -151,6 +158,8 @@ class Message(Struct, frozen=True):
     ref: int | None = None
     op: str | None = None
     info: dict[str, Any] | None = None  # current info of the author
+    reactions: list[Reaction] = []
+    reacted: int | None = None  # number up to which `reactions` include all records
 
 
 class Messages(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import UNSET
 
@@ -111,6 +112,20 @@ class Rooming:
         said = given(user=user, name=name, key=key or new_key()) | {"body": body}
         return self._http.call(Call("POST", _path(room, "messages"), said), Sent)
 
+    def react(self, room: str, seq: int, reaction: str, *, user: str) -> Sent:
+        """Set a reaction of `user` to the message with number `seq`; return id and number of the record that set it.
+
+        Raise NotFound if there is no such message. A reaction has 1 to 32 characters, such as an emoji.
+        """
+        return self._http.call(_reaction("PUT", room, seq, reaction, user), Sent)
+
+    def unreact(self, room: str, seq: int, reaction: str, *, user: str) -> Sent:
+        """Remove a reaction of `user` to the message with number `seq`.
+
+        Return id and number of the record that removed it, or of the message if the user does not have the reaction.
+        """
+        return self._http.call(_reaction("DELETE", room, seq, reaction, user), Sent)
+
     def messages(
         self, room: str, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> list[Message]:
@@ -148,6 +163,15 @@ class Rooming:
             said["body"] = body
         # A signal has no number and is not stored: a retry after a lost response might deliver it twice.
         self._http.call(Call("POST", "/v1/signals", said, repeatable=False), type(None))
+
+
+def _reaction(method: str, room: str, seq: int, reaction: str, user: str) -> Call:
+    if not reaction.strip("."):
+        raise ValueError(
+            "a reaction has 1 to 32 characters, and not only dots, which would change the path of a request"
+        )
+    path = f"{_path(room, 'messages')}/{seq:d}/reactions/{quote(reaction, safe='')}"
+    return Call(method, path, query=query(user=checked("user", user)))
 
 
 def _path(room: str, *more: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:  # `port` imports this module
     from greendot.ids import Bound
     from greendot.store.inbox import Filter, Inbox, Notification
+    from greendot.store.reactions import ReactionCount
     from greendot.store.rooms import Member, Record, Room
 
 
@@ -23,10 +24,11 @@ class InboxPage(NamedTuple):
 
 
 class RoomPage(NamedTuple):
-    """Page of messages in ascending order, with their room."""
+    """Page of messages in ascending order, with their room and their reactions."""
 
     messages: list[Record]
     room: Room
+    reactions: dict[int, list[ReactionCount]]  # by number of the message, in their order; empty if all were removed
 
 
 class MemberPage(NamedTuple):
@@ -47,11 +49,19 @@ class SnapshotStore(Protocol):
         ...
 
     async def room_page(
-        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
+        self,
+        tenant: str,
+        room: str,
+        *,
+        after: Bound = None,
+        before: Bound = None,
+        limit: int,
+        reader: str | None = None,
     ) -> RoomPage | None:
-        """Return the results of `MessageStore.messages` and `RoomStore.room`, read at one moment.
+        """Return the results of `MessageStore.messages` and `RoomStore.room` with the reactions, read at one moment.
 
-        None if there is no such room.
+        The reactions include every record up to the head of the room, also records that are not in the page. `reader`
+        decides which of them are `mine`. None if there is no such room.
         """
         ...
 

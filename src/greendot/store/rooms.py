@@ -11,7 +11,7 @@ from greendot.ids import Bound, Key
 
 Role = Literal["reader", "member", "admin"]  # receives; also sends; may also change messages of other users
 BusMode = Literal["full", "hint"]  # the bus carries the content, or only a hint that there is something to read
-Op = Literal["edit", "delete", "erased"]  # erased: its author was erased, see `UserDataStore`
+Op = Literal["edit", "delete", "react", "unreact", "erased"]  # erased: its author was erased, see `UserDataStore`
 
 
 class Room(Struct, frozen=True, gc=False):
@@ -65,7 +65,7 @@ class Record(Struct, frozen=True, gc=False):
     name: str | None
     body: bytes  # JSON
     at: int
-    ref: int | None = None  # number of the message that this record edits or deletes
+    ref: int | None = None  # number of the message that this record edits, deletes or reacts to
     op: Op | None = None
     traceparent: str | None = None  # trace context of the write, if it was given
 
@@ -82,13 +82,14 @@ class Draft(Struct, frozen=True, gc=False):
     op: Op | None = None
     traceparent: str | None = None
     members_rev: int | None = None  # revision at which the author was admitted; None: sent by the app, no admission
+    reaction: str = ""  # with the operations `react` and `unreact`
 
 
 class Written(NamedTuple):
     """Result of writing a draft."""
 
     record: Record
-    new: bool  # False: the key existed, and `record` is the earlier message
+    new: bool  # False: nothing was written, and `record` is the earlier one with the same key or effect
     members_rev: int  # of the room at commit
     bus: BusMode  # of the room
 
@@ -176,6 +177,10 @@ class MessageStore(Protocol):
 
         StaleMembers if the room's `members_rev` is not the draft's. Both are compared in the transaction that writes,
         so an author removed before the commit writes nothing. For a known key the earlier message is returned.
+
+        A reaction is written only if it changes the reactions to its message. Otherwise the record that made them so is
+        returned: the one that set the reaction, or the message itself. NoSuchMessage if there is no message `ref` to
+        react to. Refused if the message has too many different reactions.
         """
         ...
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, structs
 
 from greendot.presence.profile_model import NO_PROFILE, Profile
 from greendot.protocol.codec import encode_event
-from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdatedV1, RoomMessage
+from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdatedV1, ReactionCount, RoomMessage
 from greendot.protocol.replies import InboxEntry
 from greendot.store.inbox import Notification
+from greendot.store.pages import RoomPage
 from greendot.store.rooms import Record
 
 PAGE_BYTES = 1024 * 1024  # bodies in one page
@@ -48,6 +49,22 @@ def sent_size(message: RoomMessage) -> int:
     """Return the bytes of a message's content. `info` comes from the store, encoded."""
     info: object = message.info
     return len(bytes(message.body)) + (len(bytes(info)) if isinstance(info, Raw) else 0)
+
+
+def with_reactions(messages: list[RoomMessage], page: RoomPage, *, for_reader: bool = True) -> list[RoomMessage]:
+    """Return messages of a page with their reactions. Without `for_reader`, reactions do not have `mine`."""
+    if not page.reactions:
+        return messages
+    return [
+        structs.replace(
+            message,
+            reactions=[ReactionCount(*of) if for_reader else ReactionCount(of.reaction, of.users) for of in counts],
+            reacted=page.room.head,
+        )
+        if message.op is None and (counts := page.reactions.get(message.seq)) is not None
+        else message
+        for message in messages
+    ]
 
 
 def created_event(notification: Notification) -> NotificationCreated:

@@ -309,6 +309,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "invisible or hid the last-seen time.",
         ),
         counter("room_recovery_fetch_total", "Reads of a room's records for clients that missed some."),
+        counter(
+            "room_reactions_total", "Reactions that were set (`react`) or removed (`unreact`), by operation.", "op"
+        ),
         counter("inbox_notified_total", "Notifications written to the store."),
         counter(
             "notification_live_push_total",

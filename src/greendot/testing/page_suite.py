@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from greendot.store.inbox import Filter, Inbox
 from greendot.store.port import Store
@@ -69,13 +70,21 @@ class SnapshotSuite(StoreHarness):
         async with self.opened() as store:
             assert await store.room_page(T, "r1", limit=5) is None
             empty = await store.put_room(T, "r1", open=True, bus="hint")
-            assert await store.room_page(T, "r1", limit=5) == ([], empty)
+            assert await store.room_page(T, "r1", limit=5) == ([], empty, {})
             for number in range(6):
                 await store.append(T, "r1", draft(key=f"k{number}"))
             room = await store.room(T, "r1")
-            for span in ({}, {"before": 5}, {"after": 0}, {"after": 3}, {"after": 6}, {"before": 1}):
+            spans: tuple[dict[str, Any], ...] = (
+                {},
+                {"before": 5},
+                {"after": 0},
+                {"after": 3},
+                {"after": 6},
+                {"before": 1},
+            )
+            for span in spans:
                 wanted = await store.messages(T, "r1", limit=3, **span)
-                assert await store.room_page(T, "r1", limit=3, **span) == (wanted, room)
+                assert await store.room_page(T, "r1", limit=3, **span) == (wanted, room, {})
             assert await store.room_page("t2", "r1", limit=3) is None
 
     async def test_a_page_of_members_has_the_room_and_how_many_there_are(self) -> None:

@@ -14,6 +14,7 @@ from greendot.testing.message_suite import MessageSuite
 from greendot.testing.page_suite import SnapshotSuite
 from greendot.testing.presence_mode_suite import PresenceModeSuite
 from greendot.testing.profile_suite import ProfileSuite
+from greendot.testing.reaction_suite import ReactionSuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
 from greendot.testing.store_harness import BAD_TEXTS, T
@@ -25,6 +26,7 @@ class StoreSuite(
     RoomSuite,
     MarkerSuite,
     MessageSuite,
+    ReactionSuite,
     InboxSuite,
     SnapshotSuite,
     LastSeenSuite,

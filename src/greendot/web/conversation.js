@@ -40,6 +40,7 @@ export class Conversation {
       does: {
         edit: (seq, text) => this.#write(() => this.room.edit(seq, { text })),
         delete: (seq) => this.#write(() => this.room.delete(seq)),
+        react: (seq, reaction, on) => this.#write(() => this.room.react(seq, reaction, { on })),
       },
     });
     this.#list.onEnd = () => this.seen();
@@ -53,7 +54,7 @@ export class Conversation {
   }
 
   start() {
-    this.room.join().catch(() => {}); // reported as `removed`, or by the state of the closed client
+    this.room.join({ history: PAGE }).catch(() => {}); // reported as `removed`, or by the state of the closed client
   }
 
   show(isShown) {
@@ -101,9 +102,9 @@ export class Conversation {
       this.present.delete(user);
       changed();
     });
-    room.on("joined", () => {
+    room.on("joined", ({ messages }) => {
       this.isRemoved = false;
-      if (!this.#hasHistory) this.#fetch();
+      if (!this.#hasHistory) this.#fetch(messages);
       this.#lookAround();
     });
     room.on("resync", () => {
@@ -124,13 +125,14 @@ export class Conversation {
     this.seen();
   }
 
-  async #fetch() {
+  /** Show the newest page, which the join has brought unless it is empty. */
+  async #fetch(brought = []) {
     this.#hasHistory = true;
     const scroll = this.element.querySelector(".scroll");
     scroll.ariaBusy = "true"; // screen readers must not announce old messages
     try {
       const unread = this.unread;
-      const messages = await this.room.history({ limit: PAGE });
+      const messages = brought.length ? brought : await this.room.history({ limit: PAGE });
       for (const { user, name } of messages) this.#seat.meet(user, name);
       this.#list.add(messages);
       if (this.#isShown && unread) this.#list.setRead(this.room.head - unread);

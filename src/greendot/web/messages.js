@@ -4,6 +4,7 @@ import { showMessages } from "./greendot.js";
 import { button, iconButton, make, setText } from "./dom.js";
 import { linked } from "./links.js";
 import { hue, initials } from "./names.js";
+import { makeOffers, makeReactions } from "./reactions.js";
 import { clock, day, exact, hour, isSameDay } from "./times.js";
 
 const MOST = 400; // messages kept on the page
@@ -17,9 +18,9 @@ export class MessageList {
   #newer;
   #me;
   #nameOf;
-  #does; // edit(seq, text), delete(seq): actions on own messages; `delete` resolves to false if it failed
+  #does; // edit(seq, text), delete(seq), react(seq, reaction, on); `delete` resolves to false if it failed
   #shown = [];
-  #rows = new Map(); // seq → {row, version}
+  #rows = new Map(); // seq → {row, version, reacted}
   #drafts = new Map(); // key → row of an unsent message; always at the end
   #removed = new Map(); // seq → timer of the deletion, until the server has deleted the message
   #isPinned = true; // the end of the list is visible, and stays visible if the size of the list changes
@@ -63,7 +64,7 @@ export class MessageList {
     const stay = this.isAtEnd;
     for (const { key } of records) if (key) this.#dropDraft(key); // an own message that arrived before the reply to its send
     const before = this.#shown;
-    this.#shown = showMessages(before, records, MOST);
+    this.#shown = showMessages(before, records, MOST, this.#me.id);
     if (this.#shown === before) return;
     const last = before.at(-1)?.seq ?? 0;
     this.#draw();
@@ -75,7 +76,7 @@ export class MessageList {
   /** Add older messages above. The visible messages keep their place. */
   addEarlier(records) {
     const fromEnd = this.#scroll.scrollHeight - this.#scroll.scrollTop;
-    this.#shown = showMessages(this.#shown, records);
+    this.#shown = showMessages(this.#shown, records, Infinity, this.#me.id);
     this.#draw();
     this.#scroll.scrollTop = this.#scroll.scrollHeight - fromEnd;
   }
@@ -207,14 +208,27 @@ export class MessageList {
 
   #row(message) {
     const held = this.#rows.get(message.seq);
-    if (held?.version === message.changed) return held.row;
+    if (held?.version === message.changed) return this.#react(held, message);
     const row = this.#makeRow(message);
     if (held) held.row.replaceWith(row);
-    this.#rows.set(message.seq, { row, version: message.changed });
+    this.#rows.set(message.seq, { row, version: message.changed, reacted: message.reacted });
     return row;
   }
 
-  #makeRow({ seq, user, name, body, at, edited, deleted: isGone }) {
+  /** Draw the reactions of an unchanged message again. An open editor stays, and the focus on a reaction. */
+  #react(held, message) {
+    if (held.reacted === message.reacted) return held.row;
+    held.reacted = message.reacted;
+    const old = held.row.querySelector(".reactions");
+    const at = [...old.children].indexOf(document.activeElement);
+    const chips = makeReactions(message, this.#does.react);
+    old.replaceWith(chips);
+    if (at >= 0) (chips.children[at] ?? this.#scroll).focus({ preventScroll: true });
+    return held.row;
+  }
+
+  #makeRow(message) {
+    const { seq, user, name, body, at, edited, deleted: isGone } = message;
     const isMine = user === this.#me.id;
     if (isGone) this.#removed.delete(seq);
     const deleted = isGone || this.#removed.has(seq);
@@ -229,9 +243,10 @@ export class MessageList {
     text.dir = "auto";
     if (this.#removed.get(seq)) text.append(this.#makeUndo(seq, at));
     if (edited && !deleted) text.append(" ", make("span", "edited", "(edited)"));
-    const row = make("li", `message${isMine ? " mine" : ""}${deleted ? " deleted" : ""}`, avatar, head, text);
-    if (isMine && !deleted) {
-      row.append(this.#makeTools(seq, at));
+    const chips = makeReactions({ ...message, deleted }, this.#does.react);
+    const row = make("li", `message${isMine ? " mine" : ""}${deleted ? " deleted" : ""}`, avatar, head, text, chips);
+    if (!deleted) {
+      row.append(this.#makeTools(seq, `${isMine ? "your message" : `the message of ${author}`} of ${clock(at)}`, isMine));
       text.addEventListener("click", ({ target }) => target.closest("a") || this.#pick(row)); // for devices without hover
     }
     row.style.setProperty("--hue", hue(user));
@@ -250,14 +265,12 @@ export class MessageList {
     return undo;
   }
 
-  #makeTools(seq, at) {
-    const which = `your message of ${clock(at)}`;
-    return make(
-      "div",
-      "tools",
+  #makeTools(seq, which, isMine) {
+    const own = [
       iconButton("edit", `Edit ${which}`, () => this.edit(seq)),
       iconButton("bin", `Delete ${which}`, () => this.#remove(seq)),
-    );
+    ];
+    return make("div", "tools", ...makeOffers(seq, which, this.#does.react), ...(isMine ? own : []));
   }
 }
 

@@ -323,9 +323,9 @@ def test_wrong_arguments_are_refused_before_a_connection_is_opened() -> None:
         Client("http://127.0.0.1:8000", token="t")
     with pytest.raises(ValueError, match="not a valid id"):
         Client("ws://127.0.0.1:8000/v1/connect", token="t", device="my laptop")
-    with pytest.raises(ValueError, match="no event is called 'presence'"):
-        Client("ws://127.0.0.1:8000/v1/connect", token="t").on("presence", print)
-    with pytest.raises(ValueError, match="no event is called"):
+    with pytest.raises(ValueError, match=r"unknown event `presence\.change`; did you mean `presence\.changed`"):
+        Client("ws://127.0.0.1:8000/v1/connect", token="t").on("presence.change", print)
+    with pytest.raises(ValueError, match="unknown event"):
         Client("ws://127.0.0.1:8000/v1/connect", token="t").on(Event, print)
     with pytest.raises(TypeError, match="no option storage"):
         Client("ws://127.0.0.1:8000/v1/connect", token="t", storage=1)  # type: ignore[call-arg]

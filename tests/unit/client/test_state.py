@@ -118,6 +118,22 @@ def test_messages_in_the_reply_of_a_join_are_not_delivered_again() -> None:
     assert [seq for seq in (8, 9, 10) if view.apply(a_message(seq), 0)] == [10]
 
 
+def test_the_newest_messages_of_a_join_are_not_delivered_again() -> None:
+    view = View()
+    view.joined(a_join(head=9, messages=(a_message(8), a_message(9))), None, 0)
+    assert [seq for seq in (8, 9, 10) if view.apply(a_message(seq), 0)] == [10]
+    # A room that was joined before: the reply has all undelivered messages.
+    view.joined(a_join(head=12, messages=(a_message(11), a_message(12))), None, 0)
+    assert [seq for seq in (11, 12, 13) if view.apply(a_message(seq), 0)] == [13]
+
+
+def test_undelivered_messages_before_the_newest_ones_of_a_join_are_still_delivered() -> None:
+    view = View()
+    view.joined(a_join(head=5), None, 0)
+    view.joined(a_join(head=9, messages=(a_message(8), a_message(9))), None, 0)
+    assert [seq for seq in (6, 7, 8, 9, 10) if view.apply(a_message(seq), 0)] == [6, 7, 8, 9, 10]
+
+
 def test_messages_too_many_for_the_reply_of_a_join_are_fetched() -> None:
     view = View()
     assert view.joined(a_join(head=900, truncated=True, recovered=False), 100, 0) is None

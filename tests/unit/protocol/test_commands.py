@@ -36,6 +36,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "room.send": {"room": "lobby", "body": {"text": "hi"}, "key": "k1"},
     "room.edit": {"room": "lobby", "ref": 3, "body": "hi", "key": "k2"},
     "room.delete": {"room": "lobby", "ref": 3, "key": "k3"},
+    "room.react": {"room": "lobby", "ref": 3, "reaction": "+", "on": False, "key": "k4"},
     "room.read": {"room": "lobby", "seq": 7},
     "room.receipts": {"room": "lobby", "after": "alice", "limit": 20},
     "room.history": {"room": "lobby", "before": 100, "limit": 20},
@@ -206,7 +207,7 @@ def test_a_status_is_one_of_three_words_and_its_text_short() -> None:
 
 def test_what_a_person_does_is_activity_and_what_a_client_does_by_itself_is_not() -> None:
     names = {name for name, kind in COMMANDS.items() if kind in ACTIVITY}
-    said = {"room.send", "room.edit", "room.delete", "room.read", "signal.send"}
+    said = {"room.send", "room.edit", "room.delete", "room.react", "room.read", "signal.send"}
     assert names == {"activity", "typing.start", "status.set"} | said | {*MARKS}
 
 

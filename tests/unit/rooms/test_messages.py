@@ -184,7 +184,7 @@ async def test_history_is_refused_with_two_bounds_and_to_those_who_lose_the_room
     assert [message.seq for message in page.messages] == [2]
     both = parts.messages.history(ann.session, RoomHistory(room="lobby", before=3, after=1))
     assert (await refused(both)).code == Err.BAD_FIELD
-    async with parts.store.holding("messages", "after") as held:
+    async with parts.store.holding("room_page", "after") as held:
         reading = asyncio.ensure_future(parts.messages.history(ann.session, RoomHistory(room="lobby")))
         await held.reached()
         await parts.store.remove_member(TENANT, "lobby", "ann")

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { Greendot, RoomMessage } from "../../src/index.js";
-import { memoryStore } from "../../src/index.js";
+import { memoryStore, showMessages } from "../../src/index.js";
 import { GreendotServer, heard, until } from "./greendot.js";
 
 type Said = { text: string };
@@ -34,7 +34,7 @@ test("what one says the other is told, once, and the sender knows it for its own
   const [alice, bob] = [await server.online("alice"), await server.online("bob")];
   const told = heard<RoomMessage<Said>>((on) => bob.room<Said>(name).on("message", on));
   const own = heard<RoomMessage<Said>>((on) => alice.room<Said>(name).on("message", on));
-  expect(await bob.room(name).join()).toEqual({ room: name, head: 0, unread: 0, present: 1 });
+  expect(await bob.room(name).join()).toEqual({ room: name, head: 0, unread: 0, present: 1, messages: [] });
   await alice.room(name).join();
   const { id, seq } = await alice.room<Said>(name).send({ text: "hello" }, { key: "mine-1" });
   await until(() => told.length === 1 && own.length === 1);
@@ -66,6 +66,69 @@ test("nothing is missing and nothing comes twice, however often the line is cut"
   expect(told).toEqual(upTo(60));
   // In the order they were said, too.
   expect(written.map(({ seq }) => seq)).toEqual(upTo(60));
+});
+
+test("a join brings the newest page, and the events go on behind it, also after a cut", async () => {
+  const name = await room();
+  const line = await server.line();
+  const alice = await server.online("alice");
+  await alice.room(name).join();
+  for (const n of upTo(5)) await alice.room(name).send(n);
+  const bob = await server.online("bob", { line });
+  const told = heard<RoomMessage>((on) => bob.room(name).on("message", on));
+  const sending = Promise.all(upTo(20, 6).map((n) => alice.room(name).send(n))); // while bob joins
+  const { messages, head } = await bob.room(name).join({ history: 3 });
+  expect(messages.map(({ seq }) => seq)).toEqual(upTo(head, head - 2));
+  await sending;
+  line.cut();
+  await alice.room(name).send("after the cut");
+  await until(() => told.at(-1)?.seq === 21);
+  expect(told.map(({ seq }) => seq)).toEqual(upTo(21, head + 1));
+});
+
+test("a room that is joined already brings its newest page, too, and no event twice", async () => {
+  const name = await room();
+  const alice = await server.online("alice");
+  const told = await listening(alice, name);
+  for (const n of upTo(4)) await alice.room(name).send(n);
+  expect((await alice.room(name).join({ history: 2 })).messages.map(({ seq }) => seq)).toEqual([3, 4]);
+  expect((await alice.room(name).join()).messages).toEqual([]);
+  await until(() => told.length === 4);
+  await alice.rooms();
+  expect(told).toEqual(upTo(4));
+  expect(() => alice.room(name).join({ history: 1, after: 1 })).toThrow("not both");
+});
+
+test("reactions are counted live, also those that were missed", async () => {
+  const name = await room();
+  const line = await server.line();
+  const alice = await server.online("alice");
+  const bob = await server.online("bob", { line });
+  await alice.room(name).join();
+  const { seq } = await alice.room(name).send("hello");
+  await alice.room(name).react(seq, "👍");
+  let shown = showMessages<unknown>([], (await bob.room(name).join({ history: 10 })).messages, Infinity, "bob");
+  bob.room(name).on("message", (message) => (shown = showMessages(shown, [message], Infinity, "bob")));
+  const first = await bob.room(name).react(seq, "👍");
+  expect(await bob.room(name).react(seq, "👍")).toEqual(first);
+  await until(() => shown[0]!.reactions[0]?.count === 2);
+  expect(shown[0]!.reactions).toEqual([{ reaction: "👍", count: 2, mine: true }]);
+  line.cut();
+  await alice.room(name).react(seq, "👍", { on: false });
+  await alice.room(name).react(seq, "🎉");
+  await until(() => shown[0]!.reactions.length === 2);
+  expect(shown[0]!.reactions).toEqual([{ reaction: "👍", count: 1, mine: true }, { reaction: "🎉", count: 1, mine: false }]);
+  const fresh = showMessages<unknown>([], await bob.room(name).history(), Infinity, "bob");
+  expect(fresh).toEqual(shown.map((message) => ({ ...message, reacted: fresh[0]!.reacted })));
+});
+
+test("an event that does not exist is refused with the nearest name", async () => {
+  const alice = server.client("alice");
+  const on = (of: unknown, type: string) => () => (of as Greendot).on(type as "state", () => {});
+  expect(on(alice, "mesage")).toThrow('unknown event "mesage"; did you mean "message"?');
+  expect(on(alice.room("lobby"), "room.message")).toThrow('did you mean "message"?');
+  expect(on(alice.inbox, "create")).toThrow('did you mean "created"?');
+  expect(on(alice.room("lobby"), "x")).toThrow("use one of message, typing, entered,");
 });
 
 test("what is said without a connection waits, in its order, and is said once", async () => {

@@ -569,7 +569,7 @@ describe("rooms", () => {
     const again = client.room("lobby").join();
     await settled();
     FakeSocket.last.answer("room.join", join("lobby", 4));
-    expect(await again).toEqual({ room: "lobby", head: 4, unread: 1, present: 2 });
+    expect(await again).toEqual({ room: "lobby", head: 4, unread: 1, present: 2, messages: [] });
   });
 
   test("a send that must wait is not overtaken; another room does not wait for it", async () => {

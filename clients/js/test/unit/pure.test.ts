@@ -265,7 +265,7 @@ test("activity is told at once, then at most every 15 s, and the last of it is n
 describe("listeners", () => {
   test("one that throws harms no other, one that was undone is not called, the same one may listen twice", () => {
     const failed = vi.fn();
-    const emitter = new Emitter<{ word: string }>(failed);
+    const emitter = new Emitter<{ word: string }>(failed, { word: 1 });
     const heard: string[] = [];
     const listener = (word: string) => void heard.push(word);
     emitter.on("word", () => {

@@ -57,7 +57,7 @@ test("a room has a type of body, which messages have and send takes", () => {
   room.on("signal", (signal) => expectTypeOf(signal).toEqualTypeOf<Signal<Cursor>>());
   room.on("removed", (why) => expectTypeOf(why).toEqualTypeOf<string | null>());
   expectTypeOf(room.send({ text: "hello" })).resolves.toEqualTypeOf<Written>();
-  expectTypeOf(room.join()).resolves.toEqualTypeOf<Joined>();
+  expectTypeOf(room.join()).resolves.toEqualTypeOf<Joined<Said>>();
   expectTypeOf(room.history()).resolves.toEqualTypeOf<RoomMessage<Said>[]>();
   expectTypeOf(room.signal("cursor", { x: 1, y: 2 })).toEqualTypeOf<boolean>();
   expectTypeOf(room.signal("cursor", { x: 1, y: 2 }, { reply: true })).resolves.toEqualTypeOf<void>();

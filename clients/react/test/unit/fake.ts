@@ -52,6 +52,8 @@ export class FakeRoom extends FakeEmitter {
   typers: Typing;
   /** Joins that were not undone. */
   joins = 0;
+  /** The option `history` of each join. */
+  pages: (number | undefined)[] = [];
   /** How often the server would have been told. */
   entries = 0;
   records: RoomMessage<any>[] = [];
@@ -59,6 +61,7 @@ export class FakeRoom extends FakeEmitter {
   users: string[] = [];
   sent: { body: any; key: string; answer: Later<{ id: string; seq: number }> }[] = [];
   typed: boolean[] = [];
+  reacted: [number, string, boolean][] = [];
   reads: (number | undefined)[] = [];
   /** Where set, `history` answers with it. */
   next: Later<RoomMessage<any>[]> | null = null;
@@ -68,9 +71,10 @@ export class FakeRoom extends FakeEmitter {
     this.typers = { room: name, typers: [], count: 0 };
   }
 
-  join(): Promise<unknown> {
+  join({ history }: { history?: number } = {}): Promise<unknown> {
     this.joins += 1;
-    if (this.joins === 1) this.entries += 1;
+    this.pages.push(history);
+    if (this.joins === 1 || history !== undefined) this.entries += 1;
     return new Promise(() => {});
   }
 
@@ -81,12 +85,12 @@ export class FakeRoom extends FakeEmitter {
   }
 
   /** The server lets us in. */
-  enter(users: string[] = []): void {
+  enter(users: string[] = [], messages: RoomMessage<any>[] = []): void {
     this.joined = true;
     this.users = users;
     this.count = users.length;
     this.head = this.records.at(-1)?.seq ?? 0;
-    this.emit("joined", { room: this.name });
+    this.emit("joined", { room: this.name, messages });
   }
 
   putOut(why: string): void {
@@ -136,6 +140,11 @@ export class FakeRoom extends FakeEmitter {
     const answer = new Later<{ id: string; seq: number }>();
     this.sent.push({ body, key, answer });
     return answer.promise;
+  }
+
+  react(ref: number, reaction: string, { on }: { on: boolean }): Promise<{ id: string; seq: number }> {
+    this.reacted.push([ref, reaction, on]);
+    return Promise.resolve({ id: "", seq: 0 });
   }
 
   typing(isTyping: boolean): void {

@@ -47,6 +47,64 @@ describe("useRoom", () => {
     expect(client.held).toBe(0);
   });
 
+  test("counts reactions as they come, also those that came before a page that was read before them", async () => {
+    const { client, lobby, hook } = await inLobby();
+    client.user = "ann";
+    const react = (seq: number, ref: number, user: string, op: "react" | "unreact" = "react") =>
+      settle(() => lobby.tell(said(seq, { reaction: "+" }, { ref, user, op })));
+    const counts = () => hook.now.messages.map(({ seq, reactions }) => [seq, ...reactions.map(({ count, mine }) => `${count}${mine ? "!" : ""}`)]);
+    await react(6, 5, "ann");
+    await react(7, 5, "bob");
+    await react(8, 1, "bob"); // of a message that is not shown yet
+    expect(counts()).toEqual([[3], [4], [5, "2!"]]);
+    lobby.next = new Later();
+    void hook.now.loadOlder();
+    const counted = { reactions: [{ reaction: "+", count: 4, mine: false }], reacted: 7 };
+    await settle(() => lobby.next!.resolve([said(1, "m1", counted), said(2, "m2")]));
+    expect(counts()).toEqual([[1, "5"], [2], [3], [4], [5, "2!"]]);
+    await react(9, 5, "ann", "unreact");
+    expect(counts().at(-1)).toEqual([5, "1"]);
+    void hook.now.react(5, "+");
+    void hook.now.react(5, "+", false);
+    expect(lobby.reacted).toEqual([[5, "+", true], [5, "+", false]]);
+  });
+
+  test("with `history` the newest page comes with the join, and older ones are fetched", async () => {
+    const client = new FakeClient();
+    const lobby = client.room("lobby");
+    lobby.records = [1, 2, 3, 4].map((seq) => said(seq, `m${seq}`));
+    const hook = hookIn(client, () => useRoom<string>("lobby", { history: 2 }));
+    await settle(() => lobby.enter([], lobby.records.slice(-2)));
+    expect([texts(hook.now), hook.now.hasOlder, hook.now.loading]).toEqual([["m3", "m4"], true, false]);
+    expect([lobby.pages, lobby.asked]).toEqual([[2], []]);
+    await settle(() => lobby.tell(said(5, "m5")));
+    await settle(() => hook.now.loadOlder());
+    expect(texts(hook.now)).toEqual(["m1", "m2", "m3", "m4", "m5"]);
+    await settle(() => lobby.enter()); // a reconnect
+    expect([texts(hook.now).length, lobby.asked.length]).toEqual([5, 1]);
+  });
+
+  test("a server that does not know `history` is asked for the page", async () => {
+    const client = new FakeClient();
+    const lobby = client.room("lobby");
+    lobby.records = [said(1, "one")];
+    const hook = hookIn(client, () => useRoom<string>("lobby", { history: 2 }));
+    await settle(() => lobby.enter());
+    expect([texts(hook.now), lobby.asked.length]).toEqual([["one"], 1]);
+  });
+
+  test("with `history`, a room that another component has joined is joined again", async () => {
+    const client = new FakeClient();
+    const lobby = client.room("lobby");
+    lobby.records = [said(1, "one")];
+    hookIn(client, () => useUnread("lobby"));
+    await settle(() => lobby.enter());
+    const hook = hookIn(client, () => useRoom<string>("lobby", { history: 2 }));
+    expect(lobby.pages).toEqual([undefined, 2]);
+    await settle(() => lobby.enter([], lobby.records));
+    expect([texts(hook.now), lobby.asked]).toEqual([["one"], []]);
+  });
+
   test("one component in place of another keeps the room and what is known of it", async () => {
     const client = new FakeClient();
     const lobby = client.room("lobby");

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from greendot.errors import StaleMembers
+from greendot.errors import NoSuchMessage, Refused, StaleMembers
 from greendot.ids import Bound, Key, check_text, new_message_id
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.pool import Link, Pool
+from greendot.store.postgres.reactions import RECORD, ReactionWrites
 from greendot.store.rooms import BusMode, Draft, MessageStore, Record, Written
 
-_RECORD = "m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent"
-MESSAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"
-_PAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq > $3 AND seq < $4"
+MESSAGE = f"SELECT {RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"
+_PAGE = f"SELECT {RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq > $3 AND seq < $4"
 AFTER = f"{_PAGE} ORDER BY seq LIMIT $5"
 NEWEST = f"{_PAGE} ORDER BY seq DESC LIMIT $5"
 
@@ -22,7 +22,7 @@ LOCK = """
     WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY tenant, room FOR UPDATE
 """
 KNOWN = f"""
-    SELECT m.tenant, m.key, {_RECORD}
+    SELECT m.tenant, m.key, {RECORD}
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (tenant, room, user_id, key)
     JOIN greendot_messages m USING (room, user_id, key)
     WHERE m.tenant || '' = k.tenant -- not by the primary key, which would read the whole room for each of the keys
@@ -78,7 +78,7 @@ class PostgresMessages:
     _appends: GroupCommit[Message, Written | None]
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
-        check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))
+        check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent, draft.reaction))
         message = Message(tenant, room, draft, new_message_id())
         return await self._appends.do(message, frozenset((message.stream,)))
 
@@ -105,6 +105,8 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
     idents = {message.ident for message in batch if message.stream in heads}
     found = await link.fetch(KNOWN, *columns(sorted(idents), 4)) if idents else []
     known: dict[_Ident, Record] = {(row[0], row[2], row[5], row[1]): Record(*row[2:]) for row in found}
+    reactions = ReactionWrites()
+    await reactions.load(link, [(message.stream, message.draft) for message in batch if message.stream in heads])
     written: list[Written | Exception | None] = []
     new: list[tuple[Any, ...]] = []
     for tenant, room, d, message_id in batch:
@@ -113,15 +115,25 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
             continue
         ident = tenant, room, d.user, d.key
         record = known.get(ident)
-        if record is None and d.members_rev not in (None, facts[tenant, room][0]):
-            written.append(StaleMembers(room))  # for this call only: the other messages of the batch are written
+        try:
+            if record is None and d.members_rev not in (None, facts[tenant, room][0]):
+                raise StaleMembers(room)
+            record = record or reactions.decided_by((tenant, room), d)
+        except (
+            StaleMembers,
+            NoSuchMessage,
+            Refused,
+        ) as refused:  # for this call only: the other messages of the batch are written
+            written.append(refused)
             continue
         if record is None:
             seq = heads[tenant, room] = heads[tenant, room] + 1
             said = (d.at, d.ref, d.op, d.traceparent)
             record = known[ident] = Record(room, seq, message_id, d.user, d.name, d.body, *said)
+            reactions.write((tenant, room), d, record)
             new.append((tenant, room, seq, message_id, d.user, d.name, d.body, d.key, *said))
         written.append(Written(record, record.id == message_id, *facts[tenant, room]))
+    await reactions.save(link)
     if new:
         changed = {(row[0], row[1]) for row in new}
         values = (*columns([(*key, heads[key]) for key in changed], 3), *columns(new, 12))

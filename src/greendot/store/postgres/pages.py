@@ -10,12 +10,14 @@ from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
 from greendot.store.postgres.inbox import BEYOND, page_sql
 from greendot.store.postgres.messages import AFTER, NEWEST
 from greendot.store.postgres.pool import Pool
+from greendot.store.postgres.reactions import COUNTED, decode_counts
 from greendot.store.postgres.rooms import MEMBERS, ROOM_FIELDS
 from greendot.store.rooms import Member, Record, Room
 
 _OF_ROOM = "WHERE r.tenant = $1 AND r.room = $2"
 ROOM_AFTER, ROOM_NEWEST = (
-    f"SELECT {ROOM_FIELDS}, m.* FROM greendot_rooms r LEFT JOIN LATERAL ({page}) m ON true {_OF_ROOM} ORDER BY m.seq"
+    f"SELECT {ROOM_FIELDS}, m.*, {COUNTED} FROM greendot_rooms r LEFT JOIN LATERAL ({page}) m ON true {_OF_ROOM}"
+    " ORDER BY m.seq"
     for page in (AFTER, NEWEST)
 )
 MEMBER_PAGE = f"""
@@ -45,13 +47,22 @@ class PostgresSnapshots:
         return InboxPage(found, Inbox(*rows[0][:3]) if rows else Inbox())
 
     async def room_page(
-        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
+        self,
+        tenant: str,
+        room: str,
+        *,
+        after: Bound = None,
+        before: Bound = None,
+        limit: int,
+        reader: str | None = None,
     ) -> RoomPage | None:
-        values = (tenant, room, after or 0, BEYOND if before is None else before, limit)
+        values = (tenant, room, after or 0, BEYOND if before is None else before, limit, reader)
         rows = await self._links.fetch(ROOM_NEWEST if after is None else ROOM_AFTER, *values)
         if not rows:
             return None
-        return RoomPage([Record(*row[7:]) for row in rows if row[7] is not None], Room(*rows[0][:7]))
+        page = [Record(*row[7:-1]) for row in rows if row[7] is not None]
+        counts = {row[8]: decode_counts(row[-1]) for row in rows if row[-1] is not None}
+        return RoomPage(page, Room(*rows[0][:7]), counts)
 
     async def member_page(self, tenant: str, room: str, after: str | None, limit: int) -> MemberPage | None:
         rows = await self._links.fetch(MEMBER_PAGE, tenant, room, after or "", limit)

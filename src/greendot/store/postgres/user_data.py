@@ -119,14 +119,14 @@ def _order(table: Table, limit: int) -> str:
 async def _erase(link: Link, table: Table, where: str, values: tuple[Any, ...], limit: int) -> int:
     """Erase rows; return how many.
 
-    For notifications and members, the head of the inbox or room is locked first, as in every transaction.
+    The head of the inbox or room is locked first, as in every transaction that changes its rows or reactions.
     """
     tenant, user = values[:2]
     if table.plain == "notifications":
         await link.fetch(LOCK_INBOXES, [tenant], [user])
-    if table.plain == "members":
+    if table.plain in ("members", "messages", "reactions"):
         found = await link.fetch(f"SELECT room FROM {table.name} WHERE {where} {_order(table, limit)}", *values)
-        await link.fetch(LOCK_ROOMS, *columns(sorted((tenant, row[0]) for row in found), 2))
+        await link.fetch(LOCK_ROOMS, *columns(sorted({(tenant, row[0]) for row in found}), 2))
     key = [*dict.fromkeys(("tenant", table.owner, *table.key))]
     some = f"SELECT {', '.join(key)} FROM {table.name} WHERE {where} {_order(table, limit)} FOR UPDATE"
     chosen = f"WITH chosen AS MATERIALIZED ({some})"

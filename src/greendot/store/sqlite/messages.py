@@ -6,7 +6,9 @@ import sqlite3
 
 from greendot.errors import StaleMembers
 from greendot.ids import Bound, Key, check_text, new_message_id
+from greendot.rooms.reactions_model import REACTING
 from greendot.store.rooms import Draft, MessageStore, Record, Written
+from greendot.store.sqlite import reactions
 from greendot.store.sqlite.rooms import read_room
 from greendot.store.sqlite.webhooks import QUEUE, SqliteHooks
 
@@ -21,7 +23,7 @@ class SqliteMessages(SqliteHooks):
     """SQLite adapter of `MessageStore`."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
-        check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))
+        check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent, draft.reaction))
         hooked = self._wants(tenant, "room.message")
         return await self._thread.do(lambda db: _append(db, tenant, room, draft, hooked=hooked))
 
@@ -51,6 +53,9 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hoo
         return Written(Record(*first), False, found.members_rev, found.bus)
     if draft.members_rev not in (None, found.members_rev):
         raise StaleMembers(room)
+    if draft.op in REACTING and (seq := reactions.decided_by(db, (tenant, room), draft)) is not None:
+        decided = db.execute(f"{MESSAGE} AND seq = ?", (tenant, room, seq)).fetchone()
+        return Written(Record(*decided), False, found.members_rev, found.bus)
     d = draft
     said = (d.at, d.ref, d.op, d.traceparent)
     record = Record(room, found.head + 1, new_message_id(), d.user, d.name, d.body, *said)
@@ -60,6 +65,8 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hoo
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (tenant, room, record.seq, record.id, d.user, d.name, d.body, d.key, *said),
     )
+    if d.op in REACTING:
+        reactions.write(db, (tenant, room), d, record.seq)
     if hooked:
         db.execute(QUEUE, (tenant, "room.message", room, record.seq, d.at))
     return Written(record, True, found.members_rev, found.bus)

@@ -10,6 +10,7 @@ from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
 from greendot.store.rooms import Member
 from greendot.store.sqlite.inbox import read_inbox, read_notifications
 from greendot.store.sqlite.messages import read_messages
+from greendot.store.sqlite.reactions import read_counts
 from greendot.store.sqlite.rooms import COUNT, MEMBERS, read_room
 from greendot.store.sqlite.thread import DatabaseThread
 
@@ -29,13 +30,23 @@ class SqliteSnapshots:
         return await self._thread.do(work)
 
     async def room_page(
-        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
+        self,
+        tenant: str,
+        room: str,
+        *,
+        after: Bound = None,
+        before: Bound = None,
+        limit: int,
+        reader: str | None = None,
     ) -> RoomPage | None:
         def work(db: sqlite3.Connection) -> RoomPage | None:
             found = read_room(db, tenant, room)
             if found is None:
                 return None
-            return RoomPage(read_messages(db, (tenant, room), after, before, limit), found)
+            page = read_messages(db, (tenant, room), after, before, limit)
+            if not page:
+                return RoomPage(page, found, {})
+            return RoomPage(page, found, read_counts(db, (tenant, room), page[0].seq, page[-1].seq, reader))
 
         return await self._thread.do(work)
 

@@ -24,6 +24,7 @@ const EVENTS: Record<keyof RoomEvents, 1> = {
   resync: 1,
   receipt: 1,
   receipt_count: 1,
+  profile: 1,
 };
 
 interface JoinReply extends Joined<any> {

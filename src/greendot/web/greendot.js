@@ -58,24 +58,32 @@ function newKey() {
 
 // src/emitter.ts
 var Emitter = class {
-  #listeners = /* @__PURE__ */ new Map();
+  #listeners;
   #failed;
-  /** `failed` is called with the error of a listener and with the event type. */
-  constructor(failed) {
+  /** `failed` is called with the error of a listener and with the event type. The keys of `known` are the event types. */
+  constructor(failed, known) {
     this.#failed = failed;
+    this.#listeners = new Map(Object.keys(known).map((type) => [type, /* @__PURE__ */ new Set()]));
   }
   on(type, call) {
     const entry = { call };
-    const listeners = this.#listeners.get(type) ?? /* @__PURE__ */ new Set();
-    this.#listeners.set(type, listeners.add(entry));
+    const listeners = this.#listeners.get(type);
+    if (!listeners) throw new GreendotError("bad_field", unknown(String(type), [...this.#listeners.keys()]));
+    listeners.add(entry);
     return () => void listeners.delete(entry);
   }
   emit(type, event) {
-    for (const entry of [...this.#listeners.get(type) ?? []]) {
-      if (this.#listeners.get(type).has(entry)) attempt(entry.call, event, (error) => this.#failed(error, type));
+    const listeners = this.#listeners.get(type);
+    for (const entry of [...listeners]) {
+      if (listeners.has(entry)) attempt(entry.call, event, (error) => this.#failed(error, type));
     }
   }
 };
+function unknown(type, known) {
+  const pairs = (name) => [...name.slice(1)].filter((letter, at) => type.includes(name[at] + letter)).length;
+  const [nearest] = [...known].sort((a, b) => pairs(b) - pairs(a));
+  return `unknown event "${type}"; ` + (pairs(nearest) ? `did you mean "${nearest}"?` : `use one of ${known.join(", ")}`);
+}
 function attempt(call, argument, failed) {
   try {
     call(argument);
@@ -260,7 +268,7 @@ var Inbox = class {
   /** @internal */
   constructor(core) {
     this.#core = core;
-    this.#events = new Emitter(core.threw);
+    this.#events = new Emitter(core.threw, { created: 1, updated: 1, badge: 1, resync: 1 });
     this.#stream = new Stream({
       head: async () => (await this.#page({ limit: 1 })).head,
       page: async (after) => (await this.#page({ after, limit: PAGE })).notifications.map(created),
@@ -402,7 +410,7 @@ var SAVE_MS = 250;
 var MOST_ROOMS = 200;
 var BATCH = 400;
 var MOST_RESUMED = 400;
-var POLL_MS = 3e4;
+var POLL_MS = 6e4;
 
 // src/people.ts
 function isNewer(entry, known) {
@@ -471,7 +479,7 @@ var People = class {
     const shown = aged(merge(entry, known), this.#core.now());
     this.#still(entry.user);
     if (shown.until) this.#ageing.set(entry.user, this.#core.clock.after(shown.until - this.#core.now(), () => this.heard(shown)));
-    if (shown.mode === "poll") this.#polling ??= this.#core.clock.after(POLL_MS, () => this.#poll());
+    if (shown.mode === "poll") this.#poll();
     if (known && JSON.stringify(known) === JSON.stringify(shown)) return;
     this.#known.set(entry.user, shown);
     this.#core.events.emit("presence", shown);
@@ -519,11 +527,17 @@ var People = class {
     for (const user of users) this.#said.delete(user);
     this.#core.failed(error);
   }
-  /** Fetch the users in mode `poll`: the server does not send their changes. */
+  /**
+   * Fetch the users in mode `poll` later: the server does not send their changes. With jitter, because the watchers of a
+   * user get the mode together, and must not read together.
+   */
   #poll() {
-    const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
-    this.#polling = users.length ? this.#core.clock.after(POLL_MS, () => this.#poll()) : null;
-    if (users.length && this.#core.online && this.#core.visible) this.get(users).catch(() => {
+    this.#polling ??= this.#core.clock.after(POLL_MS * (0.5 + this.#core.random()), () => {
+      const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
+      this.#polling = null;
+      if (users.length) this.#poll();
+      if (users.length && this.#core.online && this.#core.visible) this.get(users).catch(() => {
+      });
     });
   }
   /** @internal */
@@ -566,11 +580,11 @@ var Typists = class {
   get count() {
     return Math.max(this.#count, this.#ends.size);
   }
-  started({ user, name }, expiresInMs) {
+  started({ user, name, info }, expiresInMs) {
     const known = this.#ends.get(user);
     known?.undo();
     const undo = this.#clock.after(expiresInMs + SLACK_MS, () => this.stopped(user));
-    this.#ends.set(user, { typer: known?.typer ?? { user, name }, undo });
+    this.#ends.set(user, { typer: known?.typer ?? { user, name, info }, undo });
     if (!known) this.#changed();
   }
   stopped(user) {
@@ -631,6 +645,21 @@ var Keystrokes = class {
 
 // src/room.ts
 var MOST_SENT = 500;
+var EVENTS = {
+  message: 1,
+  typing: 1,
+  entered: 1,
+  left: 1,
+  count: 1,
+  unread: 1,
+  joined: 1,
+  removed: 1,
+  signal: 1,
+  resync: 1,
+  receipt: 1,
+  receipt_count: 1,
+  profile: 1
+};
 var Room = class {
   name;
   /** Number of the newest known message; 0 before the room is joined. */
@@ -649,6 +678,8 @@ var Room = class {
   // `join` calls without a `leave`
   #after = null;
   // the option `after` of the first join
+  #history;
+  // the option `history` of a join without an answer
   #said = false;
   // a join was sent, and no leave after it
   #entry = 0;
@@ -663,7 +694,7 @@ var Room = class {
   constructor(core, name) {
     this.name = name;
     this.#core = core;
-    this.#events = new Emitter(core.threw);
+    this.#events = new Emitter(core.threw, EVENTS);
     this.#typing = { room: name, typers: [], count: 0 };
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }), () => core.typing);
@@ -693,14 +724,17 @@ var Room = class {
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
    * stored cursor, are delivered first. With neither, only new messages are delivered.
+   * With `history`, the result has the newest messages, at most 100, and the events continue after them.
    * Joins are counted: the room is left after one `leave` for each `join`.
    */
-  join({ after } = {}) {
+  join({ after, history } = {}) {
+    if (after !== void 0 && history !== void 0) throw new GreendotError("bad_field", "give `after` or `history`, not both");
     this.#wanted += 1;
     if (after !== void 0 && this.#stream.last === null) this.#after = after;
-    if (this.joined) return Promise.resolve(this.#standing());
+    if (history !== void 0) this.#history = Math.max(history, this.#history ?? 0);
+    else if (this.joined) return Promise.resolve(this.#standing());
     const promise = new Promise((resolve, reject) => {
-      this.#waiters.push((error) => error ? reject(error) : resolve(this.#standing()));
+      this.#waiters.push((error, joined) => error ? reject(error) : resolve(joined));
     });
     promise.catch(() => {
     });
@@ -728,6 +762,10 @@ var Room = class {
   delete(ref, options) {
     return this.#write("room.delete", { ref }, options);
   }
+  /** Set a reaction of this user to the message with number `ref`, or remove it with `on: false`. Repeating it changes nothing. */
+  react(ref, reaction, { on = true, key } = {}) {
+    return this.#write("room.react", { ref, reaction, on }, { key });
+  }
   /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
   async history(bounds = {}) {
     return (await this.#core.deliver(/* @__PURE__ */ Symbol(), "room.history", { room: this.name, ...bounds })).messages;
@@ -742,13 +780,15 @@ var Room = class {
   typing(isTyping = true) {
     this.#keystrokes.typing(isTyping);
   }
-  /** Fetch a page of the users in the room, ordered by id. */
+  /** Fetch a page of the users in the room, ordered by id, with their names and info. */
   present(page = {}) {
     return this.#core.deliver(/* @__PURE__ */ Symbol(), "room.present", { room: this.name, ...page });
   }
-  /** Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether it was sent. */
-  signal(kind, body, { key } = {}) {
-    return this.#core.tell("signal.send", { room: this.name, kind, body, key });
+  receipts(page = {}) {
+    return this.#core.deliver(/* @__PURE__ */ Symbol(), "room.receipts", { room: this.name, ...page });
+  }
+  signal(kind, body, options) {
+    return this.#core.signal({ room: this.name, kind, body }, options);
   }
   // Called by the client
   /** @internal Number to resume from; null if the room is not joined. */
@@ -797,13 +837,16 @@ var Room = class {
       case "typing.count":
         return this.#typists.counted(data.count, data.expires_in_ms);
       case "room.entered":
-        this.#counted((this.count ?? 0) + 1);
-        return this.#events.emit("entered", { user: data.user });
       case "room.left":
-        this.#counted(Math.max((this.count ?? 0) - 1, 0));
-        return this.#events.emit("left", { user: data.user });
+        this.#counted(Math.max((this.count ?? 0) + (type === "room.left" ? -1 : 1), 0));
+      // falls through
+      case "room.profile":
+        return this.#events.emit(type.slice(5), data);
       case "room.count":
         return this.#counted(data.count);
+      case "room.receipt":
+      case "room.receipt_count":
+        return this.#events.emit(type.slice(5), data);
       case "signal":
         return this.#events.emit("signal", data);
       case "room.changed":
@@ -817,7 +860,8 @@ var Room = class {
   }
   #plan() {
     queueMicrotask(() => {
-      if (!this.#core.online || this.#wanted > 0 === this.#said) return;
+      const isAgain = this.joined && this.#history !== void 0;
+      if (!this.#core.online || this.#wanted > 0 === this.#said && !isAgain) return;
       if (this.#wanted) return this.#enter(true);
       this.#said = false;
       this.#core.tell("room.leave", { room: this.name });
@@ -825,10 +869,12 @@ var Room = class {
   }
   #enter(recovering) {
     const entry = ++this.#entry;
-    const after = (recovering ? this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name) : null) ?? void 0;
+    const history = this.#history;
+    const isNumbered2 = recovering && history === void 0;
+    const after = (isNumbered2 ? this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name) : null) ?? void 0;
     this.#said = true;
-    this.#core.ask("room.join", { room: this.name, after }, (reply) => {
-      if (entry === this.#entry && this.#said) this.#entered(reply, after);
+    this.#core.ask("room.join", { room: this.name, after, history }, (reply) => {
+      if (entry === this.#entry && this.#said) this.#entered(reply, after, history !== void 0);
     }).catch((error) => {
       if (entry !== this.#entry || error.code === "disconnected") return;
       this.#said = false;
@@ -837,28 +883,30 @@ var Room = class {
       if (!isFirst) this.#core.failed(error);
     });
   }
-  #entered(reply, after) {
+  #entered(reply, after, hasHistory) {
     this.joined = true;
     this.#stream.follow(after ?? reply.head);
     this.#after = null;
+    this.#history = void 0;
     this.#marker = Math.max(this.#marker, reply.head - reply.unread);
     for (const message of reply.messages) this.#stream.offer(message);
-    if (reply.truncated) this.#stream.reach(reply.head);
+    if (reply.truncated || hasHistory) this.#stream.reach(reply.head);
     this.#advance(reply.head);
     this.#typists.clear();
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
     this.#events.emit("unread", this.unread);
-    this.#events.emit("joined", this.#standing());
-    this.#answer();
+    const joined = this.#standing(hasHistory ? reply.messages : []);
+    this.#events.emit("joined", joined);
+    this.#answer(void 0, joined);
   }
   /** Resolve callers that wait for the join, or reject them with `error`. */
-  #answer(error) {
-    for (const waiter of this.#waiters.splice(0)) waiter(error);
+  #answer(error, joined) {
+    for (const waiter of this.#waiters.splice(0)) waiter(error, joined);
   }
-  #standing() {
-    return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0 };
+  #standing(messages = []) {
+    return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0, messages };
   }
   #removed(why, error = new GreendotError(why ?? "not_a_member", "no longer in this room")) {
     this.#wanted = 0;
@@ -870,6 +918,7 @@ var Room = class {
     this.joined = false;
     this.count = null;
     this.#after = null;
+    this.#history = void 0;
     this.#stream.forget();
     this.#typists.clear();
     this.#keystrokes.ended();
@@ -882,7 +931,7 @@ var Room = class {
     return this.#core.deliver(`room ${this.name}`, type, { room: this.name, ...fields, key, trace: key });
   }
   #tell(message) {
-    this.#typists.stopped(message.user);
+    if (message.ref === null) this.#typists.stopped(message.user);
     this.#advance(Math.max(this.head, message.seq));
     this.#events.emit("message", message);
     this.#core.events.emit("message", message);
@@ -1367,6 +1416,19 @@ var Tokens = class {
 };
 
 // src/session.ts
+var EVENTS2 = {
+  state: 1,
+  welcome: 1,
+  presence: 1,
+  typing: 1,
+  message: 1,
+  notification: 1,
+  badge: 1,
+  signal: 1,
+  error: 1,
+  refresh: 1,
+  event: 1
+};
 var Session = class {
   connection = { state: "idle", reason: null, failures: 0 };
   welcome = null;
@@ -1378,7 +1440,7 @@ var Session = class {
   #options;
   #owner;
   #tokens;
-  #random;
+  random;
   #url;
   #webSocket;
   #link = null;
@@ -1406,11 +1468,11 @@ var Session = class {
     this.#url = addressOf(options.url);
     this.#webSocket = options.webSocket ?? globalThis.WebSocket;
     this.#tokens = new Tokens(options.getToken);
-    this.#random = random;
+    this.random = random;
     this.clock = clock;
     this.page = page;
     this.cursors = new Cursors(storage, clock, this.failed);
-    this.events = new Emitter(this.threw);
+    this.events = new Emitter(this.threw, EVENTS2);
     this.outbox = new Outbox(options.queue, (command, fold) => this.#request(command, fold), clock);
   }
   get online() {
@@ -1430,6 +1492,10 @@ var Session = class {
   /** Send a command that is useless later. Returns whether it was sent. */
   tell(type, fields) {
     return this.#link?.tell(encode(type, fields)) ?? false;
+  }
+  /** Send a signal, and ask for a reply if the caller wants one. */
+  signal(fields, { key, reply } = {}) {
+    return this[reply ? "ask" : "tell"]("signal.send", { ...fields, key });
   }
   /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
   async ask(type, fields, fold) {
@@ -1497,7 +1563,7 @@ var Session = class {
         end: (end) => link === this.#link && this.#ended(end)
       };
       this.#timer();
-      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.#random);
+      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.random);
     } catch (error) {
       if (attempt2 !== this.#attempt) return;
       const { code, message } = error;
@@ -1545,7 +1611,7 @@ var Session = class {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this.page?.isOnline() ?? true;
-    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.#random, bounds)) : bounds.capMs;
+    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.random, bounds)) : bounds.capMs;
     if (code !== "offline") {
       this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
       this.#failures += 1;
@@ -1593,7 +1659,7 @@ var Session = class {
   }
   // The token
   #planRefresh() {
-    const ms = this.#tokens.refreshInMs(this.now(), this.#random);
+    const ms = this.#tokens.refreshInMs(this.now(), this.random);
     if (ms !== null) this.#refreshIn(ms, 1);
   }
   #refreshIn(ms, failures) {
@@ -1612,7 +1678,7 @@ var Session = class {
       if (link !== this.#link) return;
       this.failed(error);
       if (!error.retry) return tokens.forget("refused");
-      this.#refreshIn(RETRY_MS + backoff(failures, null, this.#random), failures + 1);
+      this.#refreshIn(RETRY_MS + backoff(failures, null, this.random), failures + 1);
     }
   }
   #open() {
@@ -1724,9 +1790,8 @@ var Greendot = class {
   async rooms() {
     return (await this.#session.deliver(/* @__PURE__ */ Symbol(), "room.list")).rooms;
   }
-  /** Send a signal to all devices of a user. Returns false if there is no connection: the signal is dropped. */
-  signal(user, kind, body, { key } = {}) {
-    return this.#session.tell("signal.send", { user, kind, body, key });
+  signal(user, kind, body, options) {
+    return this.#session.signal({ user, kind, body }, options);
   }
   /** Report that the user is active. Pages call it automatically. Throttled. */
   active() {
@@ -1822,7 +1887,7 @@ var Greendot = class {
 };
 
 // src/messages.ts
-function showMessages(shown, records, limit = Infinity) {
+function showMessages(shown, records, limit = Infinity, user = null) {
   const bySeq = new Map(shown.map((message) => [message.seq, message]));
   let news = false;
   const put = (message) => {
@@ -1830,19 +1895,31 @@ function showMessages(shown, records, limit = Infinity) {
     bySeq.set(message.seq, message);
   };
   for (const record of [...records].sort((a, b) => a.seq - b.seq)) {
-    const erased = record.op === "erased";
+    const { seq, op, reactions = [], reacted = seq } = record;
+    const erased = op === "erased";
+    const known = bySeq.get(record.ref ?? seq);
     if (record.ref === null) {
-      const known = bySeq.get(record.seq);
-      if (!known) put({ ...record, edited: false, deleted: erased, changed: 0 });
-      else if (erased && !known.deleted) put({ ...record, edited: false, deleted: true, changed: known.changed });
-    } else {
-      const known = bySeq.get(record.ref);
-      if (!known || known.deleted || known.changed >= record.seq || erased) continue;
-      if (record.op === "delete") put({ ...known, body: null, deleted: true, changed: record.seq });
-      else put({ ...known, body: record.body, edited: true, changed: record.seq });
+      if (!known || erased && !known.deleted) {
+        put({ ...record, edited: false, deleted: erased, changed: known?.changed ?? 0, reactions, reacted });
+      } else if (reacted > known.reacted) put({ ...known, reactions, reacted });
+    } else if (known && !known.deleted) {
+      if (op === "react" || op === "unreact") {
+        if (seq > known.reacted) put({ ...known, reactions: counted(known.reactions, record, user), reacted: seq });
+      } else if (seq > known.changed) {
+        if (op === "delete") put({ ...known, body: null, deleted: true, changed: seq, reactions: [] });
+        else if (op === "edit") put({ ...known, body: record.body, edited: true, changed: seq });
+      }
     }
   }
   return news ? [...bySeq.values()].sort((a, b) => a.seq - b.seq).slice(-limit) : shown;
+}
+function counted(reactions, { op, body, user }, me) {
+  const { reaction } = body;
+  const by = op === "react" ? 1 : -1;
+  const known = reactions.find((one) => one.reaction === reaction) ?? { reaction, count: 0, mine: false };
+  const next = { reaction, count: known.count + by, mine: user === me ? by > 0 : known.mine };
+  const changed = reactions.map((one) => one === known ? next : one);
+  return (reactions.includes(known) ? changed : [...changed, next]).filter(({ count }) => count > 0);
 }
 
 // src/text.ts

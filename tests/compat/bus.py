@@ -35,6 +35,7 @@ SENT: list[base.AnySent] = [
     base.HoldSession("k3Fa-s1", "t1", "ann", 1_500),
     base.StatusChanged(),
     base.ProfileChanged("t1", "ann"),
+    base.Receipt("ann", 7),
     base.VisibilityChanged("t1", "ann", "k3Fa", 6, True),
     base.LimitReport("k3Fa", [("sends", "t1", 12.5)], [("t1", 3, 5, True)]),
     ClusterQuestion(b"{}", "k3Fa", 7),

@@ -188,7 +188,7 @@ def test_the_index_of_a_large_room_is_built_in_steps_while_users_enter_and_leave
     cursor = redis.verb("index", ROOM, *call, 0, 100, "t1")
     assert cursor != b"0"
     assert redis.verb("occupants", ROOM, "", "", "", "", "", 0, "") == [b"build"]
-    for verb, user, more in (("enter", "anew", ("1",)), ("exit", "u0007", ())):
+    for verb, user, more in (("enter", "anew", ("1", "")), ("exit", "u0007", ())):
         redis.verb(verb, ROOM, *call, f"n1-{user}" if verb == "exit" else "n2-x", "n2", 1, user, *more)
     redis.verb("index", ROOM, *call, 0, 100, "t2")  # another node, which dies
     while cursor != b"0":
@@ -235,7 +235,7 @@ def test_the_index_ends_when_the_room_is_small_again(redis: Partition) -> None:
     assert redis("EXISTS", "index") == 1
     redis.verb("exit", ROOM, *call, "n1-u0001", "n1", 1, "u0001")
     assert redis("EXISTS", "index") == 0
-    redis.verb("enter", ROOM, *call, "n1-u0001", "n1", 1, "u0001", "1")
+    redis.verb("enter", ROOM, *call, "n1-u0001", "n1", 1, "u0001", "1", "")
     assert redis("EXISTS", "index") == 0
 
 
@@ -291,7 +291,7 @@ def test_a_user_whose_other_session_is_on_a_node_without_the_index_leaves_the_in
     redis("HSET", "room", "ann", "n0-s1", "bob", "n1-s9")
     redis("ZADD", "index", 0, "bob", 0, "~n1")
     session = ("n1-s1", "n1", 1, "ann")
-    assert redis.verb("enter", ROOM, "", "channel", "PUBLISH", "key", *session, "1") == 0
+    assert redis.verb("enter", ROOM, "", "channel", "PUBLISH", "key", *session, "1", "") == 0
     assert redis("ZRANGE", "index", 0, -1) == [b"ann", b"bob", b"~n1"]
     assert redis.verb("exit", ROOM, "", "channel", "PUBLISH", "key", *session) == 0
     assert redis("ZRANGE", "index", 0, -1) == [b"bob", b"~n1"]
@@ -302,7 +302,7 @@ def test_a_session_that_enters_an_indexed_room_adds_the_user_and_the_mark_of_its
     redis.node("n1")
     redis("HSET", "room", "bob", "n2-s1")
     redis("ZADD", "index", 0, "bob", 0, "~n2")
-    redis.verb("enter", ROOM, "", "channel", "PUBLISH", "key", "n1-s1", "n1", 1, "ann", "1")
+    redis.verb("enter", ROOM, "", "channel", "PUBLISH", "key", "n1-s1", "n1", 1, "ann", "1", "")
     assert redis("ZRANGE", "index", 0, -1) == [b"ann", b"bob", b"~n1", b"~n2"]
 
 
@@ -316,7 +316,7 @@ def test_a_registered_node_writes_the_index_and_a_forgotten_one_leaves_nothing(r
 
 def test_a_session_that_enters_twice_is_there_once(redis: Partition) -> None:
     redis.node("n1")
-    enter = ["", "channel", "PUBLISH", "key", "n1-s1", "n1", 1, "ann", "1"]
+    enter = ["", "channel", "PUBLISH", "key", "n1-s1", "n1", 1, "ann", "1", ""]
     assert redis.verb("enter", ROOM, *enter) == [b"!", 1, 1]
     assert redis.verb("enter", ROOM, *enter) == 0
     assert redis("HGET", "room", "ann") == b"n1-s1"

@@ -27,7 +27,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 QUERIES = {"/v1/rooms/{room}/messages/{seq}/reactions/{reaction}": "?user=ann"}
-MISSING = ("{session}", "{seq}")  # not there, which the route finds only after authorization
+MISSING = ("{session}", "{seq}", "receipts")  # not there, which the route finds only after authorization
 
 
 async def make(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from e2e.processes import ask as http
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
 from greendot.store.inbox import Notice
 from greendot.testing import Served, WireClient, serving
+from greendot.testing.server import API_KEY
 from wire_described import heard, said
 
 # Events of large rooms, of a server in trouble or of a drain. Other tests produce and check them.
-ELSEWHERE = {"typing.count", "room.count", "refresh", "resync", "drain", "overloaded"}
+ELSEWHERE = {"typing.count", "room.count", "room.receipt_count", "refresh", "resync", "drain", "overloaded"}
 
 
 class Recorder:
@@ -53,8 +55,16 @@ async def test_every_frame_of_a_conversation_matches_the_document() -> None:
         await ask(ann, "room.join", room="lobby", history=10)
         await ask(ann, "room.react", room="lobby", ref=seq, reaction="👍", on=False)
         await ask(bob, "room.delete", room="lobby", ref=seq)
+        for path, body in (
+            ("/v1/rooms/lobby", {"receipts": True}),
+            ("/v1/users/bob/info", {"info": {"colour": "red"}}),
+        ):
+            changed = await http(served.port, "PUT", path, body, Authorization=f"Bearer {API_KEY}")
+            assert changed.status == 200
         await ask(ann, "room.read", room="lobby", seq=seq)
         await ask(ann, "room.history", room="lobby", limit=10)
+        await ask(ann, "room.receipts", room="lobby")
+        await ask(ann, "room.receipts", room="lobby", seq=seq)
         await ask(ann, "room.list")
         await ask(bob, "signal.send", kind="wave", user="ann", body=[1], key="w", trace="t-1")
         await recorder.listen(ann, phone, bob)

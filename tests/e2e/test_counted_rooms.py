@@ -35,14 +35,19 @@ async def leave(served: Served, users: list[str]) -> None:
 
 
 async def heard(served: Served) -> None:
-    """Wait until the node has received all messages about the room."""
+    """Wait until the node has received all messages about the room, and its work is done."""
+    await received(served)
+    await served.settle()
+
+
+async def received(served: Served) -> None:
     drained = getattr(served.node.engine, "bus", None)
     if drained is not None:
         await drained.drained()
         for server in served.node.engine.servers.all.values():  # type: ignore[attr-defined]
             await server.call("PING")
             await server.pushes.call("PING")
-    await served.settle()
+    await asyncio.sleep(0)
 
 
 async def counts(served: Served, client: WireClient) -> list[int]:
@@ -242,7 +247,9 @@ async def test_a_user_who_leaves_while_looked_for_is_not_kept_as_a_hider(
         async with hold(served.node.engine, "sessions_in_room", at="after") as held:
             bob.send(type="privacy.set", hide_from=["ann"], id=7)
             await held.reached()  # bob is found in the room
-            await leave(served, ["bob"])
+            node = served.node.incarnation
+            await served.node.engine.exit(T, "hall", "bob", SessionEpoch(f"{node}-bob", node, 1))
+            await received(served)
         await bob.receive("reply")
         await heard(served)
         assert [*hall(served).present.users] == []

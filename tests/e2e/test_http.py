@@ -347,7 +347,8 @@ async def test_a_room_is_made_changed_shown_and_listed() -> None:
         is_problem(await api("GET", "/v1/rooms/club"), 404, "no_such_room")
         for body, shown in ((None, False), ({"open": True}, True), ({"open": False}, False)):
             answer = await api("PUT", "/v1/rooms/club", body)
-            assert (answer.status, answer.json()) == (200, {"room": "club", "open": shown, "head": 0, "bus": "full"})
+            expected = {"room": "club", "open": shown, "head": 0, "bus": "full", "receipts": False}
+            assert (answer.status, answer.json()) == (200, expected)
             assert await api.get("/v1/rooms/club") == answer.json()
         for room in ("bar", "attic"):
             await api("PUT", f"/v1/rooms/{room}")

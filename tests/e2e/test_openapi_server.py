@@ -35,6 +35,7 @@ PARTLY_SAID = (
     "POST /v1/notifications",
     "POST /v1/tokens/revoke",
     "GET /v1/rooms/{room}/messages",
+    "GET /v1/rooms/{room}/receipts",
     "GET /v1/users/{user}/inbox",
     "PUT /v1/users/{user}/devices/{device}",
     "PUT /v1/users/{user}/push",

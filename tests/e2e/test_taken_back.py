@@ -159,7 +159,7 @@ async def test_history_read_while_the_member_is_removed_is_not_sent() -> None:
         await served.node.store.put_room("default", "den")
         await served.node.store.put_member("default", "den", "alice")
         alice = await served.client("alice")
-        read = served.node.store.messages
+        read = served.node.store.room_page
         removed = asyncio.Event()
 
         async def slowly(*arguments: Any, **named: Any) -> Any:
@@ -167,7 +167,7 @@ async def test_history_read_while_the_member_is_removed_is_not_sent() -> None:
             await removed.wait()
             return found
 
-        served.node.store.messages = slowly  # type: ignore[method-assign]
+        served.node.store.room_page = slowly  # type: ignore[method-assign]
         alice.send(type="room.history", room="den", id=1)
         await asyncio.sleep(0.05)
         assert (await ask(served, "DELETE", "/v1/rooms/den/members/alice")).status == 204

@@ -22,6 +22,7 @@ NOTICE = {"user": "alice", "kind": "news", "body": 1}
 UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
     ("POST", "/v1/presence/query", {"users": ["alice"], "user": "bob"}, "`user`; did you mean `users`?"),
     ("PUT", "/v1/users/alice/status", {"state": "busy"}, "`state`; did you mean `status`?"),
+    ("PUT", "/v1/users/alice/info", {"info": {"colour": "red"}, "nmae": "Al"}, "`nmae`; did you mean `name`?"),
     ("PUT", "/v1/users/alice/presence/mode", {"mode": "poll", "moed": 1}, "`moed`; did you mean `mode`?"),
     ("PUT", "/v1/users/alice/contacts/bob", {"last_contact": 1}, "`last_contact`; did you mean `last_contact_at`?"),
     (
@@ -38,7 +39,7 @@ UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
         "`quiet_hours.end`; did you mean `ends`?",
     ),
     ("PUT", "/v1/rooms/lobby", {"opne": True}, "`opne`; did you mean `open`?"),
-    ("PUT", "/v1/rooms/lobby", {"title": "The lobby"}, "`title`; use one of `open`, `bus`"),
+    ("PUT", "/v1/rooms/lobby", {"title": "The lobby"}, "`title`; use one of `open`, `bus`, `receipts`"),
     ("PUT", "/v1/rooms/lobby/members/alice", {"Role": "admin"}, "`Role`; did you mean `role`?"),
     ("POST", "/v1/rooms/lobby/messages", {"user": "bot", "body": 1, "keys": "k"}, "`keys`; did you mean `key`?"),
     ("POST", "/v1/signals", {"room": "lobby", "kind": "x", "form": "bot"}, "`form`; did you mean `from`?"),

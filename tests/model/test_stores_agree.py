@@ -173,7 +173,8 @@ class Real:
         return written and (written.record.seq, written.new, written.members_rev)
 
     async def _marker(self, now: int, room: str, user: str, seq: int) -> Any:
-        return await self.store.put_marker(T, room, user, seq)
+        marked = await self.store.put_marker(T, room, user, seq)
+        return marked.marker, marked.head
 
     async def _notify(self, now: int, notices: list[tuple[str, str, int, int | None]]) -> Any:
         drafts = [Notice(T, user, "k", b"{}", key, created, expires) for user, key, created, expires in notices]

@@ -103,7 +103,7 @@ class RoomShown(Struct):
     bus: Annotated[
         BusMode, about("`full`: the bus between nodes carries messages. `hint`: it carries hints without the content.")
     ]
-    receipts: Annotated[bool, about("Whether users see how far others have read.")]
+    receipts: Annotated[bool, about("Whether users see how far others have read.")] = False
 
 
 class RoomList(Struct):

@@ -25,4 +25,4 @@ async def test_a_marker_that_another_device_moved_meanwhile_comes_with_a_head_no
         for key in ("k3", "k4", "k5"):
             await store.append(T, "r1", draft(key=key))
         await other.execute("COMMIT")
-        assert await marking == (2, 5)
+        assert (await marking)[:2] == (2, 5)

@@ -10,6 +10,8 @@
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
     ├── StaleMembers         the members of a room have changed since the caller was admitted; admit again
+    ├── RoomArchived         a room takes no messages, because the app has archived it
+    ├── RoomBeingDeleted     a room of this name was deleted, and its rows are still being removed; try again later
     ├── NoSuchMessage        a message that does not exist, is a change of another one, or was deleted
     ├── Unstorable           a value the store cannot hold; a retry fails again
     ├── BadWebhook           a webhook request was not sent by Greendot
@@ -83,6 +85,14 @@ class StoreUnavailable(GreendotError):
 
 class StaleMembers(GreendotError):
     """Message refused because the room's members have changed since its author was admitted."""
+
+
+class RoomArchived(GreendotError):
+    """Message refused because the app has archived the room."""
+
+
+class RoomBeingDeleted(GreendotError):
+    """Room refused because the rows of a deleted room with the same name are still being removed."""
 
 
 class NoSuchMessage(GreendotError):

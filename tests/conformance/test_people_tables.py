@@ -27,12 +27,15 @@ OF_NOBODY = {
     "revocations": "kept until they expire, or revoked tokens of the user would be valid again",
     "revocations_head": "a number",
     "visibility_heads": "numbers of changes",
+    "audit_heads": "numbers of entries",
+    "room_deletions": "names of rooms that are being deleted",
     "jobs": "due times; the cursor of a running job names a user until the run ends",
     "job_runs": "outcomes of runs",
     "schema": "the version of the tables",
     "sqlite_sequence": "internal table of SQLite",
 }
 PEOPLE = {
+    "audit",
     "contacts",
     "inboxes",
     "last_seen",

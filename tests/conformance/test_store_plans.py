@@ -15,10 +15,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+from greendot.store.audit import ANY, AuditFilter
 from greendot.store.inbox import Filter, Mark
 from greendot.store.postgres import (
     PostgresStore,
     api_keys,
+    audit,
     inbox,
     inbox_marks,
     inbox_upkeep,
@@ -26,6 +28,7 @@ from greendot.store.postgres import (
     last_seen,
     markers,
     messages,
+    moderation,
     pages,
     presence_modes,
     profiles,
@@ -38,11 +41,13 @@ from greendot.store.postgres import (
     webhooks,
 )
 from greendot.store.sqlite import SqliteStore
+from greendot.store.sqlite import audit as lite_audit
 from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import last_seen as lite_last_seen
 from greendot.store.sqlite import markers as lite_markers
 from greendot.store.sqlite import messages as lite_messages
+from greendot.store.sqlite import moderation as lite_moderation
 from greendot.store.sqlite import presence_modes as lite_presence_modes
 from greendot.store.sqlite import profiles as lite_profiles
 from greendot.store.sqlite import reactions as lite_reactions
@@ -59,6 +64,12 @@ BY_AUTHOR = """
     SELECT * FROM greendot_messages
     WHERE tenant = $1 AND user_id = $2 AND (room, key) > ($3, $4) ORDER BY room, key LIMIT 50
 """
+AUDITS = {
+    "audit": (ANY, ()),
+    "audit of a room": (AuditFilter(room="r1"), ("r1",)),
+    "audit of a user": (AuditFilter(user="u1"), ("u1",)),
+    "audit of an action": (AuditFilter(action="user.banned"), ("user.banned",)),
+}
 
 REACTIONS_OF = """
     SELECT * FROM greendot_reactions
@@ -79,6 +90,10 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "receipts": (markers.RECEIPTS, ("t", "r1", "u7", "u1", 40)),
         "count of receipts": (markers.COUNT_RECEIPTS, ("t", "r1", MANY - 20)),
         "message": (messages.MESSAGE, ("t", "r1", 5)),
+        "messages to change": (messages.CHANGEABLE, (["t", "t"], ["r1", "r1"], [5, 6])),
+        "deletion of a message": (moderation.DELETION, ("t", "r1", 5)),
+        "erasure of a message": (moderation.ERASE_MESSAGE, ("t", "r1", 5)),
+        "erasure of edits": (moderation.ERASE_EDITS, ("t", "r1", 5)),
         "history, newer": (messages.AFTER, ("t", "r1", 500, 2**62, 50)),
         "history, older": (messages.NEWEST, ("t", "r1", 0, 30_000, 50)),
         "lock of rooms": (messages.LOCK, (["t", "t"], ["r1", "r2"])),
@@ -104,6 +119,7 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "presence modes of a tenant": (presence_modes.MODES_IN, (["t2"],)),
         "number of presence modes": (presence_modes.COUNT, ("t2", "u1")),
         "writing last seen": (last_seen.PUT, (["t", "t"], ["u1", "u2"], [5, MANY])),
+        "old audit": (audit.PRUNE, (500, 20)),
         "pending": (inbox.PENDING, (["t", "t"], ["u1", "u2"], 10)),
         "delivered": (inbox_marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
         "expired": (inbox_upkeep.EXPIRED, (5, 10)),
@@ -124,6 +140,11 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "who hides something": (visibility.RESTRICTED, ("t", "u5", 20)),
         "changes of visibility": (visibility.CHANGES, (["t", "t"], ["members", "privacy"], [4_970, 0])),
         "count of hook events": (webhooks.DEPTHS, (["t", "t1", "none"], 50)),
+    }
+    | {
+        f"{name}, {newest}": (audit.page_sql(only, newest=newest), ("t", 0, 2**62, 50, *values))
+        for name, (only, values) in AUDITS.items()
+        for newest in (False, True)
     }
     | {
         f"inbox, {only}, {order}": (inbox.page_sql(only, order), ("t", "u1", 0, 2**62, 50))
@@ -159,6 +180,9 @@ FILL = f"""
     INSERT INTO greendot_presence_modes SELECT 't', 'u' || n, 'poll' FROM generate_series(1, 20000) n;
     INSERT INTO greendot_last_seen SELECT 't', 'u' || n, n FROM generate_series(1, 20000) n;
     INSERT INTO greendot_user_info SELECT 't', 'u' || n, 'name', NULL, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO greendot_audit (tenant, number, at, actor, action, room, user_id)
+        SELECT 't', n, n, 'k', CASE WHEN n % 100 = 0 THEN 'user.banned' ELSE 'message.deleted' END, 'r' || n % 50,
+               'u' || n % 99 FROM generate_series(1, 20000) n;
     INSERT INTO greendot_revocations SELECT 't', 'user', 'u' || n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_privacy
         SELECT 't', 'u' || n, CASE WHEN n % 100 = 0 THEN 'hidden' ELSE 'shown' END, '', 1
@@ -166,6 +190,7 @@ FILL = f"""
     INSERT INTO greendot_status SELECT 't', 'u' || n, 'busy', NULL, NULL, 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_messages
         SELECT 't', 'r1', n, n, 'u' || n % 7, NULL, '1', 'k' || n, n FROM generate_series(1, {MANY}) n;
+    UPDATE greendot_messages SET op = 'edit', ref = seq - 1 WHERE seq % 20 = 0;
     INSERT INTO greendot_messages SELECT 't', 'r' || n, 1, n, 'u1', NULL, '1', 'k1', n FROM generate_series(2, 2000) n;
     INSERT INTO greendot_reactions
         SELECT 't', 'r1', n, 'u' || m, 'x', n FROM generate_series(1, {MANY}, 2) n, generate_series(1, 2) m;
@@ -325,6 +350,9 @@ SQLITE: dict[str, tuple[str, int]] = (
         "history, newer": (lite_messages.AFTER, 5),
         "history, older": (lite_messages.NEWEST, 5),
         "reactions of a page": (lite_reactions.PAGE, 5),
+        "deletion of a message": (lite_moderation.DELETION, 3),
+        "erasure of a message": (lite_moderation.ERASE_MESSAGE, 3),
+        "erasure of edits": (lite_moderation.ERASE_EDITS, 3),
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
         "messages of an author": (LITE_BY_AUTHOR, 4),
         "unread": (lite_inbox.INBOX, 2),
@@ -335,12 +363,18 @@ SQLITE: dict[str, tuple[str, int]] = (
         "presence modes of a tenant": (lite_presence_modes.MODES, 1),
         "number of presence modes": (lite_presence_modes.OTHERS, 2),
         "writing last seen": (lite_last_seen.PUT, 3),
+        "old audit": (lite_audit.PRUNE, 2),
         "pending": (lite_inbox.PENDING, 3),
         "expired": (lite_inbox.EXPIRED, 2),
         "old": (lite_inbox.OLD, 2),
         "who has something unread": (lite_jobs.UNREAD, 3),
         "count of hook events": (lite_hooks.DEPTH, 4),
         "first of hook events": (lite_hooks.FIRST, 2),
+    }
+    | {
+        f"{name}, {newest}": (lite_audit.page_sql(only, newest=newest), 4 + len(values))
+        for name, (only, values) in AUDITS.items()
+        for newest in (False, True)
     }
     | {
         f"inbox, {only}, {order}": (lite_inbox.page_sql(only, order), 5)

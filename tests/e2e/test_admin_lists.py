@@ -95,13 +95,35 @@ def test_rooms_are_listed_in_pages(look: Callable[..., Tab], site: ServerProcess
     expect(page.locator(".found").get_by_role("heading", name="team-07")).to_be_visible()
 
 
+def test_the_audit_is_listed_newest_first_and_leads_to_users_and_rooms(
+    look: Callable[..., Tab], site: ServerProcess
+) -> None:
+    site.call("PUT", "v1/rooms/court", {"open": True})
+    site.call("POST", "v1/rooms/court/messages", {"user": "bea", "body": "rude"})
+    site.call("PATCH", "v1/rooms/court/messages/1", {"body": "***", "by": "mod", "reason": "rude words"})
+    site.call("PUT", "v1/rooms/court", {"archived": True})
+    page = look("find").page
+    page.get_by_role("radio", name="Audit").check(force=True)
+    expect(page.get_by_role("heading", name="Audit", exact=True)).to_be_visible()
+    page.get_by_label("Room id").fill("court")
+    rows = page.locator("#list tbody tr")
+    expect(rows).to_have_count(2)
+    expect(page.locator("#listed-count")).to_have_text("2, in room “court”")
+    assert rows.locator('[data-label="Action"]').all_inner_texts() == ["room.archived", "message.edited"]
+    assert rows.last.locator("td").all_inner_texts()[1:] == ["court", "bea", "1", "mod", "rude words"]
+    rows.first.get_by_role("button", name="court").click()
+    expect(page.locator(".found").get_by_role("heading", name="court")).to_be_visible()
+    expect(page.locator('#list [data-label="Access"]')).to_have_text("open to all, archived")
+
+
 @pytest.mark.parametrize("screen", [WIDE, PHONE], ids=["wide", "phone"])
 def test_the_lists_are_accessible_and_fit_the_screen(
-    look: Callable[..., Tab], open_tab: OpenTab, screen: dict[str, Any]
+    look: Callable[..., Tab], open_tab: OpenTab, site: ServerProcess, screen: dict[str, Any]
 ) -> None:
+    site.call("PUT", "v1/rooms/shelf", {"archived": True})
     open_tab("Cleo with a rather long name that does not fit on a phone")
     tab = look("find", reduced_motion="reduce", **screen)
-    for what, row in (("User", "cleo"), ("Room", "lobby")):
+    for what, row in (("User", "cleo"), ("Room", "lobby"), ("Audit", "1")):
         tab.page.get_by_role("radio", name=what).check(force=True)
         expect(tab.page.locator(f'#list tr[data-id^="{row}"]')).to_be_visible()
         for scheme in ("dark", "light"):

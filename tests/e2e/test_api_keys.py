@@ -19,6 +19,7 @@ UNKNOWN_KEY = "unknown API key; check it, or create one with greendot keys creat
 BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/presence/query": {"users": ["ann"]},
     "POST /v1/rooms/{room}/messages": {"user": "app", "body": 1},
+    "PATCH /v1/rooms/{room}/messages/{seq}": {"body": 1},
     "POST /v1/notifications": {"user": "ann", "kind": "k", "body": 1},
     "POST /v1/signals": {"user": "ann", "kind": "k"},
     "POST /v1/tokens/revoke": {"jti": "none"},
@@ -55,7 +56,7 @@ def detail(answer: Answer, status: int) -> str:
 @pytest.mark.parametrize("scope", [*SCOPES, "operator"])
 async def test_a_key_opens_the_routes_of_its_scope_and_no_others(scope: KeyScope) -> None:
     async with serving() as served:
-        await served.node.store.put_room("acme", "club")
+        await served.node.store.put_room("acme", "club", receipts=True)
         key = await make(served, scope, tenant=OPERATOR if scope == "operator" else "acme")
         for route, needed in NEEDED.items():
             answer = await call(served, key, route)

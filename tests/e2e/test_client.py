@@ -17,7 +17,7 @@ from greendot.auth.tokens import Tokens
 from greendot.client import Client, CommandRefused, ConnectionRefused, Cursors, Reactions, Truncated, body_of
 from greendot.client.backoff import Backoff
 from greendot.clock import SystemClock
-from greendot.engine.messages import Part
+from greendot.engine.messages import Part, Topic
 from greendot.protocol.events import (
     NotificationCreated,
     NotificationUpdated,
@@ -27,10 +27,13 @@ from greendot.protocol.events import (
     Signal,
     TypingStarted,
 )
+from greendot.store.audit import AuditNote
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft
 from greendot.testing import Served, serving
 from redis_servers import free_port
+
+LOBBY = Topic("room", "default", "lobby")
 
 
 def client(served: Served, user: str, **options: Any) -> Client:
@@ -321,3 +324,28 @@ async def test_closing_a_client_sends_bye_so_that_other_users_see_it_offline_at_
             await bob.watch("alice")
         await until(lambda: bob.people["alice"].state == "offline")
         assert bob.people["alice"].last_seen == served.clock.now_ms()
+
+
+async def test_a_room_that_the_app_deletes_is_left_and_changes_by_the_app_arrive() -> None:
+    async with serving() as served:
+        await served.lobby()
+        moderation, now = served.node.moderation, served.clock.now_ms()
+        async with client(served, "alice") as alice:
+            events = alice.events()
+            await alice.join("lobby")
+            await alice.send("lobby", "rude")
+            note = AuditNote("default", now, "desk", "message.edited", "lobby", ref=1)
+            await moderation.change("default", "lobby", Draft("mod", None, b'"***"', "k1", now, 1, "edit"), note)
+            await next_of(events, RoomMessage)
+            edit = await next_of(events, RoomMessage)
+            assert (edit.op, edit.ref, body_of(edit), edit.user) == ("edit", 1, "***", "mod")
+            await moderation.archive("default", "lobby", True, note._replace(action="room.archived"))
+            assert (await next_of(events, RoomChanged)).archived is True
+            await until(lambda: bool((it := served.node.rooms.local(LOBBY)) and it.room and it.room.archived))
+            with pytest.raises(CommandRefused, match="archived"):
+                await alice.send("lobby", "late")
+            assert (await alice.rooms())[0].archived
+            assert await moderation.delete("default", "lobby", note._replace(action="room.deleted"))
+            gone = await next_of(events, RoomChanged)
+            assert (gone.removed, gone.reason) == (True, "room deleted")
+            assert alice.cursors["rooms"] == {}

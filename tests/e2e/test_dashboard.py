@@ -20,6 +20,7 @@ from greendot.node.event_recorder_model import HOLD_S, KINDS
 from greendot.node.event_recorder_model import MOST as MOST_EVENTS
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.store.api_keys import OPERATOR, ApiKey, Secret
+from greendot.store.audit import AuditNote
 from greendot.store.read_cache import BELIEVED_S
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
@@ -480,9 +481,33 @@ async def test_rooms_are_listed_by_the_beginning_of_their_ids_in_pages() -> None
         assert [it["room"] for it in found] == ["new", *(f"new-{number:03}" for number in range(120)), "news"]
         assert (found[-1]["listeners"], found[0]["listeners"]) == (1, 0)
         (old,) = (await client.request(type="list.rooms", prefix="old"))["rooms"]
-        assert old == {"room": "old", "open": False, "head": 0, "members": 1, "listeners": 0}
+        assert old == {"room": "old", "open": False, "archived": False, "head": 0, "members": 1, "listeners": 0}
         assert (await client.request(type="list.rooms", prefix="-"))["rooms"] == []
         assert (await client.request(type="list.rooms", tenant="acme"))["rooms"] == []
+
+
+async def test_the_audit_is_listed_newest_first_in_pages() -> None:
+    async with serving(admin=ON) as served:
+        store = served.node.store
+        for number in range(1, 121):
+            note = AuditNote("default", number, "desk", "message.deleted", f"r{number % 2}", "ann", number, "spam")
+            await store.put_audit(note)
+        client = await look(served)
+        found: list[dict[str, Any]] = []
+        after: dict[str, int] = {}
+        while True:
+            page = await client.request(type="list.audit", **after)
+            found += page["audits"]
+            if page["next"] is None:
+                break
+            after = {"after": page["next"]}
+        assert [it["number"] for it in found] == [*range(120, 0, -1)]
+        assert (found[0]["actor"], found[0]["action"], found[0]["ref"]) == ("desk", "message.deleted", 120)
+        some = await client.request(type="list.audit", room="r1")
+        assert [it["number"] for it in some["audits"]] == [*range(119, 20, -2)]
+        theirs = await look(served, await make(served, "admin"))
+        assert (await theirs.request(type="list.audit"))["audits"] == []
+        assert await refusal(theirs, type="list.audit", tenant="default") == "forbidden"
 
 
 async def test_two_who_look_share_one_question_and_see_the_same() -> None:

@@ -137,7 +137,7 @@ async def test_an_unknown_path_is_404(path: str) -> None:
 WRONG_METHODS = [
     ("GET", "/v1/presence/query", {"POST"}),
     ("POST", "/v1/presence/online", {"GET", "HEAD"}),
-    ("POST", "/v1/rooms/lobby", {"GET", "HEAD", "PUT"}),
+    ("POST", "/v1/rooms/lobby", {"GET", "HEAD", "PUT", "DELETE"}),
     ("PATCH", "/v1/rooms/lobby/messages", {"GET", "HEAD", "POST"}),
     ("POST", "/v1/rooms/lobby/members/alice", {"PUT", "DELETE"}),
     ("GET", "/v1/sessions/k3Fa-1", {"DELETE"}),
@@ -347,7 +347,7 @@ async def test_a_room_is_made_changed_shown_and_listed() -> None:
         is_problem(await api("GET", "/v1/rooms/club"), 404, "no_such_room")
         for body, shown in ((None, False), ({"open": True}, True), ({"open": False}, False)):
             answer = await api("PUT", "/v1/rooms/club", body)
-            expected = {"room": "club", "open": shown, "head": 0, "bus": "full", "receipts": False}
+            expected = {"room": "club", "open": shown, "head": 0, "bus": "full", "receipts": False, "archived": False}
             assert (answer.status, answer.json()) == (200, expected)
             assert await api.get("/v1/rooms/club") == answer.json()
         for room in ("bar", "attic"):

@@ -12,7 +12,18 @@ import pytest
 
 from e2e.processes import until
 from greendot import Server
-from greendot.sdk import BadKey, BadRequest, NotFound, Notification, RateLimited, Unreachable, UserInfo, tokens
+from greendot.sdk import (
+    BadKey,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Notification,
+    RateLimited,
+    Unreachable,
+    UserInfo,
+    tokens,
+)
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY, SECRET
 from receiver import LOOPBACK, receiving
@@ -92,6 +103,39 @@ async def test_the_app_reacts_for_users_and_reads_the_counts() -> None:
             for wrong in ("", ".", ".."):
                 with pytest.raises(ValueError, match="only dots"):
                     await ask(server.react, "lobby", sent.seq, wrong, user="alice")
+
+
+async def test_messages_and_rooms_are_moderated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.sdk.moderation.MOST_ENTRIES", 2)
+    async with serving() as served:
+        with server_of(served) as server:
+            await ask(server.put_room, "hall", open=True)
+            for text in ("rude", "spam", "fine"):
+                await ask(server.send, "hall", text, user="ann")
+            edit = await ask(server.edit_message, "hall", 1, "***", by="mod", reason="rude", key="e1")
+            assert edit == await ask(server.edit_message, "hall", 1, "***", by="mod", key="e1")
+            deletion = await ask(server.delete_message, "hall", 2, reason="spam & more")
+            assert deletion == await ask(server.delete_message, "hall", 2)
+            found = [(it.op, it.ref, it.body) for it in await ask(server.messages, "hall")]
+            expected = [(None, None, "rude"), ("erased", None, None), (None, None, "fine")]
+            assert found == [*expected, ("edit", 1, "***"), ("delete", 2, None)]
+            with pytest.raises(NotFound, match="no message 2"):
+                await ask(server.edit_message, "hall", 2, "again")
+            assert (await ask(server.put_room, "hall", archived=True)).archived
+            with pytest.raises(Forbidden, match="archived"):
+                await ask(server.send, "hall", "late", user="ann")
+            await ask(server.delete_room, "hall", by="mod")
+            with pytest.raises(Conflict, match="being deleted") as refused:
+                await ask(server.put_room, "hall")
+            assert refused.value.retry_after_s == 5
+            entries = await ask(lambda: [*server.every_audit_entry()])
+            assert [(it.number, it.actor, it.action, it.ref, it.reason) for it in entries] == [
+                (1, "mod", "message.edited", 1, "rude"),
+                (2, "settings", "message.deleted", 2, "spam & more"),
+                (3, "settings", "room.archived", None, None),
+                (4, "mod", "room.deleted", None, None),
+            ]
+            assert [it.number for it in await ask(server.audit, user="ann", limit=1)] == [2]
 
 
 async def test_lists_longer_than_a_page_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,8 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   joined: Joined<Body>;
   /** The user is no longer in this room. The value is a code for the reason, or null. */
   removed: string | null;
+  /** The app has archived the room, so that it can only be read, or has ended this. */
+  archived: boolean;
   signal: Signal<SignalBody>;
   /** Too many messages were missed, or the server lost some: discard the shown messages and fetch with `history`. */
   resync: Gap;

@@ -31,6 +31,7 @@ interface JoinReply extends Joined<any> {
   truncated: boolean;
   typing: (Typer & { expires_in_ms: number })[];
   typing_count: number;
+  archived?: boolean;
 }
 
 interface Bounds {
@@ -52,6 +53,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
   count: number | null = null;
   /** Whether the room is joined on this connection. */
   joined = false;
+  /** Whether the app has archived the room: it can only be read. */
+  archived = false;
   #core: Session;
   #events: Emitter<RoomEvents<Body, SignalBody>>;
   #stream: Stream<RoomMessage<Body>>;
@@ -263,7 +266,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
       case "signal":
         return this.#events.emit("signal", data as Signal<SignalBody>);
       case "room.changed":
-        if (data.removed) this.#removed(data.reason ?? null);
+        if (data.removed) this.#removed(data.reason);
+        else if (data.archived !== undefined) this.#events.emit("archived", (this.archived = data.archived));
         else if (data.read !== undefined) this.#readUpTo(data.read);
     }
   }
@@ -319,6 +323,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     // In a large room the reply has the number of typers, but not for how long they type.
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
+    this.archived = !!reply.archived;
     this.#events.emit("unread", this.unread);
     const joined = this.#standing(hasHistory ? reply.messages : []);
     this.#events.emit("joined", joined);
@@ -338,6 +343,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#wanted = 0;
     this.#said = false;
     this.#outside(error);
+    this.forget(); // a room that is deleted and created again counts from 1
     this.#events.emit("removed", why);
   }
 

@@ -58,6 +58,8 @@ export interface RoomState<Body = unknown> {
   /** Number of users in the room; null until it is known. */
   count: number | null;
   unread: number;
+  /** Whether the app has archived the room: it can only be read. */
+  archived: boolean;
 }
 
 export const EMPTY: RoomState<any> = Object.freeze({
@@ -73,6 +75,7 @@ export const EMPTY: RoomState<any> = Object.freeze({
   profiles: Object.freeze(new Map()),
   count: null,
   unread: 0,
+  archived: false,
 } as any);
 
 export class RoomStore<Body> extends Shared<RoomState<Body>> {
@@ -104,6 +107,7 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
       room.on("resync", () => this.#transcript.reload()),
       room.on("typing", (typing) => this.#put({ typing })),
       room.on("unread", (unread) => this.#put({ unread })),
+      room.on("archived", (archived) => this.#put({ archived })),
       room.on("count", (count) => {
         this.#put({ count });
         this.#presents.counted();
@@ -162,8 +166,8 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
   }
 
   #joined(messages?: readonly RoomMessage<Body>[]): void {
-    const { unread, count, typers } = this.#room;
-    this.#put({ joined: true, removed: null, unread, count, typing: typers });
+    const { unread, count, typers, archived } = this.#room;
+    this.#put({ joined: true, removed: null, unread, count, typing: typers, archived });
     this.#settle();
     // A server before 0.1.0 sends no messages with the join.
     const hasPage = this.#history !== undefined && (!!messages?.length || !this.#room.head || !this.#history);

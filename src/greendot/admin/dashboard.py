@@ -287,6 +287,8 @@ class Dashboard:
                 tenant = viewer.at(command.tenant)
                 await self._seen()
                 return await self._listing.rooms(tenant, command.prefix, command.after, self._live())
+            case frames.ListAudit():
+                return await self._listing.audit(viewer.at(command.tenant), command.room, command.after)
             case frames.Act():
                 return await look.acting.offer(viewer, command, await self._seen())
             case frames.Confirm():

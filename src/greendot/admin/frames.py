@@ -102,6 +102,14 @@ class ListRooms(Command, frozen=True, tag="list.rooms"):
     after: Id | None = None  # `next` of the page before
 
 
+class ListAudit(Command, frozen=True, tag="list.audit"):
+    """Request for a page of the audit, newest first, about all rooms or one."""
+
+    tenant: Id | None = None
+    room: Id | None = None
+    after: int | None = None  # `next` of the page before
+
+
 class Act(Command, frozen=True, tag="act"):
     """Request for an action. It is described in a sentence, and done after a confirmation."""
 
@@ -132,6 +140,7 @@ AnyCommand = (
     | ReadHistory
     | ListUsers
     | ListRooms
+    | ListAudit
     | Act
     | Confirm
 )

@@ -9,6 +9,7 @@ from typing import Any
 from greendot.admin.access import DashboardServices
 from greendot.presence.model import project
 from greendot.protocol.cluster import RoomsQuery, read_rooms
+from greendot.store.audit import AuditFilter
 from greendot.store.rooms import Room
 
 WITHIN_S = 1.0  # time for the nodes to answer
@@ -61,6 +62,7 @@ class Listing:
             {
                 "room": it.room,
                 "open": it.open,
+                "archived": it.archived,
                 "head": it.head,
                 "members": members.get((tenant, it.room), 0),
                 "listeners": count,
@@ -68,6 +70,12 @@ class Listing:
             for it, count in zip(found, listeners, strict=True)
         ]
         return {"tenant": tenant, "rooms": rooms, "next": None if is_last else page[-1].room}
+
+    async def audit(self, tenant: str, room: str | None, after: int | None) -> dict[str, Any]:
+        """Return entries of the audit, newest first. `after` is the last number of the page before."""
+        found = await self._services.store.audit(tenant, AuditFilter(room=room), before=after, limit=PAGE)
+        entries = [entry._asdict() for entry in reversed(found)]
+        return {"tenant": tenant, "audits": entries, "next": found[0].number if len(found) == PAGE else None}
 
     async def _listeners(self, tenant: str, rooms: list[Room], nodes: Collection[str]) -> list[int]:
         """Return the number of sockets that listen to each room, on all nodes that answer."""

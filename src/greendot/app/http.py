@@ -40,6 +40,8 @@ from greendot.push.devices import DeviceService
 from greendot.push.http import DeviceRoutes
 from greendot.rooms.http import RoomRoutes
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.moderation import RoomModeration
+from greendot.rooms.moderation_http import ModerationRoutes
 from greendot.rooms.reactions_http import ReactionRoutes
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
@@ -80,6 +82,7 @@ KINDS = (
     DeviceRoutes,
     RoomRoutes,
     ReactionRoutes,
+    ModerationRoutes,
     NotificationRoutes,
     TokenRoutes,
     OperationRoutes,
@@ -100,6 +103,7 @@ class HttpServices(Struct, frozen=True):
     visibility_updates: VisibilityUpdates
     rooms: RoomService
     room_messages: RoomMessages
+    moderation: RoomModeration
     inbox_service: InboxService
     rate_limits: RateLimits
     backpressure: Backpressure
@@ -129,7 +133,18 @@ def make_routes(services: HttpServices) -> list[object]:
         ContactRoutes(it.keys, it.clock, it.visibility_updates),
         DeviceRoutes(it.keys, it.store, it.devices, it.is_zone),
         ReactionRoutes(it.keys, it.clock, it.rate_limits, it.room_messages, it.backpressure),
-        RoomRoutes(it.keys, it.engine, it.store, it.clock, it.rate_limits, it.room_messages, it.rooms, it.backpressure),
+        RoomRoutes(
+            it.keys,
+            it.engine,
+            it.store,
+            it.clock,
+            it.rate_limits,
+            it.room_messages,
+            it.rooms,
+            it.backpressure,
+            it.moderation,
+        ),
+        ModerationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.backpressure, it.moderation),
         NotificationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.slices, it.backpressure, it.inbox_service),
         TokenRoutes(it.keys, it.clock, it.revocation_service),
         OperationRoutes(it.keys, it.engine, it.store, it.node, it.slices),

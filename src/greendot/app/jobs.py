@@ -13,6 +13,7 @@ from greendot.engine.port import Bus, Engine
 from greendot.jobs.cleanup import DAY_MS, CleanupTokens, Retention, RetentionPeriods, Sweep
 from greendot.jobs.job import Job, Planned
 from greendot.jobs.model import JobPlan
+from greendot.jobs.room_deletion import DeleteRooms
 from greendot.jobs.timetable import in_words, timetable
 from greendot.jobs.unread_reminder import Notify, Reminding, UnreadReminder
 from greendot.store.inbox import InboxStore, Notice
@@ -47,10 +48,12 @@ def all_jobs(settings: Settings, store: Store, engine: Engine, around: JobServic
                 round(settings.inbox.keep_days * DAY_MS),
                 round(settings.push.keep_s * 1000),
                 round(settings.presence.last_seen_days * DAY_MS),
+                round(settings.audit.keep_days * DAY_MS),
             ),
             around.pruned,
         ),
         Sweep(engine),
+        DeleteRooms(store),
     ]
     return [planned(job, _times(settings, job.name)) for job in every]
 
@@ -80,7 +83,7 @@ def plainly(store: InboxStore, bus: Bus) -> Notify:
     return notify
 
 
-JOBS = (UnreadReminder.name, CleanupTokens.name, Retention.name, Sweep.name)
+JOBS = (UnreadReminder.name, CleanupTokens.name, Retention.name, Sweep.name, DeleteRooms.name)
 
 
 def _key(name: str) -> str:

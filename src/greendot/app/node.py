@@ -69,6 +69,7 @@ from greendot.push.devices import DeviceService
 from greendot.push.held_pushes import HeldPushes
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.moderation import RoomModeration
 from greendot.rooms.receipts import ReceiptService
 from greendot.rooms.service import RoomLimits, RoomService
 from greendot.rooms.session_rooms import SessionRooms
@@ -234,6 +235,7 @@ class Node:
             self.profiles,
             self.visibility_updates.members_changed,
         )
+        self.moderation = RoomModeration(engine, store, self.room_messages, context, self.metrics)
         self.receipts = ReceiptService(
             engine,
             store,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.config import Settings
 from greendot.engine.port import Transition
-from greendot.errors import ConfigError
+from greendot.errors import ConfigError, RoomBeingDeleted
 from greendot.jobs.job import Planned
 from greendot.jobs.scheduler import Scheduler
 from greendot.node.tasks import all_ended
@@ -105,7 +106,8 @@ class Greendot:
             raise
         if self.settings.server.dev:
             for room in ROOMS:
-                await self.node.store.put_room("default", room, open=True)
+                with suppress(RoomBeingDeleted):
+                    await self.node.store.put_room("default", room, open=True)
         if self.dashboard is not None:
             self.dashboard.start()
         if self._relay is not None:
@@ -223,6 +225,7 @@ def make_http_services(settings: Settings, node: Node, clock: Clock) -> HttpServ
         visibility_updates=node.visibility_updates,
         rooms=node.rooms,
         room_messages=node.room_messages,
+        moderation=node.moderation,
         inbox_service=node.inbox_service,
         rate_limits=node.rate_limits,
         backpressure=node.backpressure,

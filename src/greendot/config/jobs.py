@@ -48,6 +48,13 @@ class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
     )
 
 
+class DeletionJob(JobTimes, frozen=True, forbid_unknown_fields=True):
+    """Settings of the job `delete-rooms`. A deletion makes the job due at once, so the interval rarely matters."""
+
+    every_s: Interval = 60.0
+    jitter_s: Jitter = 5.0
+
+
 class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of all jobs. A job's section has the job's name, with _ for -."""
 
@@ -59,6 +66,7 @@ class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
     cleanup_tokens: CleanupJob = CleanupJob()
     retention: JobTimes = JobTimes()
     sweep: JobTimes = JobTimes()
+    delete_rooms: DeletionJob = DeletionJob()
 
 
 def check_jobs(jobs: Jobs) -> Mistakes:

@@ -258,6 +258,12 @@ class Inbox(Struct, frozen=True, forbid_unknown_fields=True):
     keep_days: Annotated[float, Meta(gt=0, le=36_500), about("notifications older than this are removed")] = 90.0
 
 
+class Audit(Struct, frozen=True, forbid_unknown_fields=True):
+    keep_days: Annotated[float, Meta(gt=0, le=36_500), about("entries of the audit older than this are removed")] = (
+        365.0
+    )
+
+
 class Privacy(Struct, frozen=True, forbid_unknown_fields=True):
     hash_key: Annotated[
         Secret, about("key for hashes of addresses, user agents and ids in logs; empty: derived from auth.secret")
@@ -309,6 +315,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     store: Store = Store()
     outbox: Outbox = Outbox()
     inbox: Inbox = Inbox()
+    audit: Audit = Audit()
     webhooks: Webhooks = Webhooks()
     jobs: Jobs = Jobs()
     push: Push = Push()

@@ -32,8 +32,9 @@ MEANING = {
     400: "The request is malformed, or a name or value in it is invalid. Correct the request before you send it again.",
     401: "The request has no API key, or the key is unknown, expired or revoked.",
     403: "The key lacks the required scope, or the server does not serve the request's host name.",
-    404: "The room, session or device in the path does not exist.",
+    404: "The room, message, session or device in the path does not exist.",
     408: "The request did not arrive within the time limit.",
+    409: "A deleted room of this name is being removed. Send the request again after the time in `Retry-After`.",
     413: "The request body is larger than the limit.",
     426: "This route accepts WebSocket connections only.",
     429: "A rate limit is exceeded and the request had no effect. Retry after the time in `Retry-After`.",
@@ -64,6 +65,7 @@ _HEADERS: dict[int, Json] = {
             }
         }
     },
+    409: {"headers": {"Retry-After": _RETRY}},
     429: {"headers": {"Retry-After": _RETRY}},
     503: {"headers": {"Retry-After": _RETRY}},
 }

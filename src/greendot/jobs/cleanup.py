@@ -25,10 +25,11 @@ class RetentionPeriods(NamedTuple):
     notifications: int
     pushes: int
     last_seen: int
+    audit: int
 
 
 class Retention:
-    """Job that removes old notifications, revocations, last-seen times, dead webhook events and records of past pushes.
+    """Job that removes old notifications, revocations, last-seen times, audit entries, dead webhook events and pushes.
 
     Notifications are removed when they have expired or were kept long enough. `pruned` is called with the number of
     inboxes that lost notifications.
@@ -53,6 +54,9 @@ class Retention:
             "pushes": await little_by_little(run, lambda: store.prune_pushes(now - periods.pushes, AT_ONCE)),
             "last-seen times": await little_by_little(
                 run, lambda: store.prune_last_seen(now - periods.last_seen, AT_ONCE)
+            ),
+            "entries of the audit": await little_by_little(
+                run, lambda: store.prune_audit(now - periods.audit, AT_ONCE)
             ),
         }
         counted = ", ".join(f"{count} {what}" for what, count in removed.items())

@@ -127,6 +127,17 @@ class Subscriptions(Generic[F]):
             self._context.hub.detach(followed.channel, connection)
             self._expire(followed)
 
+    def give_up(self, followed: F) -> bool:
+        """Drop a subscription without listeners at once, so that the next listener reads its state.
+
+        Return False if it has listeners, or if its state is being read.
+        """
+        if self._all.get(followed.channel.topic) is not followed or followed.is_wanted or followed.opening is not None:
+            return False
+        self.keep(followed)
+        self._drop(followed)
+        return True
+
     def _begin(self, topic: Topic, loaded: asyncio.Future[None]) -> F:
         followed = self._make(self._context.hub.channel(topic))
         followed.opening = loaded

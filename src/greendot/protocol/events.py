@@ -233,7 +233,8 @@ class RoomMessage(Event, frozen=True):
         str | None,
         about(
             "`edit` or `delete`: the record changes the message `ref`. `react` or `unreact`: the user has set or "
-            "removed the reaction in `body` to the message `ref`. `erased`: the author was erased. "
+            "removed the reaction in `body` to the message `ref`. `erased`: the content was erased, because the app "
+            "deleted the message or the author was erased. "
             "Null: a new message."
         ),
     ] = None
@@ -315,7 +316,7 @@ class RoomReceiptCount(Event, frozen=True):
 
 
 class RoomChanged(Event, frozen=True):
-    """Change of the user's own access or read marker. `removed`: the user is no longer in the room."""
+    """Change of the user's own access or read marker, or of the room. `removed`: the user is no longer in the room."""
 
     type = "room.changed"
 
@@ -328,6 +329,7 @@ class RoomChanged(Event, frozen=True):
         UNSET
     )
     unread: Annotated[int | UnsetType, about("Number of messages after `read`.")] = UNSET
+    archived: Annotated[bool | UnsetType, about("Whether the app has archived the room: it can only be read.")] = UNSET
 
 
 class Signal(Event, frozen=True, rename={"sender": "from"}):

@@ -92,6 +92,7 @@ class JoinReply(Reply, frozen=True, gc=True):
     typing_count: Annotated[int, about("Number of users who type, without the reader.")]
     present: Annotated[int, about("Number of occupants that the reader may see.")]
     unread: RoomUnreadField
+    archived: Annotated[bool, about("Whether the app has archived the room: it can only be read.")] = False
 
 
 class RoomEntry(Struct, frozen=True, gc=False):
@@ -101,6 +102,7 @@ class RoomEntry(Struct, frozen=True, gc=False):
     head: RoomHeadField
     unread: RoomUnreadField
     open: Annotated[bool, about("Whether users can join the room without being members.")]
+    archived: Annotated[bool, about("Whether the app has archived the room: it can only be read.")] = False
 
 
 class RoomsReply(Reply, frozen=True, gc=True):

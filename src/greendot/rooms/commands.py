@@ -13,6 +13,7 @@ from greendot.node.session import Connection, Session
 from greendot.presence.status import StatusService
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
+from greendot.rooms.members import archived
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.rooms.signals import Signals
@@ -79,6 +80,8 @@ class RoomCommands:
         if session is not None and is_joined and self._statuses.is_certain(session):
             if self._rooms.is_reader(session, room):
                 raise Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
+            if self._rooms.is_archived(session, room):
+                raise archived(room)
             limit(connection, session, room)
             act()
             return None

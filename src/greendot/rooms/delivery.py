@@ -18,7 +18,7 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.rooms.local_room import LocalRoom, Recent
 from greendot.store.port import Store
-from greendot.store.rooms import Record
+from greendot.store.rooms import Record, Room
 from greendot.store.wire import message_frame
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -36,7 +36,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         context: NodeContext,
         local: Subscriptions[LocalRoom],
         profiles: ProfileService,
-        changed: Callable[[LocalRoom, int], None],
+        changed: Callable[[LocalRoom, Room | None], None],
     ) -> None:
         super().__init__(context, "rooms", COMPARE_S)
         self.gaps = 0  # number of gap reads
@@ -44,7 +44,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         self._store = store
         self._local = local
         self._profiles = profiles
-        self._changed = changed  # called with a room and the newer revision of its members in the store
+        self._changed = changed  # called if the store has newer members of a room, or another room, or none
 
     def begin(self, local: LocalRoom, head: int) -> None:
         """Follow a room from its head (last number in the store) on.
@@ -110,13 +110,16 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         """
         rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
         heads = await self._store.heads([*rooms])
-        for key, room in heads.items():
-            if room.members_rev > rooms[key].members_rev:
-                self._changed(rooms[key], room.members_rev)
+        for key, local in rooms.items():
+            room = heads.get(key)
+            if room is None or local.is_another(room) or room.members_rev > local.members_rev:
+                self._changed(local, room)
         for key, room in heads.items():  # the checks of all rooms have begun
             local = rooms[key]
             if room.members_rev > local.members_rev and local.checking is not None:
                 await asyncio.shield(local.checking)
+            if local.is_another(room):
+                continue
             if room.head > local.cursor and local.members_rev >= room.members_rev:
                 await self.fill_quietly(local)
 
@@ -130,9 +133,10 @@ class RoomDelivery(StreamFollower[LocalRoom]):
 
     # --- returning clients ---
 
-    async def missed(self, local: LocalRoom, after: int) -> list[Record] | None:
+    async def missed(self, local: LocalRoom, after: int, erasures: int = 0) -> list[Record] | None:
         """Return the records after `after` up to the room's cursor; None if there are too many records.
 
+        `erasures` is the room's counter, read just now: records in memory from before an erasure are read again.
         Clients that return together share one read. Raise StoreUnavailable if new messages arrived during every read.
         """
         self.recoveries += 1
@@ -140,21 +144,22 @@ class RoomDelivery(StreamFollower[LocalRoom]):
             return None
         for _ in range(ATTEMPTS):
             recent = local.recent
-            if recent is not None and recent.last >= local.cursor and (kept := recent.after(after)) is not None:
+            is_new = recent is not None and recent.last >= local.cursor and recent.erasures >= erasures
+            if recent is not None and is_new and (kept := recent.after(after)) is not None:
                 return [record for record in kept if record.seq <= local.cursor]
             async with local.returning:
                 if local.recent is recent:
-                    await self._read_recent(local, after)
+                    await self._read_recent(local, after, erasures)
                     recent = local.recent
             if recent is not None and recent.after(after) is None:
                 return None  # the missed messages have more bytes than `Recent` keeps
         raise StoreUnavailable("messages arrive faster than the store returns them")
 
-    async def _read_recent(self, local: LocalRoom, after: int) -> None:
+    async def _read_recent(self, local: LocalRoom, after: int, erasures: int) -> None:
         topic, recent = local.channel.topic, local.recent
-        if recent is None or recent.after(after) is None:
+        if recent is None or recent.erasures < erasures or recent.after(after) is None:
             # Read as far back as a client may recover, for the clients that return after this one.
-            recent = Recent(max(0, local.cursor - RECOVER))
+            recent = Recent(max(0, local.cursor - RECOVER), erasures)
         upto = local.cursor
         while recent.last < upto:
             records = await self._store.messages(topic.tenant, topic.name, after=recent.last, limit=RECOVER)

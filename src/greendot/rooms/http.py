@@ -11,6 +11,7 @@ from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock
 from greendot.engine.messages import Deliver, Topic
 from greendot.engine.port import Engine
+from greendot.errors import RoomBeingDeleted
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Body, Page, Position, Span, check_size
@@ -25,8 +26,11 @@ from greendot.protocol.commands import Id, SignalBody, SignalKey, SignalKind, Si
 from greendot.protocol.events import RoomMessage, Signal
 from greendot.protocol.fields import RoomField, RoomHeadField, about
 from greendot.protocol.replies import PresentReply, ReceiptEntry, SendReply, Typer
+from greendot.rooms.members import archived
 from greendot.rooms.messages import RoomMessages
+from greendot.rooms.moderation import SETTINGS, RoomModeration
 from greendot.rooms.service import RoomService
+from greendot.store.audit import AuditAction, AuditNote
 from greendot.store.port import Store
 from greendot.store.rooms import BusMode, Draft, Role, Room
 from greendot.store.wire import message_page, with_reactions
@@ -50,6 +54,10 @@ class PutRoom(Body):
     receipts: Annotated[
         bool | None,
         about("Whether users see how far others have read; null: unchanged. A new room has no read receipts."),
+    ] = None
+    archived: Annotated[
+        bool | None,
+        about("Whether the room can only be read: no messages, signals or typing. Null: unchanged."),
     ] = None
 
 
@@ -104,6 +112,7 @@ class RoomShown(Struct):
         BusMode, about("`full`: the bus between nodes carries messages. `hint`: it carries hints without the content.")
     ]
     receipts: Annotated[bool, about("Whether users see how far others have read.")] = False
+    archived: Annotated[bool, about("Whether the room can only be read: no messages, signals or typing.")] = False
 
 
 class RoomList(Struct):
@@ -186,6 +195,7 @@ class RoomRoutes:
         room_messages: RoomMessages,
         rooms: RoomService,
         backpressure: Backpressure,
+        moderation: RoomModeration,
     ) -> None:
         self._keys = keys
         self._engine = engine
@@ -195,6 +205,7 @@ class RoomRoutes:
         self._room_messages = room_messages
         self._rooms = rooms
         self._backpressure = backpressure
+        self._moderation = moderation
 
     # --- rooms ---
 
@@ -204,11 +215,23 @@ class RoomRoutes:
         rooms = await self._store.rooms(self._keys.tenant(request), query.after, query.limit)
         return RoomList([_shown(room) for room in rooms])
 
-    @operation("PUT /v1/rooms/{room}")
+    @operation("PUT /v1/rooms/{room}", fails=(409,))
     async def put(self, request: Request, room: str, body: PutRoom) -> RoomShown:
-        """Create a room, or change its settings."""
+        """Create a room, or change its settings. While a deleted room of this name is removed, this fails with 409."""
         tenant = self._keys.tenant(request)
-        return _shown(await self._room_messages.put_room(tenant, room, body.open, body.bus, body.receipts))
+        try:
+            found = await self._room_messages.put_room(tenant, room, body.open, body.bus, body.receipts)
+        except RoomBeingDeleted:
+            raise _deleting(room) from None
+        if body.archived is not None:
+            action: AuditAction = "room.archived" if body.archived else "room.unarchived"
+            actor = self._keys.caller(request).name or SETTINGS
+            note = AuditNote(tenant, self._clock.now_ms(), actor, action, room)
+            changed = await self._moderation.archive(tenant, room, body.archived, note)
+            if changed is None:  # deleted meanwhile
+                raise _deleting(room)
+            found = changed
+        return _shown(found)
 
     @operation("GET /v1/rooms/{room}", fails=(404,))
     async def get(self, request: Request, room: str) -> RoomShown:
@@ -288,7 +311,7 @@ class RoomRoutes:
         tenant, newest = self._keys.tenant(request), query.after is None
         found = await self._store.room_page(tenant, room, after=query.after, before=query.before, limit=query.limit)
         if found is None:
-            raise _no_room(room)
+            raise no_room(room)
         profiles = await self._rooms.profiles.learnt(tenant, {record.user for record in found.messages})
         page = with_reactions(message_page(found.messages, profiles, newest=newest), found, for_reader=False)
         return Messages(page, _next(found.room, page, newest=newest))
@@ -317,8 +340,11 @@ class RoomRoutes:
             raise Problem(400, "give exactly one of `room` and `user`", code="bad_field")
         check_size(body.body)
         if body.room is not None:
-            if not await self._rooms.membership.exists(tenant, body.room):
-                raise _no_room(body.room)
+            room = await self._rooms.membership.find(tenant, body.room)
+            if room is None:
+                raise no_room(body.room)
+            if isinstance(room, Room) and room.archived:
+                raise archived(body.room)
             await self._backpressure.check_room(tenant, body.room)
         else:
             await self._backpressure.check_users(tenant, [body.user or ""])
@@ -341,12 +367,16 @@ class RoomRoutes:
     async def _room(self, request: Request, name: str) -> Room:
         room = await self._store.room(self._keys.tenant(request), name)
         if room is None:
-            raise _no_room(name)
+            raise no_room(name)
         return room
 
 
-def _no_room(name: str) -> Problem:
+def no_room(name: str) -> Problem:
     return Problem(404, f"there is no room {name!r}; create it with PUT /v1/rooms/{name}", code=Err.NO_SUCH_ROOM)
+
+
+def _deleting(name: str) -> Problem:
+    return Problem(409, f"a room {name!r} is being deleted; send the request again in some seconds", retry_after_s=5)
 
 
 def _next(room: Room, page: list[RoomMessage], *, newest: bool) -> int | None:
@@ -360,4 +390,4 @@ def _next(room: Room, page: list[RoomMessage], *, newest: bool) -> int | None:
 
 
 def _shown(room: Room) -> RoomShown:
-    return RoomShown(room.room, room.open, room.head, room.bus, room.receipts)
+    return RoomShown(room.room, room.open, room.head, room.bus, room.receipts, room.archived)

@@ -19,12 +19,13 @@ from greendot.store.rooms import MemberState, Record, Room
 class Recent:
     """Newest records of a room without a gap, kept so that many clients that return at once share one read."""
 
-    __slots__ = ("_bytes", "_records", "last")
+    __slots__ = ("_bytes", "_records", "erasures", "last")
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, erasures: int = 0) -> None:
         self._records: deque[Record] = deque()
         self._bytes = 0
         self.last = last  # number of the last record that was read
+        self.erasures = erasures  # of the room before the first read: later erasures may be missing in the records
 
     def add(self, records: list[Record]) -> None:
         """Append the records that follow `last`, and drop the oldest ones beyond the limits of a recovery."""
@@ -80,6 +81,10 @@ class LocalRoom(TopicSubscription):
         self.unchecked: list[Deliver | MembersChanged] | None = None
         self.checking: asyncio.Future[None] | None = None  # done when the members are known
         self.removals = 0  # grows with each removal of a user while the room is local
+
+    def is_another(self, room: Room | None) -> bool:
+        """Return whether the room was deleted, or deleted and created again, since this node read it."""
+        return room is None or (self.room is not None and self.room.epoch != room.epoch)
 
     @property
     def cursor(self) -> int:

@@ -19,6 +19,9 @@ from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.members import RoomMembers
 from greendot.rooms.members_model import NONE, Applicable
+from greendot.store.rooms import Room
+
+DELETED = "room deleted"  # reason of the removal of all listeners
 
 
 class MemberUpdates:
@@ -64,6 +67,13 @@ class MemberUpdates:
         if not local.reading_members:
             local.changes.expect(revision)
             self._hold_if_missing(local)
+
+    def differs(self, local: LocalRoom, room: Room | None) -> None:
+        """Learn the members of a room that differs in the store: newer members, another room, or no room."""
+        if room is None or local.is_another(room):
+            self.check(local)
+        else:
+            self.expect(local, room.members_rev)
 
     def advance(self, local: LocalRoom) -> None:
         """Apply the announced changes that follow the room's revision without a gap."""
@@ -152,9 +162,10 @@ class MemberUpdates:
                 gone = await self._membership.refresh(local)
             else:
                 gone = await self._membership.refresh_some(local, changes, users)
+            reason = "removed" if local.room is not None else DELETED
             async for some in self._context.slices.cut(gone):
                 for user in some:
-                    self._remove(topic.tenant, topic.name, user, "removed")
+                    self._remove(topic.tenant, topic.name, user, reason)
         except StoreUnavailable:
             # The members are unknown: drop the waiting messages, which are read again once the store answers.
             local.members_rev = NONE
@@ -163,6 +174,8 @@ class MemberUpdates:
         finally:
             local.reading_members = False
             self._release(local, covered)
+        if local.room is None and self._local.give_up(local):
+            return  # deleted; a room that is created again under this name is another one
         self.advance(local)
         if local.room is not None and local.room.head > local.cursor and not local.stream.gap:
             await self._delivery.fill_quietly(local)

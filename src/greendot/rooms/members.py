@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from greendot.auth.model import Grants
 from greendot.engine.messages import Topic
-from greendot.errors import Refused, StoreUnavailable
+from greendot.errors import Refused, RoomBeingDeleted, StoreUnavailable
 from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.context import NodeContext
@@ -29,6 +29,7 @@ from greendot.store.rooms import MemberState, Role, Room, UserRoom
 
 T = TypeVar("T")
 STORE_S = 1.0  # time for the store to answer whether a room exists
+AGAIN_MS = 10_000  # a room that is being deleted can usually be created again after this time
 STATES = 500  # states in one read: more would hold the loop too long
 NOBODY = MemberState(None, 0)
 MemberKey = tuple[str, str, str]  # tenant, room and user
@@ -118,7 +119,12 @@ class RoomMembers:
             self._member_state((session.tenant, room, session.user), fresh=True),
         )
         if found is None and make:
-            found = await self._store.put_room(session.tenant, room)
+            try:
+                found = await self._store.put_room(session.tenant, room)
+            except RoomBeingDeleted:
+                raise Refused(
+                    Err.NO_SUCH_ROOM, f"room {room!r} was deleted a moment ago; try again later", retry_in_ms=AGAIN_MS
+                ) from None
         return None if found is None else RoomAccess(found, *state)
 
     async def _member_state(self, member: MemberKey, *, fresh: bool) -> MemberState:
@@ -132,18 +138,19 @@ class RoomMembers:
             local.roles[user] = state
         return state
 
-    async def exists(self, tenant: str, room: str) -> bool:
-        """Return whether the room exists, for the app; True if the store does not answer within a second.
+    async def find(self, tenant: str, room: str) -> Room | UnsetType | None:
+        """Return the room, for the app; None if it does not exist, UNSET if the store does not answer within a second.
 
         Signals do not depend on the store, so they do not wait for it for long.
         """
-        if self.remembers(tenant, room):
-            return True
+        local = self._known(tenant, room)
+        if local is not None:
+            return local.room
         try:
             async with asyncio.timeout(STORE_S):
-                return await self._rooms.get((tenant, room)) is not None
+                return await self._rooms.get((tenant, room))
         except (StoreUnavailable, TimeoutError):
-            return True
+            return UNSET
 
     def remembers(self, tenant: str, room: str) -> bool:
         """Return whether this node remembers the room's members."""
@@ -164,6 +171,8 @@ class RoomMembers:
         The revision is read first: the states read later have at least this revision. No session joins meanwhile.
         """
         room = await self._read_room(local)
+        if local.is_another(room):
+            room = None
         states = dict[str, MemberState]()
         grants = {c.session.user: c.session.grants for c in local.channel.listeners if c.session is not None}
         async for some in self._context.slices.cut([*grants], STATES):
@@ -176,7 +185,8 @@ class RoomMembers:
         """Read the changed members who listen (`users`), and apply the changes; return those who may not stay."""
         room = await self._read_room(local)
         states = await self._read_states(local, users)
-        if room is None or room.members_rev < changes.revision:  # deleted, or the store was restored
+        # Deleted, or the store was restored.
+        if room is None or local.is_another(room) or room.members_rev < changes.revision:
             return await self.refresh(local)
         self.apply(local, room, changes, states)
         sessions = [c.session for user in users for c in self._registry.connections_in(local.channel, user)]
@@ -222,6 +232,11 @@ def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:
 def not_a_member(room: str) -> Refused:
     """Return the refusal for a user who may not know whether the room exists."""
     return Refused(Err.NOT_A_MEMBER, f"room {room!r} does not exist, or you are not a member; the app can add you")
+
+
+def archived(room: str) -> Refused:
+    """Return the refusal of a message or signal in an archived room."""
+    return Refused(Err.FORBIDDEN, f"room {room!r} is archived: it can only be read; the app can end this")
 
 
 def _no_such_room(room: str) -> Refused:

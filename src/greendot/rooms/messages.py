@@ -13,7 +13,7 @@ from msgspec import structs
 
 from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
 from greendot.engine.port import Engine
-from greendot.errors import NoSuchMessage, Refused, StaleMembers, StoreUnavailable
+from greendot.errors import NoSuchMessage, Refused, RoomArchived, StaleMembers, StoreUnavailable
 from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.cluster_rpc import ClusterRpc
@@ -25,11 +25,12 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomReact, RoomSend
 from greendot.protocol.replies import HistoryReply, SendReply
-from greendot.rooms.members import RoomAccess
+from greendot.rooms.members import RoomAccess, archived
+from greendot.rooms.reactions_model import REACTING
 from greendot.rooms.service import RoomService
 from greendot.store.pages import RoomPage
 from greendot.store.port import Store
-from greendot.store.rooms import BusMode, Draft, MembersWritten, Op, Record, Role, Room
+from greendot.store.rooms import BusMode, Draft, MembersWritten, Op, Record, Role, Room, Written
 from greendot.store.wire import message_event, message_page, with_reactions
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -76,6 +77,8 @@ class RoomMessages:
             raise Refused(Err.NOT_A_MEMBER, f"this connection has not joined room {room!r}; join the room first")
         if admitted.role == "reader":
             raise Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
+        if admitted.room.archived:
+            raise archived(room)
         return admitted
 
     # --- messages ---
@@ -171,36 +174,40 @@ class RoomMessages:
         )
 
     async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
-        """Write a message, then publish it; raise Refused if the room does not exist.
+        """Write a message, then publish it; raise Refused if the room does not exist or is archived.
 
         A message whose key was written before is not published again. A node that missed the message fills the gap.
         """
         traceparent = parent()
-        if traceparent is None:
-            written = await self._store.append(tenant, room, draft)
-        else:
-            with span("store.commit", channel="room"):
-                written = await self._store.append(tenant, room, structs.replace(draft, traceparent=traceparent))
+        try:
+            if traceparent is None:
+                written = await self._store.append(tenant, room, draft)
+            else:
+                with span("store.commit", channel="room"):
+                    written = await self._store.append(tenant, room, structs.replace(draft, traceparent=traceparent))
+        except RoomArchived:
+            raise archived(room) from None
         if written is None:
             raise Refused(Err.NO_SUCH_ROOM, f"there is no room {room!r}")
-        record = written.record
         if written.new:
-            frame = b""
-            if written.bus != "hint":
-                is_ready = self._profiles.is_ready(tenant, record.user)
-                profile = (
-                    self._profiles.of(tenant, record.user) if is_ready else await self._author(tenant, record.user)
-                )
-                frame = encode_event(message_event(record, profile), draft.at, trace, traceparent)
-            told = Deliver(frame, seq=record.seq, members_rev=written.members_rev, traceparent=traceparent)
-            if traceparent is None:
-                self._engine.publish(Topic("room", tenant, room), told)
-            else:
-                self._publish_traced(Topic("room", tenant, room), told, record.id)
-            self._context.recorder.message(tenant, record)
-            if draft.reaction:
-                self._rooms.reactions[record.op or ""] += 1
-        return record
+            await self.publish(tenant, written, trace, traceparent)
+        return written.record
+
+    async def publish(self, tenant: str, written: Written, trace: str | None, traceparent: str | None) -> None:
+        """Publish a new record to the listeners of its room, on all nodes."""
+        record, frame = written.record, b""
+        if written.bus != "hint":
+            is_ready = self._profiles.is_ready(tenant, record.user)
+            profile = self._profiles.of(tenant, record.user) if is_ready else await self._author(tenant, record.user)
+            frame = encode_event(message_event(record, profile), record.at, trace, traceparent)
+        told = Deliver(frame, seq=record.seq, members_rev=written.members_rev, traceparent=traceparent)
+        if traceparent is None:
+            self._engine.publish(Topic("room", tenant, record.room), told)
+        else:
+            self._publish_traced(Topic("room", tenant, record.room), told, record.id)
+        self._context.recorder.message(tenant, record)
+        if record.op in REACTING:
+            self._rooms.reactions[record.op] += 1
 
     async def _author(self, tenant: str, user: str) -> Profile:
         """Read the profile of the author of a written message, which is published in any case."""

@@ -109,7 +109,7 @@ class RoomService:
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
         self.delivery = RoomDelivery(
-            store, context, self._local, profiles, lambda local, revision: self.member_updates.expect(local, revision)
+            store, context, self._local, profiles, lambda local, room: self.member_updates.differs(local, room)
         )
         self.removal = MemberRemoval(engine, context, self._local, session_rooms, leave=self.leave)
         self.member_updates = MemberUpdates(
@@ -170,7 +170,7 @@ class RoomService:
         there = {*local.present.users, *local.typing.users} if self._visibility.needs_reads(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
         counted = await local.present.count_with(session.user)
-        messages, truncated = await self._wanted(local, session.user, wanted)
+        messages, truncated = await self._wanted(local, session.user, wanted, admitted.room.erasures)
         if (
             self._local.get(topic) is not local
             or local.removals != removals
@@ -198,6 +198,7 @@ class RoomService:
             typing_count=local.typing.count(session.user),
             present=local.present.count(session.user, counted),
             unread=max(0, local.cursor - admitted.marker),
+            archived=admitted.room.archived,
         )
 
     def _is_current(self, local: LocalRoom, admitted: RoomAccess, revision: int) -> bool:
@@ -207,14 +208,19 @@ class RoomService:
         members concerns attached listeners only, so the joining session has to be admitted again. `revision` is the
         one known here before the admission was read: if the store's is older, the store was restored.
         """
-        if admitted.room.members_rev < revision:
+        if local.room is None:
+            self._local.give_up(local)  # the room was deleted and created again
+            return False
+        if admitted.room.members_rev < revision or local.is_another(admitted.room):
             self.member_updates.check(local)
         return local.unchecked is None and admitted.room.members_rev >= local.members_rev
 
-    async def _wanted(self, local: LocalRoom, reader: str, wanted: Wanted) -> tuple[list[RoomMessage], bool]:
+    async def _wanted(
+        self, local: LocalRoom, reader: str, wanted: Wanted, erasures: int
+    ) -> tuple[list[RoomMessage], bool]:
         """Return the messages of the reply, up to the cursor, and whether missed messages are left out."""
         if wanted.after is not None:
-            return await self._missed(local, wanted.after, wanted.most)
+            return await self._missed(local, wanted.after, wanted.most, erasures)
         return await self._newest(local, reader, wanted.history) if wanted.history else [], False
 
     async def _newest(self, local: LocalRoom, reader: str, count: int) -> list[RoomMessage]:
@@ -231,17 +237,17 @@ class RoomService:
             found = with_reactions(message_page(records, profiles, newest=True), page)
             truncated = False
             if page.room.head < local.cursor:
-                later, truncated = await self._missed(local, page.room.head, RECOVER_BYTES)
+                later, truncated = await self._missed(local, page.room.head, RECOVER_BYTES, page.room.erasures)
                 found += later
         return found[-count:]
 
-    async def _missed(self, local: LocalRoom, after: int, most: int) -> tuple[list[RoomMessage], bool]:
+    async def _missed(self, local: LocalRoom, after: int, most: int, erasures: int) -> tuple[list[RoomMessage], bool]:
         """Return the messages after `after` up to the cursor, and whether some are left out.
 
         Return none and True if the messages are too many, or if `after` is beyond the cursor.
         """
         while True:
-            records = await self.delivery.missed(local, after)
+            records = await self.delivery.missed(local, after, erasures)
             if records is None:
                 return [], True
             profiles = await self.profiles.learnt(local.channel.topic.tenant, {record.user for record in records})
@@ -342,7 +348,10 @@ class RoomService:
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
         return RoomsReply(
-            [RoomEntry(of.room.room, of.room.head, max(0, of.room.head - of.marker), of.room.open) for of in rooms]
+            [
+                RoomEntry(of.room.room, of.room.head, max(0, of.room.head - of.marker), of.room.open, of.room.archived)
+                for of in rooms
+            ]
         )
 
     # --- typing ---
@@ -367,6 +376,11 @@ class RoomService:
         local = self._local.get(Topic("room", session.tenant, room))
         standing = local.roles.get(session.user) if local is not None else None
         return standing is not None and standing.role == "reader"
+
+    def is_archived(self, session: Session, room: str) -> bool:
+        """Return whether a joined room is archived."""
+        local = self._local.get(Topic("room", session.tenant, room))
+        return local is not None and local.room is not None and local.room.archived
 
     def stop_typing(self, session: Session, room: str) -> None:
         self._engine.typing_stop(session.tenant, room, session.user)

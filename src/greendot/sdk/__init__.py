@@ -5,6 +5,7 @@ from greendot.sdk.errors import (
     BadAnswer,
     BadKey,
     BadRequest,
+    Conflict,
     Forbidden,
     NotFound,
     Problem,
@@ -15,6 +16,7 @@ from greendot.sdk.errors import (
 )
 from greendot.sdk.inbox import Notification
 from greendot.sdk.responses import (
+    AuditEntry,
     Contact,
     Inbox,
     InboxEntry,
@@ -35,10 +37,12 @@ from greendot.sdk.responses import (
 from greendot.sdk.server import Server
 
 __all__ = [
+    "AuditEntry",
     "BadAnswer",
     "BadKey",
     "BadRequest",
     "BadWebhook",
+    "Conflict",
     "Contact",
     "Forbidden",
     "Inbox",

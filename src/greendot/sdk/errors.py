@@ -8,7 +8,8 @@ GreendotError
 │       ├── BadRequest       400, 413: the request is wrong; `detail` names the reason
 │       ├── BadKey           401: the API key is unknown, or has ended
 │       ├── Forbidden        403: the key lacks the scope that `detail` names
-│       ├── NotFound         404: there is no such room or session
+│       ├── NotFound         404: there is no such room, message or session
+│       ├── Conflict         409: a deleted room of this name is being removed; retry later
 │       ├── RateLimited      429: too many requests; nothing was done. `retry_after_s`: seconds to wait
 │       └── Unavailable      502, 503, 504: not now; retry with the same key
 └── BadWebhook               request that Greendot did not send
@@ -63,6 +64,10 @@ class NotFound(Problem):
     """Room, session or path that does not exist."""
 
 
+class Conflict(Problem):
+    """Room that cannot be created yet, because a deleted room of this name is being removed. Retry later."""
+
+
 class RateLimited(Problem):
     """Request over a rate limit. Nothing of it was done."""
 
@@ -76,6 +81,7 @@ _KINDS: dict[int, type[Problem]] = {
     401: BadKey,
     403: Forbidden,
     404: NotFound,
+    409: Conflict,
     413: BadRequest,
     429: RateLimited,
     502: Unavailable,

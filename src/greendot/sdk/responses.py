@@ -72,6 +72,7 @@ class Room(Struct, frozen=True):
     head: int
     bus: Bus = "full"
     receipts: bool = False
+    archived: bool = False
 
 
 class Rooms(Struct, frozen=True):
@@ -166,6 +167,26 @@ class Messages(Struct, frozen=True):
     """Page of a room's messages, in ascending order."""
 
     messages: list[Message]
+
+
+class AuditEntry(Struct, frozen=True):
+    """Change by moderation. `actor` made it, and `user` is whom it concerns; None: no user, or an erased one."""
+
+    number: int
+    at: int
+    actor: str
+    action: str
+    room: str | None
+    user: str | None
+    ref: int | None
+    reason: str | None
+    until: int | None
+
+
+class AuditEntries(Struct, frozen=True):
+    """Page of the audit, in ascending order."""
+
+    entries: list[AuditEntry]
 
 
 class PresenceList(Struct, frozen=True):

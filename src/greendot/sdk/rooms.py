@@ -36,17 +36,25 @@ class Rooming:
     _http: Http
 
     def put_room(
-        self, room: str, *, open: bool | None = None, bus: Bus | None = None, receipts: bool | None = None
+        self,
+        room: str,
+        *,
+        open: bool | None = None,
+        bus: Bus | None = None,
+        receipts: bool | None = None,
+        archived: bool | None = None,
     ) -> Room:
         """Create a room, or change it; None keeps a setting. A new room is for members only, unless `open` is True.
 
-        With `receipts`, users see how far others have read.
+        With `receipts`, users see how far others have read. An archived room can only be read. Raise Conflict while a
+        deleted room of this name is removed.
         """
-        return self._http.call(Call("PUT", _path(room), given(open=open, bus=bus, receipts=receipts)), Room)
+        changed = given(open=open, bus=bus, receipts=receipts, archived=archived)
+        return self._http.call(Call("PUT", room_path(room), changed), Room)
 
     def room(self, room: str) -> Room:
         """Return the room. Raise NotFound if there is none."""
-        return self._http.call(Call("GET", _path(room)), Room)
+        return self._http.call(Call("GET", room_path(room)), Room)
 
     def rooms(self, after: str | None = None, limit: int = 100) -> list[Room]:
         """Return a page of rooms in the order of names."""
@@ -62,7 +70,7 @@ class Rooming:
 
     def members(self, room: str, after: str | None = None, limit: int = 100) -> Members:
         """Return a page of members in the order of ids, with their roles."""
-        return self._http.call(Call("GET", _path(room, "members"), query=query(after=after, limit=limit)), Members)
+        return self._http.call(Call("GET", room_path(room, "members"), query=query(after=after, limit=limit)), Members)
 
     def every_member(self, room: str) -> Iterator[Member]:
         """Yield all members, read page by page."""
@@ -77,30 +85,32 @@ class Rooming:
 
     def add_member(self, room: str, user: str, role: Role = "member") -> Member:
         """Add a member, or change the role of a member."""
-        return self._http.call(Call("PUT", _path(room, "members", user), {"role": role}), Member)
+        return self._http.call(Call("PUT", room_path(room, "members", user), {"role": role}), Member)
 
     def remove_member(self, room: str, user: str) -> None:
         """Remove a member. After this call has returned, the user receives nothing more of the room.
 
         Raise `Unavailable` if some nodes may not know of the removal yet. Then call this method again.
         """
-        self._http.call(Call("DELETE", _path(room, "members", user)), type(None))
+        self._http.call(Call("DELETE", room_path(room, "members", user)), type(None))
 
     def present(self, room: str, after: str | None = None, limit: int = 100) -> Present:
         """Return a page of the room's occupants in the order of ids, and their total number."""
-        return self._http.call(Call("GET", _path(room, "present"), query=query(after=after, limit=limit)), Present)
+        return self._http.call(Call("GET", room_path(room, "present"), query=query(after=after, limit=limit)), Present)
 
     def receipts(self, room: str, after: str | None = None, limit: int = 100) -> Receipts:
         """Return a page of read receipts in the order of user ids. Raise NotFound if the room has none."""
-        return self._http.call(Call("GET", _path(room, "receipts"), query=query(after=after, limit=limit)), Receipts)
+        return self._http.call(
+            Call("GET", room_path(room, "receipts"), query=query(after=after, limit=limit)), Receipts
+        )
 
     def readers(self, room: str, seq: int) -> int:
         """Return the number of users who have read message `seq`, without users who hide."""
-        return self._http.call(Call("GET", _path(room, "receipts"), query=query(seq=seq)), ReaderCount).count
+        return self._http.call(Call("GET", room_path(room, "receipts"), query=query(seq=seq)), ReaderCount).count
 
     def typing(self, room: str) -> list[Typer]:
         """Return the users who type in the room now."""
-        return self._http.call(Call("GET", _path(room, "typing")), Typers).typing
+        return self._http.call(Call("GET", room_path(room, "typing")), Typers).typing
 
     def send(self, room: str, body: Any, *, user: str, name: str | None = None, key: str | None = None) -> Sent:
         """Write a message as `user`; return its id and number.
@@ -110,7 +120,7 @@ class Rooming:
         process, pass a key that you keep.
         """
         said = given(user=user, name=name, key=key or new_key()) | {"body": body}
-        return self._http.call(Call("POST", _path(room, "messages"), said), Sent)
+        return self._http.call(Call("POST", room_path(room, "messages"), said), Sent)
 
     def react(self, room: str, seq: int, reaction: str, *, user: str) -> Sent:
         """Set a reaction of `user` to the message with number `seq`; return id and number of the record that set it.
@@ -134,7 +144,7 @@ class Rooming:
         These are the messages after number `after`, those before number `before`, or the newest if neither is given.
         """
         asked = query(after=after, before=before, limit=limit)
-        return self._http.call(Call("GET", _path(room, "messages"), query=asked), Messages).messages
+        return self._http.call(Call("GET", room_path(room, "messages"), query=asked), Messages).messages
 
     def every_message(self, room: str, after: int = 0) -> Iterator[Message]:
         """Yield all messages after number `after`, oldest first, read page by page."""
@@ -170,9 +180,9 @@ def _reaction(method: str, room: str, seq: int, reaction: str, user: str) -> Cal
         raise ValueError(
             "a reaction has 1 to 32 characters, and not only dots, which would change the path of a request"
         )
-    path = f"{_path(room, 'messages')}/{seq:d}/reactions/{quote(reaction, safe='')}"
+    path = f"{room_path(room, 'messages')}/{seq:d}/reactions/{quote(reaction, safe='')}"
     return Call(method, path, query=query(user=checked("user", user)))
 
 
-def _path(room: str, *more: str) -> str:
+def room_path(room: str, *more: str) -> str:
     return "/".join(("/v1/rooms", checked("room", room), *(checked("user", part) for part in more)))

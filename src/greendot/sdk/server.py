@@ -12,12 +12,13 @@ from greendot.errors import BadWebhook
 from greendot.protocol.webhooks import SIGNATURE, TOLERANCE_S, BadSignature, HookDelivery, read_delivery
 from greendot.sdk.http import Hidden, Http, Patience
 from greendot.sdk.inbox import Inboxes
+from greendot.sdk.moderation import Moderating
 from greendot.sdk.rooms import Rooming
 from greendot.sdk.tokens import Claims, mint
 from greendot.sdk.users import People
 
 
-class Server(People, Rooming, Inboxes):
+class Server(People, Rooming, Moderating, Inboxes):
     """Greendot server for the backend of an app: `Server("http://127.0.0.1:8000", API_KEY)`.
 
     Make one per process and use it from any thread: connections are kept and shared. An attempt fails after `timeout`

@@ -18,10 +18,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from greendot.store.api_keys import KeyStore, TenantStore
+from greendot.store.audit import AuditStore
 from greendot.store.inbox import InboxStore
 from greendot.store.jobs import JobStore
 from greendot.store.last_seen import LastSeenStore
 from greendot.store.markers import MarkerStore
+from greendot.store.moderation import ModerationStore
 from greendot.store.pages import SnapshotStore
 from greendot.store.presence_modes import PresenceModeStore
 from greendot.store.profiles import ProfileStore
@@ -52,6 +54,8 @@ class Store(
     RevocationStore,
     PushStore,
     JobStore,
+    AuditStore,
+    ModerationStore,
     Protocol,
 ):
     """Port for all records, with start and close."""

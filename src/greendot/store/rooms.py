@@ -11,7 +11,8 @@ from greendot.ids import Bound, Key
 
 Role = Literal["reader", "member", "admin"]  # receives; also sends; may also change messages of other users
 BusMode = Literal["full", "hint"]  # the bus carries the content, or only a hint that there is something to read
-Op = Literal["edit", "delete", "react", "unreact", "erased"]  # erased: its author was erased, see `UserDataStore`
+# erased: the content is gone, because the app deleted the message, or because its author was erased (`UserDataStore`)
+Op = Literal["edit", "delete", "react", "unreact", "erased"]
 
 
 class Room(Struct, frozen=True, gc=False):
@@ -24,6 +25,9 @@ class Room(Struct, frozen=True, gc=False):
     members_rev: int  # raised by every change of its members or of `open`
     bus: BusMode = "full"
     receipts: bool = False  # users see how far others have read
+    archived: bool = False  # takes no messages and signals; can be read
+    erasures: int = 0  # raised when the content of a message is erased
+    epoch: int = 0  # random number; a room that was deleted and created again has another
 
 
 class Member(NamedTuple):
@@ -110,6 +114,7 @@ class RoomStore(Protocol):
 
         None keeps the current value; a new room is closed, `full` and without receipts. Opening or closing raises
         `members_rev`.
+        RoomBeingDeleted if a room of this name was deleted and still has rows.
         """
         ...
 
@@ -177,6 +182,7 @@ class MessageStore(Protocol):
 
         StaleMembers if the room's `members_rev` is not the draft's. Both are compared in the transaction that writes,
         so an author removed before the commit writes nothing. For a known key the earlier message is returned.
+        RoomArchived if the room is archived. NoSuchMessage for a change of a message that is no message any more.
 
         A reaction is written only if it changes the reactions to its message. Otherwise the record that made them so is
         returned: the one that set the reaction, or the message itself. NoSuchMessage if there is no message `ref` to

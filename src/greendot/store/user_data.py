@@ -57,8 +57,9 @@ class UserDataStore(Protocol):
     async def erase_user(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> Erased:
         """Erase from `place` on, at most `limit` rows in one commit. An interrupted erasure may be started again.
 
-        Messages keep their number, id and time, and lose body, name, author and key. All other rows are removed. The
-        user is also removed from the contacts and the hide lists of other users. Counters are right after every step.
+        Messages keep their number, id and time, and lose body, name, author and key. Entries of the audit keep their
+        action, and lose the user and the reason. All other rows are removed. The user is also removed from the contacts
+        and the hide lists of other users. Counters are right after every step.
         Revocations stay until they end: without them tokens of the user would be valid again.
         """
         ...

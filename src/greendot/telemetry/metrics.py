@@ -60,6 +60,7 @@ class Metrics:
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
         "realtime_upgrades_refused_total",
+        "room_moderations_total",
         "room_receipt_counts_total",
         "room_receipts_hidden_total",
         "room_receipts_total",
@@ -106,6 +107,7 @@ class Metrics:
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int
     realtime_upgrades_refused_total: int
+    room_moderations_total: int
     room_receipt_counts_total: int
     room_receipts_hidden_total: int
     room_receipts_total: int

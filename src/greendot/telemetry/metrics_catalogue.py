@@ -312,6 +312,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter(
             "room_reactions_total", "Reactions that were set (`react`) or removed (`unreact`), by operation.", "op"
         ),
+        counter(
+            "room_moderations_total",
+            "Messages that the app edited or deleted, and rooms that it archived or deleted, by requests to this node.",
+        ),
         counter("inbox_notified_total", "Notifications written to the store."),
         counter(
             "notification_live_push_total",

@@ -15,7 +15,7 @@ class RoomSuite(StoreHarness):
         async with self.opened() as store:
             assert await store.room(T, "r1") is None
             room = await store.put_room(T, "r1", open=True)
-            assert room == Room(T, "r1", True, 0, room.members_rev, "full")
+            assert room == Room(T, "r1", True, 0, room.members_rev, "full", epoch=room.epoch)
             await store.append(T, "r1", draft())
             changed = await store.put_room(T, "r1", open=False)
             assert (changed.open, changed.head) == (False, 1)

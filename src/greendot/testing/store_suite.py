@@ -7,10 +7,12 @@ import pytest
 from greendot.errors import Unstorable
 from greendot.presence.model import ManualStatus
 from greendot.testing.api_key_suite import KeySuite
+from greendot.testing.audit_suite import AuditSuite
 from greendot.testing.inbox_suite import InboxSuite
 from greendot.testing.last_seen_suite import LastSeenSuite
 from greendot.testing.marker_suite import MarkerSuite
 from greendot.testing.message_suite import MessageSuite
+from greendot.testing.moderation_suite import ModerationSuite
 from greendot.testing.page_suite import SnapshotSuite
 from greendot.testing.presence_mode_suite import PresenceModeSuite
 from greendot.testing.profile_suite import ProfileSuite
@@ -36,6 +38,8 @@ class StoreSuite(
     KeySuite,
     PeopleSuite,
     RevocationSuite,
+    AuditSuite,
+    ModerationSuite,
 ):
     """Contract of `greendot.store.port`, as tests. Subclasses define `opened` and, if possible, `opened_twice`."""
 

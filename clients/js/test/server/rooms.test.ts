@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { Greendot, RoomMessage } from "../../src/index.js";
+import type { Greendot, RoomMessage, ShownMessage } from "../../src/index.js";
 import { memoryStore, showMessages } from "../../src/index.js";
 import { GreendotServer, heard, until } from "./greendot.js";
 
@@ -342,6 +342,47 @@ test("a room one may not be in refuses the join; one that one is put out of says
   await until(() => removed.length === 1);
   expect(room.joined).toBe(false);
 });
+
+test("messages that the app edits or deletes are shown so, and after a deletion the content is gone for everybody", async () => {
+  const name = await room();
+  const bob = (await server.online("bob")).room<string>(name);
+  let shown: readonly ShownMessage<string>[] = [];
+  bob.on("message", (message) => (shown = showMessages(shown, [message])));
+  await bob.join();
+  for (const text of ["rude", "spam", "fine"]) await bob.send(text);
+  await server.http("PATCH", `/v1/rooms/${name}/messages/1`, { body: "***", by: "moderator" });
+  await server.http("DELETE", `/v1/rooms/${name}/messages/2`);
+  await until(() => bob.head === 5);
+  const seen = () => shown.map(({ body, edited, deleted }) => [body, edited, deleted]);
+  const expected = [["***", true, false], [null, false, true], ["fine", false, false]];
+  expect(seen()).toEqual(expected);
+  shown = showMessages<string>([], await bob.history());
+  expect(seen()).toEqual(expected);
+});
+
+test("a room that the app archives, deletes and makes again", async () => {
+  const name = await room();
+  const bob = (await server.online("bob")).room<string>(name);
+  await bob.join();
+  for (const text of ["one", "two", "three"]) await bob.send(text);
+  await bob.read();
+  const archived = heard<boolean>((on) => bob.on("archived", on));
+  await server.http("PUT", `/v1/rooms/${name}`, { archived: true });
+  await until(() => archived.length === 1);
+  expect([archived, bob.archived]).toEqual([[true], true]);
+  await expect(bob.send("late")).rejects.toMatchObject({ code: "forbidden", retry: false });
+  const removed = heard((on) => bob.on("removed", on));
+  await server.http("DELETE", `/v1/rooms/${name}`);
+  await until(() => removed.length === 1);
+  expect([removed, bob.joined, bob.head, bob.unread]).toEqual([["room deleted"], false, 0, 0]);
+  await expect(bob.join()).rejects.toMatchObject({ code: "not_a_member" });
+  let again: unknown = null; // until the job has removed the data
+  while (!again) again = await server.http("PUT", `/v1/rooms/${name}`, { open: true }).catch(() => new Promise((over) => setTimeout(over, 100)));
+  await bob.join();
+  expect([bob.head, bob.archived]).toEqual([0, false]);
+  await server.http("POST", `/v1/rooms/${name}/messages`, { user: "app", body: "new" });
+  await until(() => bob.unread === 1);
+}, 60_000);
 
 test("typing is told, ends with the message, and ends by itself", async () => {
   const name = await room();

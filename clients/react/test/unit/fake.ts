@@ -50,6 +50,7 @@ export class FakeRoom extends FakeEmitter {
   unread = 0;
   count: number | null = null;
   typers: Typing;
+  archived = false;
   /** Joins that were not undone. */
   joins = 0;
   /** The option `history` of each join. */

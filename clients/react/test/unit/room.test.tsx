@@ -310,6 +310,13 @@ describe("useRoom", () => {
     expect(client.held).toBe(0);
   });
 
+  test("a room that the app archives says so", async () => {
+    const { lobby, hook } = await inLobby();
+    expect(hook.now.archived).toBe(false);
+    await settle(() => lobby.emit("archived", true));
+    expect(hook.now.archived).toBe(true);
+  });
+
   test("whoever was put out does not leave for somebody else who is in again", async () => {
     const { lobby, hook } = await inLobby();
     await settle(() => lobby.putOut("removed"));

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from greendot.errors import NoSuchMessage, Refused, StaleMembers
+from greendot.errors import GreendotError, NoSuchMessage, RoomArchived, StaleMembers
 from greendot.ids import Bound, Key, check_text, new_message_id
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.pool import Link, Pool
@@ -18,7 +18,7 @@ AFTER = f"{_PAGE} ORDER BY seq LIMIT $5"
 NEWEST = f"{_PAGE} ORDER BY seq DESC LIMIT $5"
 
 LOCK = """
-    SELECT tenant, room, head, members_rev, bus FROM greendot_rooms
+    SELECT tenant, room, head, members_rev, bus, archived FROM greendot_rooms
     WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY tenant, room FOR UPDATE
 """
 KNOWN = f"""
@@ -26,6 +26,10 @@ KNOWN = f"""
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (tenant, room, user_id, key)
     JOIN greendot_messages m USING (room, user_id, key)
     WHERE m.tenant || '' = k.tenant -- not by the primary key, which would read the whole room for each of the keys
+"""
+CHANGEABLE = """
+    SELECT m.tenant, m.room, m.seq FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (tenant, room, seq)
+    JOIN greendot_messages m USING (tenant, room, seq) WHERE m.op IS NULL
 """
 _HEADS = """
     heads AS (
@@ -61,6 +65,7 @@ class Message(NamedTuple):
     room: str
     draft: Draft
     id: str
+    moderated: bool = False  # written also in an archived room, and for a deleted message
 
     @property
     def stream(self) -> Key:
@@ -102,6 +107,8 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
     rooms = await link.fetch(LOCK, *columns(sorted({message.stream for message in batch}), 2))
     heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in rooms}
     facts: dict[Key, tuple[int, BusMode]] = {(row[0], row[1]): (row[3], row[4]) for row in rooms}
+    archived = {(row[0], row[1]) for row in rooms if row[5]}
+    changeable = await _changeable(link, batch)
     idents = {message.ident for message in batch if message.stream in heads}
     found = await link.fetch(KNOWN, *columns(sorted(idents), 4)) if idents else []
     known: dict[_Ident, Record] = {(row[0], row[2], row[5], row[1]): Record(*row[2:]) for row in found}
@@ -109,21 +116,18 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
     await reactions.load(link, [(message.stream, message.draft) for message in batch if message.stream in heads])
     written: list[Written | Exception | None] = []
     new: list[tuple[Any, ...]] = []
-    for tenant, room, d, message_id in batch:
+    for message in batch:
+        tenant, room, d, message_id, _ = message
         if (tenant, room) not in heads:
             written.append(None)
             continue
         ident = tenant, room, d.user, d.key
         record = known.get(ident)
         try:
-            if record is None and d.members_rev not in (None, facts[tenant, room][0]):
-                raise StaleMembers(room)
-            record = record or reactions.decided_by((tenant, room), d)
-        except (
-            StaleMembers,
-            NoSuchMessage,
-            Refused,
-        ) as refused:  # for this call only: the other messages of the batch are written
+            if record is None:
+                _check(message, facts[tenant, room][0], archived, changeable)
+                record = reactions.decided_by((tenant, room), d)
+        except GreendotError as refused:  # for this call only: the other messages of the batch are written
             written.append(refused)
             continue
         if record is None:
@@ -142,6 +146,27 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
         else:
             await link.execute(WRITE, *values)
     return written
+
+
+async def _changeable(link: Link, batch: Sequence[Message]) -> set[tuple[str, str, int]]:
+    """Return the messages that drafts of the batch change and that may be changed."""
+    asked = {(tenant, room, d.ref) for tenant, room, d, _, _ in batch if d.ref is not None}
+    return {tuple(row) for row in await link.fetch(CHANGEABLE, *columns(sorted(asked), 3))} if asked else set()
+
+
+def _check(
+    message: Message, members_rev: int, archived: Collection[Key], changeable: Collection[tuple[str, str, int]]
+) -> None:
+    """Raise StaleMembers, RoomArchived or NoSuchMessage if the room does not take the message."""
+    tenant, room, draft, _, moderated = message
+    if draft.members_rev not in (None, members_rev):
+        raise StaleMembers(room)
+    if moderated:
+        return
+    if (tenant, room) in archived:
+        raise RoomArchived(room)
+    if draft.ref is not None and (tenant, room, draft.ref) not in changeable:
+        raise NoSuchMessage(room)
 
 
 def columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:

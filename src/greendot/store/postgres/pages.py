@@ -11,7 +11,7 @@ from greendot.store.postgres.inbox import BEYOND, page_sql
 from greendot.store.postgres.messages import AFTER, NEWEST
 from greendot.store.postgres.pool import Pool
 from greendot.store.postgres.reactions import COUNTED, decode_counts
-from greendot.store.postgres.rooms import MEMBERS, ROOM_FIELDS
+from greendot.store.postgres.rooms import MEMBERS, ROOM_FIELDS, ROOM_WIDTH
 from greendot.store.rooms import Member, Record, Room
 
 _OF_ROOM = "WHERE r.tenant = $1 AND r.room = $2"
@@ -60,16 +60,17 @@ class PostgresSnapshots:
         rows = await self._links.fetch(ROOM_NEWEST if after is None else ROOM_AFTER, *values)
         if not rows:
             return None
-        page = [Record(*row[7:-1]) for row in rows if row[7] is not None]
-        counts = {row[8]: decode_counts(row[-1]) for row in rows if row[-1] is not None}
-        return RoomPage(page, Room(*rows[0][:7]), counts)
+        page = [Record(*row[ROOM_WIDTH:-1]) for row in rows if row[ROOM_WIDTH] is not None]
+        counts = {row[ROOM_WIDTH + 1]: decode_counts(row[-1]) for row in rows if row[-1] is not None}
+        return RoomPage(page, Room(*rows[0][:ROOM_WIDTH]), counts)
 
     async def member_page(self, tenant: str, room: str, after: str | None, limit: int) -> MemberPage | None:
         rows = await self._links.fetch(MEMBER_PAGE, tenant, room, after or "", limit)
         if not rows:
             return None
-        members = [Member(*row[8:]) for row in rows if row[8] is not None]
-        return MemberPage(members, rows[0][7], Room(*rows[0][:7]))
+        found = (row[ROOM_WIDTH + 1 :] for row in rows)
+        members = [Member(*row) for row in found if row[0] is not None]
+        return MemberPage(members, rows[0][ROOM_WIDTH], Room(*rows[0][:ROOM_WIDTH]))
 
 
 _: type[SnapshotStore] = PostgresSnapshots

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 from msgspec import Struct
 
-from greendot.errors import ConfigError, GreendotError, StoreUnavailable, Unstorable
+from greendot.errors import ConfigError, GreendotError, RoomBeingDeleted, StoreUnavailable, Unstorable
 from greendot.telemetry import log_events
 from greendot.telemetry.log_repeats import Outage
 
@@ -57,6 +57,7 @@ _SETTINGS = {
 }
 _ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # replies: the connection is intact, unless it is closed
 _CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
+_DELETED = "GD001"  # raised by a trigger of Greendot
 _UNSTORABLE = {"22", "23", "54"}  # classes: data, integrity, program limit
 
 
@@ -200,6 +201,8 @@ def translated(error: Exception) -> Exception:
         code = error.sqlstate or ""
         if code in _CONTENDED:
             return Contended(words(error))
+        if code == _DELETED:
+            return RoomBeingDeleted(words(error))
         return Unstorable(words(error)) if code[:2] in _UNSTORABLE else StoreUnavailable(words(error))
     if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return StoreUnavailable(words(error))

@@ -7,12 +7,14 @@ two writers to several rooms cannot deadlock.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from greendot.ids import Key
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 
-ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts"
+ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, r.archived, r.erasures, r.epoch"
+ROOM_WIDTH = ROOM_FIELDS.count(",") + 1
 ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
 ROOMS = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room > $2 ORDER BY room LIMIT $3"
 ROOMS_OF = f"""
@@ -96,7 +98,7 @@ class PostgresRooms:
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
         rows = await self._links.fetch(ROOMS_OF, tenant, user)
-        return [UserRoom(Room(*row[:7]), row[7], row[8]) for row in rows]
+        return [_user_room(row) for row in rows]
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> MembersWritten | None:
         return await self._write_member(tenant, room, _PUT_MEMBER, user, role)
@@ -135,11 +137,15 @@ class PostgresRooms:
 
     async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         found = await self._links.fetch(USER_ROOMS, *([member[part] for member in members] for part in range(3)))
-        return {(row[1], row[2], row[0]): UserRoom(Room(*row[1:8]), row[8], row[9]) for row in found}
+        return {(row[1], row[2], row[0]): _user_room(row[1:]) for row in found}
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
         found = await self._links.fetch(HEADS, [key[0] for key in rooms], [key[1] for key in rooms])
         return {(row[0], row[1]): Room(*row) for row in found}
+
+
+def _user_room(row: Sequence[Any]) -> UserRoom:
+    return UserRoom(Room(*row[:ROOM_WIDTH]), *row[ROOM_WIDTH:])
 
 
 _: type[RoomStore] = PostgresRooms

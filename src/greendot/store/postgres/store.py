@@ -9,6 +9,7 @@ from greendot.store.inbox import Created, InboxStore
 from greendot.store.port import Store
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.api_keys import PostgresKeys
+from greendot.store.postgres.audit import PostgresAudit
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.inbox import InsertRow, PostgresInbox, Queues
 from greendot.store.postgres.inbox_marks import PostgresMarks
@@ -16,7 +17,8 @@ from greendot.store.postgres.inbox_upkeep import PostgresUpkeep
 from greendot.store.postgres.jobs import PostgresJobs
 from greendot.store.postgres.last_seen import PostgresLastSeen
 from greendot.store.postgres.markers import PostgresMarkers
-from greendot.store.postgres.messages import Message, PostgresMessages
+from greendot.store.postgres.messages import Message
+from greendot.store.postgres.moderation import PostgresModeration
 from greendot.store.postgres.pages import PostgresSnapshots
 from greendot.store.postgres.pool import Pool, PoolLimits
 from greendot.store.postgres.presence_modes import PostgresPresenceModes
@@ -35,7 +37,7 @@ from greendot.store.webhooks import Hooked
 class PostgresStore(
     PostgresRooms,
     PostgresMarkers,
-    PostgresMessages,
+    PostgresModeration,
     PostgresInbox,
     PostgresMarks,
     PostgresUpkeep,
@@ -51,6 +53,7 @@ class PostgresStore(
     PostgresRevocations,
     PostgresPushes,
     PostgresJobs,
+    PostgresAudit,
 ):
     """PostgreSQL adapter of `Store`, with at most `pool` connections.
 

@@ -43,6 +43,7 @@ _UNHIDE, _UNHIDE_RECEIPTS = (
     """
     for table, column in (("greendot_privacy", "hide_from"), ("greendot_receipts", "hidden_from"))
 )
+_UNNAME = "UPDATE greendot_audit SET actor = '', reason = NULL WHERE tenant = $1 AND actor = $2"
 _UNTELL = "DELETE FROM greendot_hook_events WHERE tenant = $1 AND stream = $2 AND type LIKE 'notification.%'"
 
 
@@ -133,6 +134,9 @@ async def _erase(link: Link, table: Table, where: str, values: tuple[Any, ...], 
     if table.plain == "messages":
         sql = f"{chosen} UPDATE {table.name} t SET {_ANONYMOUS} FROM chosen WHERE {is_chosen(key)}"
         return _count(await link.execute(sql, *values))
+    if table.plain == "audit":
+        sql = f"{chosen} UPDATE {table.name} t SET user_id = NULL, reason = NULL FROM chosen WHERE {is_chosen(key)}"
+        return _count(await link.execute(sql, *values))
     delete = f"{chosen} DELETE FROM {table.name} t USING chosen WHERE {is_chosen(key)}"
     if table.plain == "notifications":
         gone = await link.fetch(f"{delete} RETURNING t.read_at, t.seen_at", *values)
@@ -158,6 +162,8 @@ async def _forget(link: Link, table: Table, tenant: str, user: str) -> None:
         await link.execute(_UNHIDE, tenant, user)
     if table.plain == "receipts":
         await link.execute(_UNHIDE_RECEIPTS, tenant, user)
+    if table.plain == "audit":
+        await link.execute(_UNNAME, tenant, user)
     if table.plain == "notifications":
         await link.execute(_UNTELL, tenant, user)
 

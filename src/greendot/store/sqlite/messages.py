@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from greendot.errors import StaleMembers
+from greendot.errors import NoSuchMessage, RoomArchived, StaleMembers
 from greendot.ids import Bound, Key, check_text, new_message_id
 from greendot.rooms.reactions_model import REACTING
-from greendot.store.rooms import Draft, MessageStore, Record, Written
+from greendot.store.rooms import Draft, MessageStore, Record, Room, Written
 from greendot.store.sqlite import reactions
 from greendot.store.sqlite.rooms import read_room
 from greendot.store.sqlite.webhooks import QUEUE, SqliteHooks
@@ -25,7 +25,7 @@ class SqliteMessages(SqliteHooks):
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
         check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent, draft.reaction))
         hooked = self._wants(tenant, "room.message")
-        return await self._thread.do(lambda db: _append(db, tenant, room, draft, hooked=hooked))
+        return await self._thread.do(lambda db: write(db, tenant, room, draft, hooked=hooked))
 
     async def messages(
         self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
@@ -44,7 +44,10 @@ def read_messages(db: sqlite3.Connection, key: Key, after: int | None, before: i
     return page[::-1] if after is None else page
 
 
-def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hooked: bool) -> Written | None:
+def write(
+    db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hooked: bool, moderated: bool = False
+) -> Written | None:
+    """Write a message, see `MessageStore.append`. The app moderates archived rooms and deleted messages, too."""
     found = read_room(db, tenant, room)
     if found is None:
         return None
@@ -53,6 +56,8 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hoo
         return Written(Record(*first), False, found.members_rev, found.bus)
     if draft.members_rev not in (None, found.members_rev):
         raise StaleMembers(room)
+    if not moderated:
+        _check(db, found, draft)
     if draft.op in REACTING and (seq := reactions.decided_by(db, (tenant, room), draft)) is not None:
         decided = db.execute(f"{MESSAGE} AND seq = ?", (tenant, room, seq)).fetchone()
         return Written(Record(*decided), False, found.members_rev, found.bus)
@@ -70,6 +75,16 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hoo
     if hooked:
         db.execute(QUEUE, (tenant, "room.message", room, record.seq, d.at))
     return Written(record, True, found.members_rev, found.bus)
+
+
+def _check(db: sqlite3.Connection, room: Room, draft: Draft) -> None:
+    """Raise RoomArchived or NoSuchMessage if the room does not take the draft."""
+    if room.archived:
+        raise RoomArchived(room.room)
+    if draft.ref is not None:
+        sql = "SELECT op FROM messages WHERE tenant = ? AND room = ? AND seq = ?"
+        if db.execute(sql, (room.tenant, room.room, draft.ref)).fetchone() != (None,):
+            raise NoSuchMessage(room.room)
 
 
 _: type[MessageStore] = SqliteMessages

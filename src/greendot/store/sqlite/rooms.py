@@ -6,14 +6,17 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from greendot.errors import RoomBeingDeleted
 from greendot.ids import Key
 from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 from greendot.store.sqlite.thread import DatabaseThread
 
-ROOM = "SELECT tenant, room, open, head, members_rev, bus, receipts FROM rooms"
+_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, r.archived, r.erasures, r.epoch"
+_WIDTH = _FIELDS.count(",") + 1
+ROOM = f"SELECT {_FIELDS} FROM rooms r"
 ROOMS = f"{ROOM} WHERE tenant = ? AND room > ? ORDER BY room LIMIT ?"
-ROOMS_OF = """
-    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, m.role, ifnull(k.seq, 0)
+ROOMS_OF = f"""
+    SELECT {_FIELDS}, m.role, ifnull(k.seq, 0)
     FROM (
         SELECT room FROM members WHERE tenant = ?1 AND user = ?2
         UNION SELECT room FROM rooms WHERE tenant = ?1 AND open
@@ -27,8 +30,8 @@ MEMBER_STATE = """
     SELECT (SELECT role FROM members WHERE tenant = ?1 AND room = ?2 AND user = ?3),
            ifnull((SELECT seq FROM markers WHERE tenant = ?1 AND room = ?2 AND user = ?3), 0)
 """
-USER_ROOM = """
-    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, m.role, ifnull(k.seq, 0)
+USER_ROOM = f"""
+    SELECT {_FIELDS}, m.role, ifnull(k.seq, 0)
     FROM rooms r
     LEFT JOIN members m ON m.tenant = ?1 AND m.room = ?2 AND m.user = ?3
     LEFT JOIN markers k ON k.tenant = ?1 AND k.room = ?2 AND k.user = ?3
@@ -36,6 +39,8 @@ USER_ROOM = """
 """
 MEMBERS = "SELECT user, role FROM members WHERE tenant = ? AND room = ? AND user > ? ORDER BY user LIMIT ?"
 
+_CREATE = "INSERT OR IGNORE INTO rooms (tenant, room, open, epoch) VALUES (?, ?, ?, abs(random() % (1 << 53)))"
+DELETED = "SELECT 1 FROM room_deletions WHERE tenant = ? AND room = ?"
 COUNT = "SELECT count(*) FROM members WHERE tenant = ? AND room = ?"
 
 
@@ -54,7 +59,9 @@ class SqliteRooms:
         receipts: bool | None = None,
     ) -> Room:
         def work(db: sqlite3.Connection) -> Room:
-            db.execute("INSERT OR IGNORE INTO rooms (tenant, room, open) VALUES (?, ?, ?)", (tenant, room, bool(open)))
+            if db.execute(DELETED, (tenant, room)).fetchone() is not None:
+                raise RoomBeingDeleted(room)
+            db.execute(_CREATE, (tenant, room, bool(open)))
             db.execute(
                 "UPDATE rooms SET open = ifnull(?3, open), bus = ifnull(?4, bus),"
                 " receipts = ifnull(?5, receipts),"
@@ -76,7 +83,7 @@ class SqliteRooms:
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
         def work(db: sqlite3.Connection) -> list[UserRoom]:
-            return [UserRoom(_room(row[:7]), row[7], row[8]) for row in db.execute(ROOMS_OF, (tenant, user))]
+            return [_user_room(row) for row in db.execute(ROOMS_OF, (tenant, user))]
 
         return await self._thread.do(work)
 
@@ -131,7 +138,7 @@ class SqliteRooms:
     async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], UserRoom]:
             found = ((member, db.execute(USER_ROOM, member).fetchone()) for member in members)
-            return {member: UserRoom(_room(row[:7]), row[7], row[8]) for member, row in found if row is not None}
+            return {member: _user_room(row) for member, row in found if row is not None}
 
         return await self._thread.do(work)
 
@@ -149,8 +156,12 @@ def read_room(db: sqlite3.Connection, tenant: str, room: str) -> Room | None:
 
 
 def _room(row: Sequence[Any]) -> Room:
-    tenant, room, is_open, head, members_rev, bus, receipts = row
-    return Room(tenant, room, bool(is_open), head, members_rev, bus, bool(receipts))
+    tenant, room, is_open, head, members_rev, bus, receipts, archived, *rest = row
+    return Room(tenant, room, bool(is_open), head, members_rev, bus, bool(receipts), bool(archived), *rest)
+
+
+def _user_room(row: Sequence[Any]) -> UserRoom:
+    return UserRoom(_room(row[:_WIDTH]), *row[_WIDTH:])
 
 
 def _new_members(db: sqlite3.Connection, tenant: str, room: str, changed: int) -> MembersWritten | None:

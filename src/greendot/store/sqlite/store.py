@@ -7,11 +7,12 @@ from collections.abc import Collection
 
 from greendot.store.port import Store
 from greendot.store.sqlite.api_keys import SqliteKeys
+from greendot.store.sqlite.audit import SqliteAudit
 from greendot.store.sqlite.inbox import SqliteInbox
 from greendot.store.sqlite.jobs import SqliteJobs
 from greendot.store.sqlite.last_seen import SqliteLastSeen
 from greendot.store.sqlite.markers import SqliteMarkers
-from greendot.store.sqlite.messages import SqliteMessages
+from greendot.store.sqlite.moderation import SqliteModeration
 from greendot.store.sqlite.pages import SqliteSnapshots
 from greendot.store.sqlite.presence_modes import SqlitePresenceModes
 from greendot.store.sqlite.profiles import SqliteProfiles
@@ -28,7 +29,7 @@ from greendot.store.webhooks import Hooked
 class SqliteStore(
     SqliteRooms,
     SqliteMarkers,
-    SqliteMessages,
+    SqliteModeration,
     SqliteInbox,
     SqliteSnapshots,
     SqliteStatus,
@@ -41,6 +42,7 @@ class SqliteStore(
     SqlitePeople,
     SqliteRevocations,
     SqliteJobs,
+    SqliteAudit,
 ):
     """SQLite adapter of `Store`. `path` is a file or `:memory:`.
 

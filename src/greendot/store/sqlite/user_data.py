@@ -91,6 +91,9 @@ def _erase(db: sqlite3.Connection, table: Table, where: str, values: tuple[Any, 
     if table.plain == "messages":
         db.executemany(f"UPDATE messages SET {_ANONYMOUS} WHERE {this}", rows)
         return len(rows)
+    if table.plain == "audit":
+        db.executemany(f"UPDATE audit SET user = NULL, reason = NULL WHERE {this}", rows)
+        return len(rows)
     if table.plain == "notifications":
         lower = f"""
             UPDATE inboxes SET unread = unread - (n.read_at IS NULL), unseen = unseen - (n.seen_at IS NULL)
@@ -115,6 +118,8 @@ def _forget(db: sqlite3.Connection, table: Table, tenant: str, user: str) -> Non
             f" WHERE tenant = ?2 AND {hiding} <> '' AND instr(' ' || {hiding} || ' ', ' ' || ?1 || ' ')",
             (user, tenant),
         )
+    if table.plain == "audit":
+        db.execute("UPDATE audit SET actor = '', reason = NULL WHERE tenant = ? AND actor = ?", (tenant, user))
     if table.plain == "notifications":
         sql = "DELETE FROM hook_events WHERE tenant = ? AND stream = ? AND type LIKE 'notification.%'"
         db.execute(sql, (tenant, user))

@@ -13,7 +13,8 @@ export class Find {
     this.list = new List(this);
     $("search").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.look(this.what, $("name").value.trim(), $("tenant").value.trim());
+      if (this.what === "audit") this.list.restart();
+      else this.look(this.what, $("name").value.trim(), $("tenant").value.trim());
     });
     for (const input of document.querySelectorAll('input[name="what"]')) {
       input.addEventListener("change", () => this.chosen());
@@ -27,6 +28,7 @@ export class Find {
 
   chosen() {
     say($("name-label"), this.what === "user" ? "User id" : "Room id");
+    if (this.what === "audit") $("found").replaceChildren();
     this.list.restart();
   }
 

@@ -1,4 +1,4 @@
-// List of the users online, or of the rooms, whose ids begin with the text of the search field.
+// List of the users online, or of the rooms, whose ids begin with the text of the search field; or of the audit.
 
 import { $, h, say } from "./dom.js";
 import { moment, number } from "./format.js";
@@ -8,8 +8,9 @@ const EVERY_MS = 5_000;
 const KINDS = {
   user: { title: "Users online", head: ["User", "State", "Since", "Devices", "Actions"], command: "list.users" },
   room: { title: "Rooms", head: ["Room", "Access", "Messages", "Members", "Listeners", "Actions"], command: "list.rooms" },
+  audit: { title: "Audit", head: ["Time", "Action", "Room", "User", "Message", "Who", "Reason"], command: "list.audit" },
 };
-const NUMBERS = new Set(["Messages", "Members", "Listeners"]);
+const NUMBERS = new Set(["Messages", "Members", "Listeners", "Message"]);
 
 /** `find` has the connection, the rights and the search form. */
 export class List {
@@ -57,7 +58,8 @@ export class List {
   }
 
   async read(link, who, what) {
-    const command = { type: KINDS[what].command, prefix: $("name").value.trim() };
+    const prefix = $("name").value.trim();
+    const command = { type: KINDS[what].command, ...(what === "audit" ? { room: prefix || null } : { prefix }) };
     if (who.every) command.tenant = $("tenant").value.trim() || "default";
     const rows = [];
     let page = { next: null };
@@ -66,7 +68,7 @@ export class List {
       rows.push(...page[`${what}s`]);
       if (page.next === null) break;
     }
-    return { ...page, rows, prefix: command.prefix };
+    return { ...page, rows, prefix };
   }
 
   draw(what, { rows, next, total, tenant, prefix }) {
@@ -74,13 +76,13 @@ export class List {
     say($("listed-heading"), title);
     const shown = `${number(rows.length)}${next === null ? "" : " or more"}`;
     const of = what === "user" && prefix ? ` of ${number(total)}` : "";
-    const begin = prefix ? `, ids that begin with “${prefix}”` : "";
+    const begin = !prefix ? "" : what === "audit" ? `, in room “${prefix}”` : `, ids that begin with “${prefix}”`;
     say($("listed-count"), rows.length ? `${shown}${of}${begin}` : `none${of}${begin}`);
     $("listed-more").hidden = next === null;
     const cells = head.map((label) => h("th", { scope: "col", class: NUMBERS.has(label) ? "number" : null }, label));
     $("list").tHead.replaceChildren(h("tr", {}, cells));
     $("list").closest(".sheet").hidden = rows.length === 0;
-    const made = rows.map((row) => (what === "user" ? this.user(row, tenant, head) : this.room(row, tenant, head)));
+    const made = rows.map((row) => this[what](row, tenant, head));
     place($("list").tBodies[0], made);
   }
 
@@ -101,11 +103,24 @@ export class List {
   room(it, tenant, head) {
     return this.row(head, it.room, [
       [this.open("room", it.room, tenant)],
-      [it.open ? "open to all" : "members only"],
+      [`${it.open ? "open to all" : "members only"}${it.archived ? ", archived" : ""}`],
       [number(it.head)],
       [number(it.members)],
       [number(it.listeners)],
       [h("div", { class: "line row-acts" }, h("button", { type: "button", class: "quiet", onclick: () => this.find.look("room", it.room, tenant) }, "Members and occupants", h("span", { class: "unseen" }, ` of ${it.room}`)))],
+    ]);
+  }
+
+  audit(it, tenant, head) {
+    const link = (what, id) => (id === null ? "–" : this.open(what, id, tenant));
+    return this.row(head, it.number, [
+      [moment(it.at)],
+      [it.until === null ? it.action : `${it.action} until ${moment(it.until)}`],
+      [link("room", it.room)],
+      [link("user", it.user)],
+      [it.ref === null ? "–" : number(it.ref)],
+      [it.actor || "–"],
+      [it.reason ?? "–"],
     ]);
   }
 
@@ -119,7 +134,7 @@ export class List {
   }
 
   open(what, id, tenant) {
-    return h("button", { type: "button", class: "id", onclick: () => this.find.look(what, id, tenant) }, id);
+    return h("button", { type: "button", class: "id", onclick: () => (this.find.what === "audit" ? this.find.open(what, id, tenant) : this.find.look(what, id, tenant)) }, id);
   }
 }
 

@@ -1,0 +1,74 @@
+"""Moderation: messages that the app edits or deletes, deleted rooms, and the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from greendot.sdk.http import Call, Http, given, new_key, query
+from greendot.sdk.responses import AuditEntries, AuditEntry, Sent
+from greendot.sdk.rooms import room_path
+
+MOST_ENTRIES = 300  # per page
+
+
+class Moderating:
+    """Part of `Server` for moderation. `by` and `reason` are for the audit; without `by` it has the API key's name."""
+
+    _http: Http
+
+    def edit_message(
+        self,
+        room: str,
+        seq: int,
+        body: Any,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> Sent:
+        """Replace the body of message `seq`, whoever wrote it; return id and number of the edit.
+
+        Clients see `by`, or `system`, as the editor. `key` has the same effect as in `send`. Raise NotFound if there is
+        no such message, or if it was deleted.
+        """
+        said = given(by=by, reason=reason, key=key or new_key()) | {"body": body}
+        return self._http.call(Call("PATCH", _message_path(room, seq), said), Sent)
+
+    def delete_message(self, room: str, seq: int, *, by: str | None = None, reason: str | None = None) -> Sent:
+        """Delete message `seq`, whoever wrote it; return id and number of the deletion.
+
+        After this call, no reader gets the content of the message or of its edits. A second call returns the same.
+        """
+        asked = query(by=by, reason=reason)
+        return self._http.call(Call("DELETE", _message_path(room, seq), query=asked), Sent)
+
+    def delete_room(self, room: str, *, by: str | None = None, reason: str | None = None) -> None:
+        """Delete a room with its messages and members. Its listeners are removed at once, its data soon after."""
+        self._http.call(Call("DELETE", room_path(room), query=query(by=by, reason=reason)), type(None))
+
+    def audit(
+        self,
+        *,
+        room: str | None = None,
+        user: str | None = None,
+        action: str | None = None,
+        after: int | None = None,
+        limit: int = 50,
+    ) -> list[AuditEntry]:
+        """Return up to `limit` entries of the audit (at most 300), the newest last.
+
+        These are the entries after number `after`, or the newest without it.
+        """
+        asked = query(room=room, user=user, action=action, after=after, limit=limit)
+        return self._http.call(Call("GET", "/v1/audit", query=asked), AuditEntries).entries
+
+    def every_audit_entry(self, after: int = 0) -> Iterator[AuditEntry]:
+        """Yield all entries of the audit after number `after`, oldest first, read page by page."""
+        while page := self.audit(after=after, limit=MOST_ENTRIES):
+            yield from page
+            after = page[-1].number
+
+
+def _message_path(room: str, seq: int) -> str:
+    return f"{room_path(room, 'messages')}/{seq:d}"

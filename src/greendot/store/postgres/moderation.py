@@ -7,8 +7,9 @@ from greendot.ids import check_text, new_message_id
 from greendot.store.audit import AuditNote, check_note
 from greendot.store.moderation import DELETE_ROOMS, ModerationStore, Purged
 from greendot.store.postgres.audit import write_notes
-from greendot.store.postgres.messages import KNOWN, LOCK, MESSAGE, RECORD, Message, PostgresMessages, write
+from greendot.store.postgres.messages import KNOWN, LOCK, MESSAGE, Message, PostgresMessages, write
 from greendot.store.postgres.pool import Link
+from greendot.store.postgres.reactions import RECORD
 from greendot.store.postgres.rooms import ROOM, ROOM_FIELDS
 from greendot.store.postgres.tenants import erase_sql
 from greendot.store.postgres.webhooks import PostgresHooks

@@ -25,6 +25,7 @@ const EVENTS: Record<keyof RoomEvents, 1> = {
   receipt: 1,
   receipt_count: 1,
   profile: 1,
+  archived: 1,
 };
 
 interface JoinReply extends Joined<any> {

@@ -108,6 +108,7 @@ async def test_after_a_deletion_no_reader_gets_the_content_again(pair: str, tmp_
         expected = [(1, "erased", None), (2, None, "kept"), (3, "erased", None), (4, "delete", None)]
         bob = await served.client("bob")
         assert bodies((await bob.request(type="room.join", room="den", after=0))["messages"]) == expected
+        assert bodies((await bob.request(type="room.join", room="den", history=9))["messages"]) == expected
         assert bodies((await bob.request(type="room.history", room="den"))["messages"]) == expected
         assert bodies((await ask(served, "GET", "/v1/rooms/den/messages?after=0")).json()["messages"]) == expected
         await bob.close()
@@ -137,6 +138,27 @@ async def test_a_client_that_returns_during_a_deletion_does_not_get_the_content_
         bob = await served.client("bob")
         joined = await bob.request(type="room.join", room="den", after=0)
         assert bodies(joined["messages"])[:2] == [(1, "erased", None), (2, None, "kept")]
+
+
+@on_each_pair
+async def test_a_deleted_message_has_no_reactions_and_takes_none(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        ann, bob = await furnished(served, "ann", "bob")
+        await say(ann, "spam")
+        await bob.request(type="room.react", room="den", ref=1, reaction="+")
+        async with hold(served.node.store, "append") as held:
+            ann.send(type="room.react", room="den", ref=1, reaction="+", id="r")
+            await held.reached()
+            assert (await ask(served, "DELETE", "/v1/rooms/den/messages/1")).status == 200
+        assert (await hear(ann, "error"))["code"] == "bad_field"
+        posted = await ask(served, "PUT", "/v1/rooms/den/messages/1/reactions/x?user=ann")
+        assert (posted.status, posted.json()["detail"]) == (404, "there is no message 1 in room 'den'")
+        found = (await ask(served, "GET", "/v1/rooms/den/messages?after=0")).json()["messages"]
+        assert [(it["seq"], it["op"], it.get("reactions") or []) for it in found] == [
+            (1, "erased", []),
+            (2, "react", []),
+            (3, "delete", []),
+        ]
 
 
 @on_each_pair
@@ -198,6 +220,7 @@ async def test_an_archived_room_can_only_be_read(pair: str, tmp_path: Path, post
             {"type": "room.send", "body": 1},
             {"type": "room.edit", "ref": 1, "body": 1},
             {"type": "room.delete", "ref": 1},
+            {"type": "room.react", "ref": 1, "reaction": "+"},
             {"type": "typing.start"},
             {"type": "signal.send", "kind": "k"},
         ):
@@ -209,6 +232,8 @@ async def test_an_archived_room_can_only_be_read(pair: str, tmp_path: Path, post
         assert [room["archived"] for room in (await bob.request(type="room.list"))["rooms"]] == [True]
         posted = await ask(served, "POST", "/v1/rooms/den/messages", {"user": "app", "body": 1})
         assert (posted.status, "archived" in posted.json()["detail"]) == (403, True)
+        reacted = await ask(served, "PUT", "/v1/rooms/den/messages/1/reactions/x?user=ann")
+        assert (reacted.status, "archived" in reacted.json()["detail"]) == (403, True)
         signal = await ask(served, "POST", "/v1/signals", {"room": "den", "kind": "k"})
         assert (signal.status, signal.json()["code"]) == (403, "forbidden")
         assert (await ask(served, "DELETE", "/v1/rooms/den/messages/1")).status == 200

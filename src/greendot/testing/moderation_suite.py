@@ -9,10 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from greendot.errors import NoSuchMessage, RoomArchived, RoomBeingDeleted, StaleMembers
+from greendot.presence.profile_model import ProfileChange
 from greendot.store.audit import AuditNote
 from greendot.store.moderation import DELETE_ROOMS
 from greendot.store.port import Store
 from greendot.store.rooms import Draft, Record, Room, Written
+from greendot.testing.reaction_suite import counts, own_reactions, react
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, numbers, seq
 from greendot.testing.user_data_suite import all_of
 
@@ -182,7 +184,48 @@ class ModerationSuite(StoreHarness):
             assert [isinstance(result, NoSuchMessage) for result in results] == [False, True, False, True]
             assert await numbers(store) == [*range(1, 8)]
 
+    async def test_a_message_that_the_app_deletes_loses_its_reactions_and_takes_no_more(self) -> None:
+        async with self.opened() as store:
+            await furnish(store, "r1")
+            for ref in (1, 2, 3):
+                for user in ("ann", "bob"):
+                    await store.append(T, "r1", react(user, ref=ref))
+            await store.append(T, "r1", replace(draft("ann", "d1", NOTHING), ref=2, op="delete"))
+            for ref in (1, 2):  # the author deleted the second one before
+                await moderated(store, change("delete", ref, f"m{ref}"))
+                assert await counts(store, "bob", ref) == []
+                for on in (True, False):
+                    with pytest.raises(NoSuchMessage):
+                        await store.append(T, "r1", react("bob", ref=ref, on=on))
+            assert await counts(store, "bob", 3) == [("👍", 2, True)]
+            assert await own_reactions(store, "bob") == [("r1", 3, "👍")]
+
+    async def test_a_reaction_is_not_moderated(self) -> None:
+        async with self.opened() as store:
+            await furnish(store, "r1")
+            reaction = seq(await store.append(T, "r1", react(ref=1)))
+            for op in ("edit", "delete"):
+                with pytest.raises(NoSuchMessage):
+                    await store.moderate(T, "r1", change(op, reaction, op), note())
+            await moderated(store, change("edit", 1, "e1", b'"x"'))
+            assert await counts(store, "ann") == [("👍", 1, True)]
+
     # --- archived rooms ---
+
+    async def test_an_archived_room_takes_no_reactions_and_keeps_those_it_has(self) -> None:
+        async with self.opened() as store:
+            await furnish(store, "r1")
+            await store.append(T, "r1", react("ann"))
+            await store.archive_room(T, "r1", True, note()._replace(action="room.archived"))
+            results = await asyncio.gather(
+                store.append(T, "r1", react("bob")),
+                store.append(T, "r1", react("ann")),
+                store.append(T, "r1", react("ann", on=False)),
+                return_exceptions=True,
+            )
+            assert [type(result) for result in results] == [RoomArchived] * 3
+            assert await counts(store, "ann") == [("👍", 1, True)]
+            assert (await room_of(store)).head == 6
 
     async def test_an_archived_room_takes_no_messages_and_can_be_read_and_moderated(self) -> None:
         async with self.opened() as store:
@@ -253,6 +296,27 @@ class ModerationSuite(StoreHarness):
             assert len(await store.members(T, "r2", None, 9)) == 2
             assert await store.marker("t2", "r1", "ann") == 5
             assert await purge(store) == 0
+
+    async def test_reactions_and_receipts_are_removed_with_their_room_and_user_info_stays(self) -> None:
+        async with self.opened() as store:
+            await store.put_profile(T, "ann", ProfileChange(NOW, NOW, name="Ann"))
+            for room in ("r1", "r2"):
+                await furnish(store, room)
+                await store.put_room(T, room, receipts=True)
+                for user in ("ann", "bob"):
+                    await store.append(T, room, react(user))
+                await store.append(T, room, react("bob", on=False))
+                await store.put_marker(T, room, "bob", 5, NOW)
+            assert await store.delete_room(T, "r1", note(action="room.deleted"))
+            # Messages, members, markers, receipt, reaction, and its count with the mark of the removed one.
+            assert await purge(store, limit=3) == (5 + 3) + 2 + 2 + 1 + 1 + 1
+            assert await own_reactions(store, "ann") == [("r2", 1, "👍")]
+            await store.put_room(T, "r1", open=True, receipts=True)
+            await store.append(T, "r1", draft(key="k0"))
+            assert await counts(store, "ann") == []
+            assert await store.receipt_count(T, "r1", 1) == 0
+            assert await store.receipt_count(T, "r2", 5) == 1
+            assert (await store.profiles([(T, "ann")]))[T, "ann"].name == "Ann"
 
     async def test_the_name_of_a_deleted_room_is_free_when_nothing_is_left(self) -> None:
         async with self.opened_twice() as (one, two):

@@ -39,6 +39,7 @@ PARTLY_SAID = (
     "GET /v1/users/{user}/inbox",
     "PUT /v1/users/{user}/devices/{device}",
     "PUT /v1/users/{user}/push",
+    "GET /v1/rooms/{room}/receipts",
     "GET /v1/audit",
     "GET /v1/connect",  # not a WebSocket request
 )

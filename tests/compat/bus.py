@@ -27,7 +27,6 @@ SENT: list[base.AnySent] = [
     base.Notified([(7, b"\x81\x02{}", False), (8, b"", True)]),
     base.InboxChanged(b"\x81\x02{}", "k3Fa/1", [7, 8], 9),
     base.MembersChanged(),
-    base.Receipt("ann", 7),
     base.MemberRemoved("t1", "lobby", "ann", "left", "k3Fa", 3),
     base.Acknowledged(3, "k3Fa", 2, True),
     base.Revoked(Revocation("t1", "user", "ann", 1_800_000_060_000, 1_800_000_000_000), "k3Fa", 4),

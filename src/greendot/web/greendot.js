@@ -658,7 +658,8 @@ var EVENTS = {
   resync: 1,
   receipt: 1,
   receipt_count: 1,
-  profile: 1
+  profile: 1,
+  archived: 1
 };
 var Room = class {
   name;
@@ -668,6 +669,8 @@ var Room = class {
   count = null;
   /** Whether the room is joined on this connection. */
   joined = false;
+  /** Whether the app has archived the room: it can only be read. */
+  archived = false;
   #core;
   #events;
   #stream;
@@ -850,7 +853,8 @@ var Room = class {
       case "signal":
         return this.#events.emit("signal", data);
       case "room.changed":
-        if (data.removed) this.#removed(data.reason ?? null);
+        if (data.removed) this.#removed(data.reason);
+        else if (data.archived !== void 0) this.#events.emit("archived", this.archived = data.archived);
         else if (data.read !== void 0) this.#readUpTo(data.read);
     }
   }
@@ -896,6 +900,7 @@ var Room = class {
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
+    this.archived = !!reply.archived;
     this.#events.emit("unread", this.unread);
     const joined = this.#standing(hasHistory ? reply.messages : []);
     this.#events.emit("joined", joined);
@@ -912,6 +917,7 @@ var Room = class {
     this.#wanted = 0;
     this.#said = false;
     this.#outside(error);
+    this.forget();
     this.#events.emit("removed", why);
   }
   #outside(error) {

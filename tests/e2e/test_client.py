@@ -131,7 +131,8 @@ async def test_reactions_missed_without_a_socket_are_counted_once() -> None:
             await alice.join("lobby")
             seq = (await alice.send("lobby", "hello")).seq
             await alice.react("lobby", seq, "+")
-            live = Reactions("bob")
+            live, states = Reactions("bob"), list[str]()
+            bob.on("state", lambda event: states.append(event.state))
             for message in (await bob.join("lobby", history=10)).messages:
                 live.apply(message)
             bob.on(RoomMessage, live.apply)
@@ -140,7 +141,7 @@ async def test_reactions_missed_without_a_socket_are_counted_once() -> None:
             cut(served, "bob")
             await alice.react("lobby", seq, "+", on=False)
             await alice.react("lobby", seq, "!")
-            await until(lambda: len(live.of(seq)) == 2)
+            await until(lambda: len(live.of(seq)) == 2 and states == ["reconnecting", "connected"])
             counted = [(of.reaction, of.count, of.mine) for of in live.of(seq)]
             assert counted == [("+", 1, True), ("!", 1, False)]
             (message, *_) = await bob.history("lobby")

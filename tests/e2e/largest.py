@@ -360,6 +360,27 @@ async def a_page_of_messages_with_many_reactions(world: World) -> None:
         await world.http(method, f"/v1/rooms/hall/messages/1/reactions/{marks[1]}?user=b")
 
 
+@case(
+    "PATCH /v1/rooms/{room}/messages/{seq}",
+    "DELETE /v1/rooms/{room}/messages/{seq}",
+    "DELETE /v1/rooms/{room}",
+    "GET /v1/audit",
+)
+async def moderation_of_a_room_with_many_listeners(world: World) -> None:
+    await world.fill_room(messages=1)
+    await together(
+        world.served.node.store.append(
+            T, "hall", Draft("a", None, msgspec.json.encode(BODY), f"e{number}", 0, 1, "edit")
+        )
+        for number in range(20)
+    )
+    await world.crowd("hall", 1_000)
+    await world.http("PATCH", "/v1/rooms/hall/messages/1", {"body": BODY, "reason": "r" * 200})
+    await world.http("DELETE", "/v1/rooms/hall/messages/1?by=mod")
+    assert len((await world.http("GET", "/v1/audit?limit=300"))["entries"]) == 2
+    await world.http("DELETE", "/v1/rooms/hall")
+
+
 @case("room.send", "room.edit", "room.delete", "signal.send")
 async def messages_of_64_kib_to_many(world: World) -> None:
     await world.fill_room()

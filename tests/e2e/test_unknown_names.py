@@ -39,9 +39,10 @@ UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
         "`quiet_hours.end`; did you mean `ends`?",
     ),
     ("PUT", "/v1/rooms/lobby", {"opne": True}, "`opne`; did you mean `open`?"),
-    ("PUT", "/v1/rooms/lobby", {"title": "The lobby"}, "`title`; use one of `open`, `bus`, `receipts`"),
+    ("PUT", "/v1/rooms/lobby", {"title": "The lobby"}, "`title`; use one of `open`, `bus`, `receipts`, `archived`"),
     ("PUT", "/v1/rooms/lobby/members/alice", {"Role": "admin"}, "`Role`; did you mean `role`?"),
     ("POST", "/v1/rooms/lobby/messages", {"user": "bot", "body": 1, "keys": "k"}, "`keys`; did you mean `key`?"),
+    ("PATCH", "/v1/rooms/lobby/messages/1", {"body": 1, "reson": "r"}, "`reson`; did you mean `reason`?"),
     ("POST", "/v1/signals", {"room": "lobby", "kind": "x", "form": "bot"}, "`form`; did you mean `from`?"),
     ("POST", "/v1/notifications", NOTICE | {"ttl": 5}, "`ttl`; did you mean `ttl_s`?"),
     ("POST", "/v1/notifications", {"notificatons": [NOTICE]}, "`notificatons`; did you mean `notifications`?"),
@@ -72,7 +73,7 @@ async def test_an_unknown_field_is_refused_with_the_nearest_and_nothing_is_done(
 def test_every_request_with_a_body_refuses_an_unknown_field() -> None:
     bodies = {it.name for kind in KINDS for it in operations_of(kind) if it.body}
     tested = {f"{method} {path}" for method, path, _, _ in UNKNOWN_FIELDS}
-    assert {re.sub(r"/(alice|bob|phone|lobby)\b", "/{}", name) for name in tested} == {
+    assert {re.sub(r"/(alice|bob|phone|lobby|1)\b", "/{}", name) for name in tested} == {
         re.sub(r"{\w+}", "{}", name) for name in bodies
     }
 

@@ -16,7 +16,7 @@ from greendot.store.jobs import JobEnd
 async def test_when_jobs_run_and_what_became_of_them_is_shown(kind: str, tmp_path: Path, postgres: str) -> None:
     async with opened(kind, tmp_path, postgres) as (url, store):
         first = await said("jobs", "list", "--store", url)
-        assert first.count("not scheduled by a server") == 4
+        assert first.count("not scheduled by a server") == 5
         assert await said("jobs", "history", "--store", url) == "No runs yet.\n"
         now = SystemClock().now_ms()
         await store.plan_job("sweep", "every 600 s", now - 70_000)

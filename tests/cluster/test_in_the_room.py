@@ -199,6 +199,7 @@ def restart(redis: RedisProcess) -> None:
     redis.restart()
 
 
+@pytest.mark.alone  # three nodes must restore within the time limits of this test
 @pytest.mark.parametrize("lose", [flush, restart])
 async def test_a_flush_of_redis_shows_no_user_as_leaving_and_the_list_is_complete_again(
     tmp_path: Path, redis: RedisProcess, lose: Callable[[RedisProcess], None]

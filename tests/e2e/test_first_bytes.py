@@ -9,6 +9,7 @@ import pytest
 
 from e2e.narrow import upgrade
 from greendot.testing import Served, serving
+from greendot.transport import acceptor
 
 READY = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -75,3 +76,13 @@ async def test_a_client_that_ended_without_a_byte_leaves_nothing_behind() -> Non
             assert await answer(client, b"\r\n\r\n") == b""
         await served.settle()
         assert served.node.ingress.address_groups == 0
+
+
+@pytest.mark.parametrize(("data", "status"), [(upgrade(), b"101"), (READY, b"200")])
+async def test_a_system_without_epoll_is_served_by_the_event_loop(
+    data: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "HAS_EPOLL", False)
+    async with serving() as served:
+        with sent(served, data) as client:
+            assert (await answer(client, b"\r\n\r\n")).startswith(b"HTTP/1.1 " + status)

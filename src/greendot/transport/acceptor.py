@@ -8,14 +8,17 @@ in the kernel's backlog.
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from ssl import SSLContext
 from typing import Any, Protocol
 
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
+from greendot.transport.plain_socket import PlainSocket, SocketPoller
 
 AT_ONCE = 32  # connections accepted in one turn
 BACKLOG = 4_096  # connections that may wait in the kernel; it may allow fewer (net.core.somaxconn)
@@ -23,6 +26,7 @@ PAUSE_S = 0.5  # pause after accept failed because no file descriptor was left
 READ = 16 * 1024  # bytes of the first read
 HANDSHAKE_S = 10.0  # time for the TLS handshake
 GOODBYE_S = 2.0  # time for the peer's close_notify in TLS
+HAS_EPOLL = hasattr(select, "epoll")  # only Linux has it; elsewhere the event loop serves all sockets
 
 
 class SocketObserver(Protocol):
@@ -52,7 +56,7 @@ class Acceptor:
         self,
         listener: socket.socket,
         surge: SocketObserver,
-        make: Callable[[Any, bytes], asyncio.BaseProtocol],
+        make: Callable[[Any, bytes], asyncio.BufferedProtocol],
         tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
@@ -61,6 +65,7 @@ class Acceptor:
         self._make = make
         self._tls = tls
         self._loop = asyncio.get_running_loop()
+        self._poller = SocketPoller() if HAS_EPOLL else None
         self._pause: asyncio.TimerHandle | None = None
         self._coming: set[asyncio.Task[object]] = set()  # connections that have no protocol yet
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by each connection
@@ -73,6 +78,8 @@ class Acceptor:
                 self._pause.cancel()
             self._loop.remove_reader(self._listener)
             self._listener.close()
+            if self._poller is not None:
+                self._poller.retire()
             for task in self._coming:  # a TLS handshake may take longer than the shutdown
                 task.cancel()
 
@@ -88,58 +95,44 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
                 return
-            accepted = AcceptedSocket(*self._kind, descriptor)
             visit = self._surge.arrive(address[0], descriptor)
             if visit is None:
-                accepted.close()
+                os.close(descriptor)
                 continue
-            accepted.setblocking(False)
             tls = self._tls()
-            if tls is None:
-                visit.fd = accepted.fileno()
-                self._proceed(self._hand_over(accepted, visit))
+            if tls is None and self._poller is not None:
+                self._serve(self._poller, descriptor, visit)
             else:
-                task = self._loop.create_task(self._hand_over_tls(accepted, visit, tls))
+                accepted = AcceptedSocket(*self._kind, descriptor)
+                task = self._loop.create_task(self._hand_over(accepted, visit, tls))
                 self._coming.add(task)
                 task.add_done_callback(self._coming.discard)
 
-    def _proceed(self, work: Coroutine[Any, Any, None], _: object = None) -> None:
-        """Run the handover of a plain socket up to its next wait.
-
-        It waits once, for the call of `connection_made` in the next turn. A task would take longer than all the rest.
-        """
+    def _serve(self, poller: SocketPoller, descriptor: int, visit: Any) -> None:
+        """Serve a plain socket, beginning with its first bytes, which are usually there."""
+        accepted = socket.SocketType(*self._kind, descriptor)
+        accepted.setblocking(False)
+        visit.fd = descriptor
         try:
-            waited: asyncio.Future[Any] = work.send(None)
-        except StopIteration:
-            return
-        waited.add_done_callback(partial(self._proceed, work))
-
-    async def _hand_over(self, accepted: socket.socket, visit: Any) -> None:
+            first = accepted.recv(READ)
+        except OSError:  # nothing has arrived, or the peer is gone, which the protocol will notice
+            first = b""
         try:
-            # The first bytes are usually there. To read them now saves a wait for the socket.
-            try:
-                first = accepted.recv(READ)
-            except OSError:  # nothing has arrived, or the peer is gone, which the protocol will notice
-                first = b""
-            transport, _ = await self._loop.connect_accepted_socket(partial(self._make, visit, first), accepted)
-            if self._listener.fileno() < 0:  # closed meanwhile
-                transport.close()
-        except OSError:
-            self._surge.leave(visit)  # the peer is gone
-            accepted.close()
-        except BaseException:
+            PlainSocket(poller, accepted, self._make(visit, first)).open()
+        except OSError as error:  # the limit of the kernel for epoll
+            log(log_events.SOCKETS_EXHAUSTED, reason=error.strerror)
             self._surge.leave(visit)
-            raise
+            accepted.close()
 
-    async def _hand_over_tls(self, accepted: socket.socket, visit: Any, tls: SSLContext) -> None:
+    async def _hand_over(self, accepted: socket.socket, visit: Any, tls: SSLContext | None) -> None:
+        """Serve a socket with TLS, or on a system without epoll, by a transport of the event loop."""
+        accepted.setblocking(False)
+        limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": GOODBYE_S}
+        if tls is None:
+            visit.fd, limits = accepted.fileno(), {}
         try:
-            await self._loop.connect_accepted_socket(
-                partial(self._make, visit, b""),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=GOODBYE_S,
-            )
+            make = partial(self._make, visit, b"")
+            await self._loop.connect_accepted_socket(make, accepted, ssl=tls, **limits)
         except OSError:
             # The peer is gone, does not speak TLS, or was too slow with the handshake.
             self._surge.leave(visit)

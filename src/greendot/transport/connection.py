@@ -31,6 +31,8 @@ C_contra = TypeVar("C_contra", bound="SocketConnection", contravariant=True)
 class Owner(Protocol[C_contra]):
     """Node that a connection belongs to."""
 
+    waiting: set[Any]  # connections with frames in a send buffer
+
     def now(self) -> float: ...
     def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer: ...
     def cancel_timer(self, timer: Timer | None) -> None: ...
@@ -121,6 +123,7 @@ class SocketConnection(Framing):
             if not self._push(items):
                 return
         self._outbox = None
+        self._owner.waiting.discard(self)
         if self._out is None:
             self._keeps_up()
 
@@ -214,10 +217,13 @@ class SocketConnection(Framing):
         """Queue all output until `release`: missed records must reach the client before live frames."""
         self.flush()
         self._hold, self.direct = SendBuffer(), -1
+        self._owner.waiting.add(self)
 
     def release(self, first: Iterable[tuple[bytes, object]]) -> None:
         """Send the frames in `first`, each given with its key; then send the frames that waited since `hold`."""
         hold, self._hold = self._hold, None
+        if self._outbox is None:
+            self._owner.waiting.discard(self)
         for frame, key in first:
             self.send(frame, key=key)
         while hold is not None and (held := hold.take()):
@@ -248,7 +254,7 @@ class SocketConnection(Framing):
         their bytes count towards the limit when a later frame is queued.
         """
         self.direct = -1
-        outbox = self._outbox = self._outbox or SendBuffer()
+        outbox = self._outbox = self._outbox or self._slow_down()
         for frame, record, key, *_ in items:
             if collected:
                 outbox.keep(frame, key)
@@ -310,9 +316,13 @@ class SocketConnection(Framing):
         if self.socket.get_write_buffer_size() == 0:
             return False
         if self._outbox is None:
-            self._outbox = SendBuffer()
+            self._outbox = self._slow_down()
         self.direct = -1
         return True
+
+    def _slow_down(self) -> SendBuffer:
+        self._owner.waiting.add(self)
+        return SendBuffer()
 
     def _queue(self, outbox: SendBuffer, frame: bytes, record: bool, key: object) -> None:
         if not record:
@@ -379,6 +389,7 @@ class SocketConnection(Framing):
         self.closing = self.deaf = True
         self.fd = self.direct = -1
         self._outbox = self._hold = self._out = None
+        self._owner.waiting.discard(self)
         if not self._ended:
             self._ended = True
             self._owner.ended(self, cause, code)

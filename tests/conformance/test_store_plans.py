@@ -34,6 +34,7 @@ from greendot.store.postgres import (
     profiles,
     push,
     reactions,
+    restrictions,
     rooms,
     status,
     tenants,
@@ -51,6 +52,7 @@ from greendot.store.sqlite import moderation as lite_moderation
 from greendot.store.sqlite import presence_modes as lite_presence_modes
 from greendot.store.sqlite import profiles as lite_profiles
 from greendot.store.sqlite import reactions as lite_reactions
+from greendot.store.sqlite import restrictions as lite_restrictions
 from greendot.store.sqlite import rooms as lite_rooms
 from greendot.store.sqlite import webhooks as lite_hooks
 from postgres_server import fresh_schema
@@ -98,6 +100,15 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "history, older": (messages.NEWEST, ("t", "r1", 0, 30_000, 50)),
         "lock of rooms": (messages.LOCK, (["t", "t"], ["r1", "r2"])),
         "messages of an author": (BY_AUTHOR, ("t", "u3", "r1", "k5")),
+        "keys of messages and restricted authors": (
+            messages.KNOWN_OR_RESTRICTED,
+            (["t"] * 3, ["r1"] * 3, ["u1"] * 3, ["k1", "k2", "k3"], ["t"] * 2, ["u1", "u5"]),
+        ),
+        "last messages in slow mode": (messages.SENDS, (["t"] * 2, ["r1"] * 2, ["u1", "u2"])),
+        "states of members": (rooms.MEMBER_STATES, (["t"] * 3, ["r1", "r1", "r2"], ["u1", "u2", "u1"])),
+        "restrictions": (restrictions.LIST, ("t", "r1", "mute", "u5", 0, 20)),
+        "ended restrictions": (restrictions.PRUNE, (20, 20)),
+        "old times of slow mode": (restrictions.PRUNE_SENDS, (20, 20)),
         "keys of messages": (messages.KNOWN, (["t"] * 3, ["r1"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
         "history with its room, newer": (pages.ROOM_AFTER, ("t", "r1", 500, 2**62, 50, "u1")),
         "history with its room, older": (pages.ROOM_NEWEST, ("t", "r1", 0, 30_000, 50, "u1")),
@@ -183,6 +194,10 @@ FILL = f"""
     INSERT INTO greendot_audit (tenant, number, at, actor, action, room, user_id)
         SELECT 't', n, n, 'k', CASE WHEN n % 100 = 0 THEN 'user.banned' ELSE 'message.deleted' END, 'r' || n % 50,
                'u' || n % 99 FROM generate_series(1, 20000) n;
+    INSERT INTO greendot_restrictions
+        SELECT 't', 'u' || n, CASE WHEN n % 3 = 0 THEN '' ELSE 'r' || n % 50 END, 'mute', n, n, 'k', NULL
+        FROM generate_series(1, 20000) n;
+    INSERT INTO greendot_slow_sends SELECT 't', 'u' || n, 'r' || n % 50, n FROM generate_series(1, 20000) n;
     INSERT INTO greendot_revocations SELECT 't', 'user', 'u' || n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO greendot_privacy
         SELECT 't', 'u' || n, CASE WHEN n % 100 = 0 THEN 'hidden' ELSE 'shown' END, '', 1
@@ -353,6 +368,12 @@ SQLITE: dict[str, tuple[str, int]] = (
         "deletion of a message": (lite_moderation.DELETION, 3),
         "erasure of a message": (lite_moderation.ERASE_MESSAGE, 3),
         "erasure of edits": (lite_moderation.ERASE_EDITS, 3),
+        "restricted author": (lite_messages.RESTRICTED, 3),
+        "last message in slow mode": (lite_messages.LAST_SEND, 3),
+        "state of a member": (lite_rooms.MEMBER_STATE, 3),
+        "restrictions": (lite_restrictions.LIST, 6),
+        "ended restrictions": (lite_restrictions.PRUNE, 2),
+        "old times of slow mode": (lite_restrictions.PRUNE_SENDS, 2),
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
         "messages of an author": (LITE_BY_AUTHOR, 4),
         "unread": (lite_inbox.INBOX, 2),
@@ -401,6 +422,7 @@ async def test_sqlite_reads_by_index(tmp_path: Path, name: str) -> None:
     # and counts with a limit.
     gathered = dict.fromkeys(("who has something unread", "count of hook events"), "SCAN (subquery-")
     row = ("SCAN CONSTANT ROW", "SCAN (subquery-")
+    gathered["state of a member"] = row[0]
     gathered |= {"rooms of a user": "SCAN", "writing last seen": row[0], "receipts": row[1]}
     few = row if name == "reader" else gathered.get(name, "-")
     assert not [line for line in plan if line.startswith("SCAN") and not line.startswith(few)], plan

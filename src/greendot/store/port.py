@@ -28,6 +28,7 @@ from greendot.store.pages import SnapshotStore
 from greendot.store.presence_modes import PresenceModeStore
 from greendot.store.profiles import ProfileStore
 from greendot.store.push import PushStore
+from greendot.store.restrictions import RestrictionStore
 from greendot.store.revocations import RevocationStore
 from greendot.store.rooms import MessageStore, RoomStore
 from greendot.store.status import StatusStore
@@ -56,6 +57,7 @@ class Store(
     JobStore,
     AuditStore,
     ModerationStore,
+    RestrictionStore,
     Protocol,
 ):
     """Port for all records, with start and close."""

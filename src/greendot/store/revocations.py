@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from greendot.auth.model import Name, Revocation
+from greendot.auth.model import RESTRICTIONS, Name, Revocation, RevocationKind
 
 # Expired revocations are kept for tokens without a time of issue, which may be older than the revocation. Limits:
 KEPT_MS = 400 * 86_400_000  # maximum of `auth.longest_token_s`
@@ -17,6 +17,12 @@ class Numbered(NamedTuple):
 
     number: int
     revocation: Revocation
+
+
+def numbered(number: int, tenant: str, kind: RevocationKind, value: str, expires_at: int, before: int) -> Numbered:
+    """Return an entry of the log. A restriction also carries its number, because the newest entry counts."""
+    own = number if kind in RESTRICTIONS else 0
+    return Numbered(number, Revocation(tenant, kind, value, expires_at, before, own))
 
 
 class Progress(NamedTuple):
@@ -33,7 +39,8 @@ class RevocationStore(Protocol):
     async def put_revocation(self, revocation: Revocation) -> Revocation:
         """Write the revocation and return it as stored.
 
-        If it exists, the later of each date wins. It gets a new number either way.
+        If it exists, the later of each date wins. It gets a new number either way. Restrictions are written by
+        `RestrictionStore`.
         """
         ...
 
@@ -61,7 +68,7 @@ class RevocationStore(Protocol):
     async def remove_revocations(self, now: int, *, limit: int) -> int:
         """Remove at most `limit` expired revocations; return how many.
 
-        Revocations of sessions are removed at once. Others are removed after `KEPT_MS`, or when `MOST_KEPT` newer
-        revocations exist.
+        Revocations of sessions, and restrictions, are removed at once. Others are removed after `KEPT_MS`, or when
+        `MOST_KEPT` newer revocations exist.
         """
         ...

@@ -28,6 +28,7 @@ class Room(Struct, frozen=True, gc=False):
     archived: bool = False  # takes no messages and signals; can be read
     erasures: int = 0  # raised when the content of a message is erased
     epoch: int = 0  # random number; a room that was deleted and created again has another
+    slow_mode_s: int = 0  # seconds between two messages of one user; 0: no slow mode
 
 
 class Member(NamedTuple):
@@ -50,13 +51,17 @@ class UserRoom(NamedTuple):
     room: Room
     role: Role | None  # None: the room is open and the user is not a member
     marker: int  # number of the last message read
+    muted: int = 0  # end of a mute in the room, milliseconds UTC; 0: none
+    banned: int = 0  # end of a ban from the room, likewise
 
 
 class MemberState(NamedTuple):
-    """Role and read marker of a user in a room."""
+    """Role and read marker of a user in a room, and restrictions there."""
 
     role: Role | None  # None: not a member
     marker: int  # number of the last message read
+    muted: int = 0  # end of a mute in the room, milliseconds UTC; 0: none
+    banned: int = 0  # end of a ban from the room, likewise
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -87,6 +92,7 @@ class Draft(Struct, frozen=True, gc=False):
     traceparent: str | None = None
     members_rev: int | None = None  # revision at which the author was admitted; None: sent by the app, no admission
     reaction: str = ""  # with the operations `react` and `unreact`
+    paced: bool = False  # slow mode of the room applies
 
 
 class Written(NamedTuple):
@@ -125,7 +131,10 @@ class RoomStore(Protocol):
         ...
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
-        """Return the rooms that the user is a member of, and all open rooms, ordered by name."""
+        """Return the rooms that the user is a member of, and all open rooms, ordered by name.
+
+        Rooms that the user is banned from are in the list.
+        """
         ...
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> MembersWritten | None:
@@ -157,7 +166,7 @@ class RoomStore(Protocol):
     async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         """Return the states of these (tenant, room, user), in one read.
 
-        Users who are no members and have read nothing are left out.
+        Users who are no members, have read nothing and are not restricted are left out.
         """
         ...
 
@@ -184,6 +193,10 @@ class MessageStore(Protocol):
         so an author removed before the commit writes nothing. For a known key the earlier message is returned.
         RoomArchived if the room is archived. NoSuchMessage for a change of a message that is no message any more.
 
+        Restricted if the draft has a `members_rev` and its author is muted or banned in the tenant at the draft's time.
+        SlowMode if the draft is `paced` and the author's last paced message in the room is younger than `slow_mode_s`.
+        Both are decided in the transaction that writes. Restrictions in the room raise `members_rev`.
+
         A reaction is written only if it changes the reactions to its message. Otherwise the record that made them so is
         returned: the one that set the reaction, or the message itself. NoSuchMessage if there is no message `ref` to
         react to. Refused if the message has too many different reactions.
@@ -200,3 +213,7 @@ class MessageStore(Protocol):
         ...
 
     async def message(self, tenant: str, room: str, seq: int) -> Record | None: ...
+
+    async def message_by_key(self, tenant: str, room: str, user: str, key: str) -> Record | None:
+        """Return the record that the user wrote with this idempotency key."""
+        ...

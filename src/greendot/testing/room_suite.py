@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from greendot.store.rooms import MembersWritten, Room
+from greendot.store.rooms import MemberState, MembersWritten, Room, UserRoom
 from greendot.testing.store_harness import StoreHarness, T, draft
 
 
@@ -182,7 +182,7 @@ class RoomSuite(StoreHarness):
             await store.put_marker(T, "r1", "bob", 1)
             asked = [(T, "r1", "ann"), (T, "r1", "bob"), (T, "r1", "eve"), ("t2", "r1", "ann"), (T, "r2", "ann")]
             found = await store.member_states(asked)
-            assert found == {(T, "r1", "ann"): ("admin", 1), (T, "r1", "bob"): (None, 1)}
+            assert found == {(T, "r1", "ann"): MemberState("admin", 1), (T, "r1", "bob"): MemberState(None, 1)}
             assert await store.member_states([]) == {}
 
     async def test_the_rooms_users_may_be_in_are_one_read_and_closed_ones_are_left_out_like_absent_ones(self) -> None:
@@ -194,10 +194,12 @@ class RoomSuite(StoreHarness):
             for user in ("ann", "bob"):
                 await store.put_marker(T, "den", user, 1)
             hall, den = await store.room(T, "hall"), await store.room(T, "den")
+            assert hall is not None
+            assert den is not None
             asked = [(T, room, user) for room in ("hall", "den", "nowhere") for user in ("ann", "bob")]
             assert await store.user_rooms([*asked, ("t2", "hall", "ann")]) == {
-                (T, "hall", "ann"): (hall, None, 0),
-                (T, "hall", "bob"): (hall, None, 0),
-                (T, "den", "ann"): (den, "admin", 1),
+                (T, "hall", "ann"): UserRoom(hall, None, 0),
+                (T, "hall", "bob"): UserRoom(hall, None, 0),
+                (T, "den", "ann"): UserRoom(den, "admin", 1),
             }
             assert await store.user_rooms([]) == {}

@@ -17,6 +17,7 @@ from greendot.testing.page_suite import SnapshotSuite
 from greendot.testing.presence_mode_suite import PresenceModeSuite
 from greendot.testing.profile_suite import ProfileSuite
 from greendot.testing.reaction_suite import ReactionSuite
+from greendot.testing.restriction_suite import RestrictionSuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
 from greendot.testing.store_harness import BAD_TEXTS, T
@@ -40,6 +41,7 @@ class StoreSuite(
     RevocationSuite,
     AuditSuite,
     ModerationSuite,
+    RestrictionSuite,
 ):
     """Contract of `greendot.store.port`, as tests. Subclasses define `opened` and, if possible, `opened_twice`."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from greendot.errors import GreendotError, NoSuchMessage, RoomArchived, StaleMembers
+from greendot.errors import GreendotError, NoSuchMessage, Restricted, RoomArchived, SlowMode, StaleMembers
 from greendot.ids import Bound, Key, check_text, new_message_id
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.postgres.reactions import RECORD, ReactionWrites
+from greendot.store.restrictions import pace
 from greendot.store.rooms import BusMode, Draft, MessageStore, Record, Written
 
 MESSAGE = f"SELECT {RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"
@@ -18,7 +19,7 @@ AFTER = f"{_PAGE} ORDER BY seq LIMIT $5"
 NEWEST = f"{_PAGE} ORDER BY seq DESC LIMIT $5"
 
 LOCK = """
-    SELECT tenant, room, head, members_rev, bus, archived FROM greendot_rooms
+    SELECT tenant, room, head, members_rev, bus, archived, slow_mode_s FROM greendot_rooms
     WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY tenant, room FOR UPDATE
 """
 KNOWN = f"""
@@ -26,6 +27,24 @@ KNOWN = f"""
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (tenant, room, user_id, key)
     JOIN greendot_messages m USING (room, user_id, key)
     WHERE m.tenant || '' = k.tenant -- not by the primary key, which would read the whole room for each of the keys
+"""
+# Users who are muted or banned in the tenant, in the same statement: another one would cost a round trip. Columns of
+# such a row: tenant, kind, no room, end, nothing, user.
+KNOWN_OR_RESTRICTED = f"""{KNOWN}
+    UNION ALL
+    SELECT x.tenant, x.kind, '', x.until, '', x.user_id, NULL, ''::bytea, 0, NULL, NULL, NULL
+    FROM unnest($5::text[], $6::text[]) AS u (tenant, user_id)
+    JOIN greendot_restrictions x USING (tenant, user_id) WHERE x.room = ''
+"""
+SENDS = """
+    SELECT s.tenant, s.room, s.user_id, s.at
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (tenant, room, user_id)
+    JOIN greendot_slow_sends s USING (tenant, room, user_id)
+"""
+_PUT_SENDS = """
+    INSERT INTO greendot_slow_sends AS s (tenant, room, user_id, at)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+    ON CONFLICT (tenant, user_id, room) DO UPDATE SET at = greatest(s.at, excluded.at)
 """
 CHANGEABLE = """
     SELECT m.tenant, m.room, m.seq FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (tenant, room, seq)
@@ -72,6 +91,10 @@ class Message(NamedTuple):
         return self.tenant, self.room
 
     @property
+    def sender(self) -> tuple[str, str, str]:
+        return self.tenant, self.room, self.draft.user
+
+    @property
     def ident(self) -> _Ident:
         return self.tenant, self.room, self.draft.user, self.draft.key
 
@@ -98,6 +121,10 @@ class PostgresMessages:
         rows = await self._links.fetch(MESSAGE, tenant, room, seq)
         return Record(*rows[0]) if rows else None
 
+    async def message_by_key(self, tenant: str, room: str, user: str, key: str) -> Record | None:
+        rows = await self._links.fetch(KNOWN, [tenant], [room], [user], [key])
+        return Record(*rows[0][2:]) if rows else None
+
 
 async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = ()) -> list[Written | Exception | None]:
     """Lock the heads, read the keys in a statement that sees earlier commits, and number the new messages.
@@ -107,11 +134,8 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
     rooms = await link.fetch(LOCK, *columns(sorted({message.stream for message in batch}), 2))
     heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in rooms}
     facts: dict[Key, tuple[int, BusMode]] = {(row[0], row[1]): (row[3], row[4]) for row in rooms}
-    archived = {(row[0], row[1]) for row in rooms if row[5]}
-    changeable = await _changeable(link, batch)
-    idents = {message.ident for message in batch if message.stream in heads}
-    found = await link.fetch(KNOWN, *columns(sorted(idents), 4)) if idents else []
-    known: dict[_Ident, Record] = {(row[0], row[2], row[5], row[1]): Record(*row[2:]) for row in found}
+    checks = _Checks(rooms)
+    known = await checks.load(link, batch)
     reactions = ReactionWrites()
     await reactions.load(link, [(message.stream, message.draft) for message in batch if message.stream in heads])
     written: list[Written | Exception | None] = []
@@ -125,7 +149,7 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
         record = known.get(ident)
         try:
             if record is None:
-                _check(message, facts[tenant, room][0], archived, changeable)
+                checks.check(message)
                 record = reactions.decided_by((tenant, room), d)
         except GreendotError as refused:  # for this call only: the other messages of the batch are written
             written.append(refused)
@@ -135,9 +159,11 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
             said = (d.at, d.ref, d.op, d.traceparent)
             record = known[ident] = Record(room, seq, message_id, d.user, d.name, d.body, *said)
             reactions.write((tenant, room), d, record)
+            checks.sent(message)
             new.append((tenant, room, seq, message_id, d.user, d.name, d.body, d.key, *said))
         written.append(Written(record, record.id == message_id, *facts[tenant, room]))
     await reactions.save(link)
+    await checks.save(link)
     if new:
         changed = {(row[0], row[1]) for row in new}
         values = (*columns([(*key, heads[key]) for key in changed], 3), *columns(new, 12))
@@ -148,25 +174,65 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
     return written
 
 
-async def _changeable(link: Link, batch: Sequence[Message]) -> set[tuple[str, str, int]]:
-    """Return the messages that drafts of the batch change and that may be changed."""
-    asked = {(tenant, room, d.ref) for tenant, room, d, _, _ in batch if d.ref is not None}
-    return {tuple(row) for row in await link.fetch(CHANGEABLE, *columns(sorted(asked), 3))} if asked else set()
+class _Checks:
+    """Facts that decide whether the rooms of a batch take its messages. `rooms` are the locked rows of the rooms."""
 
+    def __init__(self, rooms: Sequence[Sequence[Any]]) -> None:
+        self._members_rev: dict[Key, int] = {(row[0], row[1]): row[3] for row in rooms}
+        self._archived = {(row[0], row[1]) for row in rooms if row[5]}
+        self._slow: dict[Key, int] = {(row[0], row[1]): row[6] for row in rooms if row[6]}
+        self._changeable: set[tuple[Any, ...]] = set()
+        self._restricted: dict[Key, list[tuple[str, int]]] = {}  # by tenant and user: kind and end
+        self._sends: dict[tuple[str, str, str], int] = {}  # time of the last message in slow mode
+        self._new_sends: set[tuple[str, str, str]] = set()
 
-def _check(
-    message: Message, members_rev: int, archived: Collection[Key], changeable: Collection[tuple[str, str, int]]
-) -> None:
-    """Raise StaleMembers, RoomArchived or NoSuchMessage if the room does not take the message."""
-    tenant, room, draft, _, moderated = message
-    if draft.members_rev not in (None, members_rev):
-        raise StaleMembers(room)
-    if moderated:
-        return
-    if (tenant, room) in archived:
-        raise RoomArchived(room)
-    if draft.ref is not None and (tenant, room, draft.ref) not in changeable:
-        raise NoSuchMessage(room)
+    async def load(self, link: Link, batch: Sequence[Message]) -> dict[_Ident, Record]:
+        """Read the facts, in statements that see earlier commits; return the records that exist already."""
+        asked = {(tenant, room, d.ref) for tenant, room, d, _, _ in batch if d.ref is not None}
+        if asked:
+            self._changeable = {tuple(row) for row in await link.fetch(CHANGEABLE, *columns(sorted(asked), 3))}
+        paced = {message.sender for message in batch if message.draft.paced and message.stream in self._slow}
+        if paced:
+            self._sends = {tuple(row[:3]): row[3] for row in await link.fetch(SENDS, *columns(sorted(paced), 3))}
+        idents = {message.ident for message in batch if message.stream in self._members_rev}
+        if not idents:
+            return {}
+        authors = {(message.tenant, message.draft.user) for message in batch if message.draft.members_rev is not None}
+        found = await link.fetch(KNOWN_OR_RESTRICTED, *columns(sorted(idents), 4), *columns(sorted(authors), 2))
+        for row in found:
+            if not row[2]:
+                self._restricted.setdefault((row[0], row[5]), []).append((row[1], row[3]))
+        return {(row[0], row[2], row[5], row[1]): Record(*row[2:]) for row in found if row[2]}
+
+    def check(self, message: Message) -> None:
+        """Raise StaleMembers, RoomArchived, Restricted, SlowMode or NoSuchMessage if the message is not taken."""
+        tenant, room, draft, _, moderated = message
+        if draft.members_rev not in (None, self._members_rev[message.stream]):
+            raise StaleMembers(room)
+        if moderated:
+            return
+        if message.stream in self._archived:
+            raise RoomArchived(room)
+        if draft.members_rev is not None:
+            for kind, until in sorted(self._restricted.get((tenant, draft.user), ())):
+                if until > draft.at:
+                    raise Restricted(kind, until)
+        last = self._sends.get(message.sender) if draft.paced else None
+        if last is not None and (wait_ms := pace(last, draft.at, self._slow.get(message.stream, 0))):
+            raise SlowMode(room, wait_ms)
+        if draft.ref is not None and (tenant, room, draft.ref) not in self._changeable:
+            raise NoSuchMessage(room)
+
+    def sent(self, message: Message) -> None:
+        """Note a new message, which delays the next one in slow mode."""
+        if message.draft.paced and message.stream in self._slow:
+            self._sends[message.sender] = message.draft.at
+            self._new_sends.add(message.sender)
+
+    async def save(self, link: Link) -> None:
+        if self._new_sends:
+            rows = [(*sender, self._sends[sender]) for sender in sorted(self._new_sends)]
+            await link.execute(_PUT_SENDS, *columns(rows, 4))
 
 
 def columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:

@@ -8,10 +8,10 @@ from greendot.auth.model import Name, Revocation
 from greendot.ids import check_text
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool
-from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
+from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore, numbered
 
 _COLUMNS = "tenant, kind, value, expires_at, before"
-_NEXT = "UPDATE greendot_revocations_head SET number = number + 1 RETURNING number"
+NEXT = "UPDATE greendot_revocations_head SET number = number + 1 RETURNING number"
 _PUT = """
     INSERT INTO greendot_revocations AS r (tenant, kind, value, expires_at, before, number)
     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, kind, value) DO UPDATE
@@ -33,7 +33,8 @@ FIND = f"""
 REMOVE = """
     WITH ended AS MATERIALIZED (
         SELECT tenant, kind, value FROM greendot_revocations WHERE expires_at <= $1
-        AND (expires_at <= $3 OR kind = 'session' OR number <= (SELECT number FROM greendot_revocations_head) - $4)
+        AND (expires_at <= $3 OR kind IN ('session', 'ban', 'mute')
+             OR number <= (SELECT number FROM greendot_revocations_head) - $4)
         LIMIT $2 FOR UPDATE
     )
     DELETE FROM greendot_revocations r USING ended e
@@ -50,7 +51,7 @@ class PostgresRevocations:
         check_text(revocation.name)
 
         async def work(link: Link) -> Revocation:
-            number = await link.fetchval(_NEXT)
+            number = await link.fetchval(NEXT)
             row = *revocation.name, revocation.expires_at, revocation.before, number
             return Revocation(*(await link.fetch(_PUT, *row))[0])
 
@@ -58,7 +59,7 @@ class PostgresRevocations:
 
     async def revocations(self, after: int, limit: int, now: int = 0) -> list[Numbered]:
         rows = await self._links.fetch(READ, after, limit, now)
-        return [Numbered(number, Revocation(*columns)) for number, *columns in rows]
+        return [numbered(*row) for row in rows]
 
     async def confirm_revocations(self, number: int) -> None:
         await self._links.fetch(_CONFIRM, number)

@@ -13,12 +13,19 @@ from greendot.ids import Key
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 
-ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, r.archived, r.erasures, r.epoch"
+ROOM_FIELDS = (
+    "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, r.archived, r.erasures, r.epoch, r.slow_mode_s"
+)
 ROOM_WIDTH = ROOM_FIELDS.count(",") + 1
+_MUTED, _BANNED = (
+    f"""coalesce((SELECT until FROM greendot_restrictions x WHERE x.tenant = s.tenant AND x.user_id = s.user_id
+                  AND x.room = s.room AND x.kind = '{kind}'), 0)"""
+    for kind in ("mute", "ban")
+)
 ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
 ROOMS = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room > $2 ORDER BY room LIMIT $3"
 ROOMS_OF = f"""
-    SELECT {ROOM_FIELDS}, m.role, coalesce(k.seq, 0)
+    SELECT {ROOM_FIELDS}, m.role, coalesce(k.seq, 0), 0::bigint, coalesce(b.until, 0)
     FROM (
         SELECT room FROM greendot_members WHERE tenant = $1 AND user_id = $2
         UNION SELECT room FROM greendot_rooms WHERE tenant = $1 AND open
@@ -26,20 +33,24 @@ ROOMS_OF = f"""
     JOIN greendot_rooms r ON r.tenant = $1 AND r.room = x.room
     LEFT JOIN greendot_members m ON m.tenant = $1 AND m.room = x.room AND m.user_id = $2
     LEFT JOIN greendot_markers k ON k.tenant = $1 AND k.room = x.room AND k.user_id = $2
+    LEFT JOIN greendot_restrictions b ON b.tenant = $1 AND b.room = x.room AND b.user_id = $2 AND b.kind = 'ban'
     ORDER BY x.room
 """
 HEADS = (
     f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
 )
-MEMBER_STATES = """
-    SELECT s.tenant, s.room, s.user_id, m.role, coalesce(k.seq, 0)
+MEMBER_STATES = f"""
+    SELECT s.tenant, s.room, s.user_id, m.role, coalesce(k.seq, 0), {_MUTED}, {_BANNED}
     FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
     LEFT JOIN greendot_members m USING (tenant, room, user_id)
     LEFT JOIN greendot_markers k USING (tenant, room, user_id)
-    WHERE m.role IS NOT NULL OR k.seq IS NOT NULL
+    WHERE m.role IS NOT NULL OR k.seq IS NOT NULL OR EXISTS (
+        SELECT FROM greendot_restrictions x
+        WHERE x.tenant = s.tenant AND x.user_id = s.user_id AND x.room = s.room
+    )
 """
 USER_ROOMS = f"""
-    SELECT s.user_id, {ROOM_FIELDS}, m.role, coalesce(k.seq, 0)
+    SELECT s.user_id, {ROOM_FIELDS}, m.role, coalesce(k.seq, 0), {_MUTED}, {_BANNED}
     FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
     JOIN greendot_rooms r USING (tenant, room)
     LEFT JOIN greendot_members m USING (tenant, room, user_id)
@@ -133,7 +144,7 @@ class PostgresRooms:
 
     async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         found = await self._links.fetch(MEMBER_STATES, *([member[part] for member in members] for part in range(3)))
-        return {(row[0], row[1], row[2]): MemberState(row[3], row[4]) for row in found}
+        return {(row[0], row[1], row[2]): MemberState(*row[3:]) for row in found}
 
     async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         found = await self._links.fetch(USER_ROOMS, *([member[part] for member in members] for part in range(3)))

@@ -24,6 +24,7 @@ from greendot.store.postgres.pool import Pool, PoolLimits
 from greendot.store.postgres.presence_modes import PostgresPresenceModes
 from greendot.store.postgres.profiles import PostgresProfiles
 from greendot.store.postgres.push import PostgresPushes
+from greendot.store.postgres.restrictions import PostgresRestrictions
 from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
 from greendot.store.postgres.status import PostgresStatus
@@ -51,6 +52,7 @@ class PostgresStore(
     PostgresTenants,
     PostgresPeople,
     PostgresRevocations,
+    PostgresRestrictions,
     PostgresPushes,
     PostgresJobs,
     PostgresAudit,

@@ -44,6 +44,7 @@ _UNHIDE, _UNHIDE_RECEIPTS = (
     for table, column in (("greendot_privacy", "hide_from"), ("greendot_receipts", "hidden_from"))
 )
 _UNNAME = "UPDATE greendot_audit SET actor = '', reason = NULL WHERE tenant = $1 AND actor = $2"
+_UNNAME_ACTOR = "UPDATE greendot_restrictions SET actor = '' WHERE tenant = $1 AND actor = $2"
 _UNTELL = "DELETE FROM greendot_hook_events WHERE tenant = $1 AND stream = $2 AND type LIKE 'notification.%'"
 
 
@@ -164,6 +165,8 @@ async def _forget(link: Link, table: Table, tenant: str, user: str) -> None:
         await link.execute(_UNHIDE_RECEIPTS, tenant, user)
     if table.plain == "audit":
         await link.execute(_UNNAME, tenant, user)
+    if table.plain == "restrictions":
+        await link.execute(_UNNAME_ACTOR, tenant, user)
     if table.plain == "notifications":
         await link.execute(_UNTELL, tenant, user)
 

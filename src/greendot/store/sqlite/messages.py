@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from greendot.errors import NoSuchMessage, RoomArchived, StaleMembers
+from greendot.errors import NoSuchMessage, Restricted, RoomArchived, SlowMode, StaleMembers
 from greendot.ids import Bound, Key, check_text, new_message_id
 from greendot.rooms.reactions_model import REACTING
+from greendot.store.restrictions import pace
 from greendot.store.rooms import Draft, MessageStore, Record, Room, Written
 from greendot.store.sqlite import reactions
 from greendot.store.sqlite.rooms import read_room
@@ -15,6 +16,13 @@ from greendot.store.sqlite.webhooks import QUEUE, SqliteHooks
 MESSAGE = "SELECT room, seq, id, user, name, body, at, ref, op, traceparent FROM messages WHERE tenant = ? AND room = ?"
 AFTER = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq LIMIT ?"
 NEWEST = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+
+RESTRICTED = "SELECT kind, until FROM restrictions WHERE tenant = ? AND user = ? AND room = '' AND until > ? LIMIT 1"
+LAST_SEND = "SELECT at FROM slow_sends WHERE tenant = ? AND user = ? AND room = ?"
+_SLOW_SEND = """
+    INSERT INTO slow_sends (tenant, user, room, at) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET at = max(at, excluded.at)
+"""
 
 _BEYOND = 2**62  # above every number
 
@@ -34,6 +42,11 @@ class SqliteMessages(SqliteHooks):
 
     async def message(self, tenant: str, room: str, seq: int) -> Record | None:
         row = await self._thread.do(lambda db: db.execute(f"{MESSAGE} AND seq = ?", (tenant, room, seq)).fetchone())
+        return row and Record(*row)
+
+    async def message_by_key(self, tenant: str, room: str, user: str, key: str) -> Record | None:
+        values = (tenant, room, user, key)
+        row = await self._thread.do(lambda db: db.execute(f"{MESSAGE} AND user = ? AND key = ?", values).fetchone())
         return row and Record(*row)
 
 
@@ -70,6 +83,8 @@ def write(
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (tenant, room, record.seq, record.id, d.user, d.name, d.body, d.key, *said),
     )
+    if d.paced and found.slow_mode_s:
+        db.execute(_SLOW_SEND, (tenant, d.user, room, d.at))
     if d.op in REACTING:
         reactions.write(db, (tenant, room), d, record.seq)
     if hooked:
@@ -78,9 +93,17 @@ def write(
 
 
 def _check(db: sqlite3.Connection, room: Room, draft: Draft) -> None:
-    """Raise RoomArchived or NoSuchMessage if the room does not take the draft."""
+    """Raise RoomArchived, Restricted, SlowMode or NoSuchMessage if the room does not take the draft."""
     if room.archived:
         raise RoomArchived(room.room)
+    if draft.members_rev is not None:
+        restricted = db.execute(RESTRICTED, (room.tenant, draft.user, draft.at)).fetchone()
+        if restricted is not None:
+            raise Restricted(*restricted)
+    if draft.paced and room.slow_mode_s:
+        last = db.execute(LAST_SEND, (room.tenant, draft.user, room.room)).fetchone()
+        if last is not None and (wait_ms := pace(last[0], draft.at, room.slow_mode_s)):
+            raise SlowMode(room.room, wait_ms)
     if draft.ref is not None:
         sql = "SELECT op FROM messages WHERE tenant = ? AND room = ? AND seq = ?"
         if db.execute(sql, (room.tenant, room.room, draft.ref)).fetchone() != (None,):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from greendot.auth.model import Name, Revocation
 from greendot.ids import check_text
-from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
+from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore, numbered
 from greendot.store.sqlite.lock import is_locked
 from greendot.store.sqlite.thread import DatabaseThread
 
@@ -23,7 +23,8 @@ _FIND = f"SELECT {_COLUMNS} FROM revocations WHERE tenant = ? AND kind = ? AND v
 _REMOVE = """
     DELETE FROM revocations WHERE number IN (
         SELECT number FROM revocations WHERE expires_at <= ?1
-        AND (expires_at <= ?2 OR kind = 'session' OR number <= (SELECT number FROM revocations_head) - ?3) LIMIT ?4
+        AND (expires_at <= ?2 OR kind IN ('session', 'ban', 'mute')
+             OR number <= (SELECT number FROM revocations_head) - ?3) LIMIT ?4
     )
 """
 
@@ -37,15 +38,14 @@ class SqliteRevocations:
         check_text(revocation.name)
 
         def work(db: sqlite3.Connection) -> Revocation:
-            (number,) = db.execute("UPDATE revocations_head SET number = number + 1 RETURNING number").fetchone()
-            row = *revocation.name, revocation.expires_at, revocation.before, number
+            row = *revocation.name, revocation.expires_at, revocation.before, next_number(db)
             return Revocation(*db.execute(_PUT, row).fetchone())
 
         return await self._thread.do(work)
 
     async def revocations(self, after: int, limit: int, now: int = 0) -> list[Numbered]:
         rows = await self._thread.do(lambda db: db.execute(_READ, (after, now, limit)).fetchall())
-        return [Numbered(number, Revocation(*columns)) for number, *columns in rows]
+        return [numbered(*row) for row in rows]
 
     async def confirm_revocations(self, number: int) -> None:
         sql = "UPDATE revocations_head SET confirmed = ?1 WHERE confirmed < ?1"
@@ -65,6 +65,12 @@ class SqliteRevocations:
             return {found.name: found for found in (Revocation(*row) for row in rows)}
 
         return await self._thread.do(work)
+
+
+def next_number(db: sqlite3.Connection) -> int:
+    """Return the number of the next entry, in the caller's transaction."""
+    (number,) = db.execute("UPDATE revocations_head SET number = number + 1 RETURNING number").fetchone()
+    return int(number)
 
 
 _: type[RevocationStore] = SqliteRevocations

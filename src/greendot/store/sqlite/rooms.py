@@ -11,12 +11,20 @@ from greendot.ids import Key
 from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
 from greendot.store.sqlite.thread import DatabaseThread
 
-_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, r.archived, r.erasures, r.epoch"
+_FIELDS = (
+    "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, r.archived, r.erasures, r.epoch, r.slow_mode_s"
+)
 _WIDTH = _FIELDS.count(",") + 1
+_RESTRICTED = ", ".join(
+    f"ifnull((SELECT until FROM restrictions WHERE tenant = ?1 AND user = ?3 AND room = ?2 AND kind = '{kind}'), 0)"
+    for kind in ("mute", "ban")
+)
 ROOM = f"SELECT {_FIELDS} FROM rooms r"
 ROOMS = f"{ROOM} WHERE tenant = ? AND room > ? ORDER BY room LIMIT ?"
 ROOMS_OF = f"""
-    SELECT {_FIELDS}, m.role, ifnull(k.seq, 0)
+    SELECT {_FIELDS}, m.role, ifnull(k.seq, 0), 0,
+           ifnull((SELECT until FROM restrictions b
+                   WHERE b.tenant = ?1 AND b.user = ?2 AND b.room = x.room AND b.kind = 'ban'), 0)
     FROM (
         SELECT room FROM members WHERE tenant = ?1 AND user = ?2
         UNION SELECT room FROM rooms WHERE tenant = ?1 AND open
@@ -26,12 +34,13 @@ ROOMS_OF = f"""
     LEFT JOIN markers k ON k.tenant = ?1 AND k.room = x.room AND k.user = ?2
     ORDER BY x.room
 """
-MEMBER_STATE = """
+MEMBER_STATE = f"""
     SELECT (SELECT role FROM members WHERE tenant = ?1 AND room = ?2 AND user = ?3),
-           ifnull((SELECT seq FROM markers WHERE tenant = ?1 AND room = ?2 AND user = ?3), 0)
+           ifnull((SELECT seq FROM markers WHERE tenant = ?1 AND room = ?2 AND user = ?3), 0),
+           {_RESTRICTED}
 """
 USER_ROOM = f"""
-    SELECT {_FIELDS}, m.role, ifnull(k.seq, 0)
+    SELECT {_FIELDS}, m.role, ifnull(k.seq, 0), {_RESTRICTED}
     FROM rooms r
     LEFT JOIN members m ON m.tenant = ?1 AND m.room = ?2 AND m.user = ?3
     LEFT JOIN markers k ON k.tenant = ?1 AND k.room = ?2 AND k.user = ?3
@@ -41,6 +50,7 @@ MEMBERS = "SELECT user, role FROM members WHERE tenant = ? AND room = ? AND user
 
 _CREATE = "INSERT OR IGNORE INTO rooms (tenant, room, open, epoch) VALUES (?, ?, ?, abs(random() % (1 << 53)))"
 DELETED = "SELECT 1 FROM room_deletions WHERE tenant = ? AND room = ?"
+NOBODY = MemberState(None, 0)
 COUNT = "SELECT count(*) FROM members WHERE tenant = ? AND room = ?"
 
 
@@ -128,9 +138,9 @@ class SqliteRooms:
         def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], MemberState]:
             found = {}
             for member in members:
-                role, marker = db.execute(MEMBER_STATE, member).fetchone()
-                if role is not None or marker:
-                    found[member] = MemberState(role, marker)
+                state = MemberState(*db.execute(MEMBER_STATE, member).fetchone())
+                if state != NOBODY:
+                    found[member] = state
             return found
 
         return await self._thread.do(work)

@@ -16,6 +16,7 @@ from greendot.store.sqlite.moderation import SqliteModeration
 from greendot.store.sqlite.pages import SqliteSnapshots
 from greendot.store.sqlite.presence_modes import SqlitePresenceModes
 from greendot.store.sqlite.profiles import SqliteProfiles
+from greendot.store.sqlite.restrictions import SqliteRestrictions
 from greendot.store.sqlite.revocations import SqliteRevocations
 from greendot.store.sqlite.rooms import SqliteRooms
 from greendot.store.sqlite.status import SqliteStatus
@@ -41,6 +42,7 @@ class SqliteStore(
     SqliteTenants,
     SqlitePeople,
     SqliteRevocations,
+    SqliteRestrictions,
     SqliteJobs,
     SqliteAudit,
 ):

@@ -118,6 +118,8 @@ def _forget(db: sqlite3.Connection, table: Table, tenant: str, user: str) -> Non
             f" WHERE tenant = ?2 AND {hiding} <> '' AND instr(' ' || {hiding} || ' ', ' ' || ?1 || ' ')",
             (user, tenant),
         )
+    if table.plain == "restrictions":
+        db.execute("UPDATE restrictions SET actor = '' WHERE tenant = ? AND actor = ?", (tenant, user))
     if table.plain == "audit":
         db.execute("UPDATE audit SET actor = '', reason = NULL WHERE tenant = ? AND actor = ?", (tenant, user))
     if table.plain == "notifications":

@@ -1,4 +1,4 @@
-"""Fake app that answers the visibility webhook, correctly or incorrectly as the test sets it."""
+"""Fake app that answers webhooks about visibility and before publishing, correctly or not as the test sets it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class App:
             await asyncio.sleep(3600)
         answers = [
             {"viewer": q["viewer"], "visible": [t for t in q["targets"] if (q["viewer"], t) in self.allowed]}
-            for q in asked["questions"]
+            for q in asked.get("questions", ())
         ]
         text = self.override if isinstance(self.override, bytes) else msgspec.json.encode({"answers": answers})
         status = self.override if isinstance(self.override, int) else 200

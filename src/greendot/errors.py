@@ -5,12 +5,15 @@
     ├── Refused              a client's request cannot be granted; carries a wire error code
     ├── TokenError           a token is missing, malformed, forged or expired
     │   └── TokenRevoked     an otherwise valid token was revoked
+    │       └── UserBanned   the user of the token is banned from the tenant
     ├── KeysUnavailable      the key of a token cannot be fetched now; try again later
     ├── Unreadable           a client supports no version of an essential event
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
     ├── StaleMembers         the members of a room have changed since the caller was admitted; admit again
     ├── RoomArchived         a room takes no messages, because the app has archived it
+    ├── Restricted           the author of a message is muted or banned
+    ├── SlowMode             the author of a message has to wait, because the room is in slow mode
     ├── RoomBeingDeleted     a room of this name was deleted, and its rows are still being removed; try again later
     ├── NoSuchMessage        a message that does not exist, is a change of another one, or was deleted
     ├── Unstorable           a value the store cannot hold; a retry fails again
@@ -23,6 +26,8 @@ port.
 """
 
 from __future__ import annotations
+
+from math import ceil
 
 
 class GreendotError(Exception):
@@ -63,6 +68,15 @@ class TokenRevoked(TokenError):
     """Revoked token, or token for a revoked session."""
 
 
+class UserBanned(TokenRevoked):
+    """Token of a user who is banned from the tenant. `retry_in_ms` is the time until the end; None: no end."""
+
+    def __init__(self, retry_in_ms: int | None) -> None:
+        when = "" if retry_in_ms is None else f" for {ceil(retry_in_ms / 1000)} s"
+        super().__init__(f"the app has banned this user{when}; the app can end this")
+        self.retry_in_ms = retry_in_ms
+
+
 class KeysUnavailable(GreendotError):
     """Signing key that cannot be fetched now, so that a token cannot be verified."""
 
@@ -89,6 +103,23 @@ class StaleMembers(GreendotError):
 
 class RoomArchived(GreendotError):
     """Message refused because the app has archived the room."""
+
+
+class Restricted(GreendotError):
+    """Message refused because its author is muted or banned (`kind`) until a time in milliseconds UTC."""
+
+    def __init__(self, kind: str, until: int) -> None:
+        super().__init__(f"{kind} until {until}")
+        self.kind = kind
+        self.until = until
+
+
+class SlowMode(GreendotError):
+    """Message refused because its author sent another one to a room in slow mode a moment ago."""
+
+    def __init__(self, room: str, wait_ms: int) -> None:
+        super().__init__(room)
+        self.wait_ms = wait_ms
 
 
 class RoomBeingDeleted(GreendotError):

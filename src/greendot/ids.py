@@ -23,7 +23,9 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 _match = re.compile(ID_PATTERN).match
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+# Random bytes become letters. The last eight bytes are left out, so that each letter is equally likely.
+_LETTERS = bytes(ord(_ALPHABET[byte % len(_ALPHABET)]) for byte in range(256))
+_SURPLUS = bytes(range(256 - 256 % len(_ALPHABET), 256))
 
 
 class Id(str):
@@ -57,11 +59,10 @@ def storable(text: str) -> str:
 
 
 def _token(length: int) -> str:
-    number, letters = int.from_bytes(urandom(length + 8), "big"), []  # so many bytes that each letter is equally likely
-    for _ in range(length // 2):
-        number, digits = divmod(number, len(_PAIRS))
-        letters.append(_PAIRS[digits])
-    return "".join(letters) + (_ALPHABET[number % len(_ALPHABET)] if length % 2 else "")
+    letters = b""
+    while len(letters) < length:  # nearly always once
+        letters += urandom(length + 8).translate(_LETTERS, _SURPLUS)
+    return letters[:length].decode()
 
 
 def new_incarnation() -> str:

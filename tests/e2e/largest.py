@@ -361,6 +361,29 @@ async def a_page_of_messages_with_many_reactions(world: World) -> None:
 
 
 @case(
+    "GET /v1/rooms/{room}/mutes",
+    "PUT /v1/rooms/{room}/mutes/{user}",
+    "DELETE /v1/rooms/{room}/mutes/{user}",
+    "GET /v1/rooms/{room}/bans",
+    "PUT /v1/rooms/{room}/bans/{user}",
+    "DELETE /v1/rooms/{room}/bans/{user}",
+    "GET /v1/mutes",
+    "PUT /v1/mutes/{user}",
+    "DELETE /v1/mutes/{user}",
+    "GET /v1/bans",
+    "PUT /v1/bans/{user}",
+    "DELETE /v1/bans/{user}",
+)
+async def restrictions_of_many_users(world: World) -> None:
+    await world.http("PUT", "/v1/rooms/hall", {"open": True})
+    for place in ("rooms/hall/mutes", "rooms/hall/bans", "mutes", "bans"):
+        for number in range(100):
+            await world.http("PUT", f"/v1/{place}/user{number}", {"reason": "r" * 200})
+        assert len((await world.http("GET", f"/v1/{place}?limit=100"))["users"]) == 100
+        await world.http("DELETE", f"/v1/{place}/user0")
+
+
+@case(
     "PATCH /v1/rooms/{room}/messages/{seq}",
     "DELETE /v1/rooms/{room}/messages/{seq}",
     "DELETE /v1/rooms/{room}",

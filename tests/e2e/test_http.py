@@ -348,6 +348,7 @@ async def test_a_room_is_made_changed_shown_and_listed() -> None:
         for body, shown in ((None, False), ({"open": True}, True), ({"open": False}, False)):
             answer = await api("PUT", "/v1/rooms/club", body)
             expected = {"room": "club", "open": shown, "head": 0, "bus": "full", "receipts": False, "archived": False}
+            expected["slow_mode_s"] = 0
             assert (answer.status, answer.json()) == (200, expected)
             assert await api.get("/v1/rooms/club") == answer.json()
         for room in ("bar", "attic"):

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from backends import on_each_pair, serving_on
 from e2e import processes
 from e2e.processes import Answer, until
@@ -138,6 +140,58 @@ async def test_a_client_that_returns_during_a_deletion_does_not_get_the_content_
         bob = await served.client("bob")
         joined = await bob.request(type="room.join", room="den", after=0)
         assert bodies(joined["messages"])[:2] == [(1, "erased", None), (2, None, "kept")]
+
+
+@on_each_pair
+@pytest.mark.parametrize("wanted", [{"history": 10}, {"after": 0}])
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_a_join_under_way_during_a_deletion_does_not_return_the_content(
+    pair: str, wanted: dict[str, int], arrives: bool, tmp_path: Path, postgres: str
+) -> None:
+    """The messages are read before the deletion. With `arrives`, its record is delivered before the client attaches."""
+    async with serving_on(pair, tmp_path, postgres) as served:
+        ann, bob = await furnished(served, "ann", "bob")
+        await say(ann, "secret", "kept")
+        second = await served.client("bob")
+        method = "room_page" if "history" in wanted else "messages"
+        published = served.node.engine.publish
+        async with hold(served.node.store, method, at="after") as held:
+            second.send(type="room.join", room="den", id="j", **wanted)
+            await held.reached()
+            try:
+                if not arrives:
+                    served.node.engine.publish = lambda topic, message: None  # type: ignore[method-assign]
+                assert (await ask(served, "DELETE", "/v1/rooms/den/messages/1")).status == 200
+            finally:
+                served.node.engine.publish = published  # type: ignore[method-assign]
+            if arrives:
+                while (await bob.receive("room.message"))["data"]["op"] != "delete":
+                    pass
+        joined = (await second.receive("reply"))["data"]
+        assert bodies(joined["messages"])[:2] == [(1, "erased", None), (2, None, "kept")]
+        assert joined["head"] == (3 if arrives else 2)
+        assert [message["seq"] for message in joined["messages"]] == [*range(1, joined["head"] + 1)]
+
+
+@on_each_pair
+@pytest.mark.parametrize("wanted", [{"history": 3}, {"after": 1}])
+async def test_messages_that_come_while_a_join_compares_the_room_are_in_its_reply(
+    pair: str, wanted: dict[str, int], tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        ann, bob = await furnished(served, "ann", "bob")
+        await say(ann, "one", "two")
+        second = await served.client("bob")
+        async with hold(served.node.rooms.membership, "erasures", at="after") as held:
+            second.send(type="room.join", room="den", id="j", **wanted)
+            await held.reached()
+            await say(ann, "three", "four")
+            while (await bob.receive("room.message"))["data"]["seq"] < 4:
+                pass
+        joined = (await second.receive("reply"))["data"]
+        assert ([message["seq"] for message in joined["messages"]], joined["head"]) == ([2, 3, 4], 4)
+        await say(ann, "five")
+        assert (await second.receive("room.message"))["data"]["seq"] == 5
 
 
 @on_each_pair

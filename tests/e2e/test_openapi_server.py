@@ -41,6 +41,10 @@ PARTLY_SAID = (
     "PUT /v1/users/{user}/push",
     "GET /v1/rooms/{room}/receipts",
     "GET /v1/audit",
+    "PUT /v1/rooms/{room}/mutes/{user}",
+    "PUT /v1/rooms/{room}/bans/{user}",
+    "PUT /v1/mutes/{user}",
+    "PUT /v1/bans/{user}",
     "GET /v1/connect",  # not a WebSocket request
 )
 

@@ -20,6 +20,7 @@ from greendot.sdk import (
     NotFound,
     Notification,
     RateLimited,
+    Restriction,
     Unreachable,
     UserInfo,
     tokens,
@@ -103,6 +104,36 @@ async def test_the_app_reacts_for_users_and_reads_the_counts() -> None:
             for wrong in ("", ".", ".."):
                 with pytest.raises(ValueError, match="only dots"):
                     await ask(server.react, "lobby", sent.seq, wrong, user="alice")
+
+
+async def test_users_are_muted_and_banned() -> None:
+    async with serving() as served:
+        with server_of(served) as server:
+            assert (await ask(server.put_room, "hall", open=True, slow_mode_s=30)).slow_mode_s == 30
+            assert (await ask(server.room, "hall")).slow_mode_s == 30
+            now = served.clock.now_ms()
+            mute = await ask(server.mute, "ann", "hall", until=now + 60_000, by="mod", reason="rude")
+            assert mute == Restriction("ann", "hall", now + 60_000, now, "mod", "rude")
+            ban = await ask(server.ban, "bob")
+            assert ban == Restriction("bob", None, None, now, "settings", None)
+            assert await ask(lambda: [*server.mutes("hall")]) == [mute]
+            assert await ask(lambda: [*server.bans()]) == [ban]
+            assert await ask(lambda: [*server.mutes(), *server.bans("hall")]) == []
+            await ask(server.unmute, "ann", "hall", by="mod")
+            await ask(server.unban, "bob", reason="sorry & more")
+            assert await ask(lambda: [*server.mutes("hall"), *server.bans()]) == []
+            entries = await ask(lambda: [*server.every_audit_entry()])
+            assert [(it.action, it.user, it.actor, it.reason, it.until) for it in entries] == [
+                ("room.slow_mode", None, "settings", None, None),
+                ("user.muted", "ann", "mod", "rude", now + 60_000),
+                ("user.banned", "bob", "settings", None, None),
+                ("user.unmuted", "ann", "mod", None, None),
+                ("user.unbanned", "bob", "settings", "sorry & more", None),
+            ]
+            with pytest.raises(NotFound, match="no room"):
+                await ask(server.mute, "ann", "attic")
+            with pytest.raises(BadRequest, match="past"):
+                await ask(server.ban, "ann", until=1)
 
 
 async def test_messages_and_rooms_are_moderated(monkeypatch: pytest.MonkeyPatch) -> None:

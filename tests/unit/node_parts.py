@@ -408,6 +408,7 @@ class RecordingOwner:
         self._context = context
         self.now = context.clock.monotonic
         self.set_timer = context.timers.set
+        self.waiting = context.hub.waiting
         self.texts: list[str] = []
         self.violations: list[tuple[int, str]] = []
         self.unread_types: list[str] = []

@@ -45,6 +45,7 @@ from greendot.presence.status import StatusService
 from greendot.protocol.commands import ClientInfo
 from greendot.protocol.events import TypingTimes
 from greendot.push.policy_model import QueuePolicy
+from greendot.rooms.before_publish import BeforePublish
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.messages import RoomMessages
@@ -291,6 +292,7 @@ class Parts:
         self.metrics = Metrics()
         self.registry = Registry()
         self.hub = Hub(self.metrics, None, clock.monotonic)
+        self.waiting = self.hub.waiting
         self.timers = Timers(clock)
         self.tasks = CheckedTasks()
         recorder = EventRecorder(EventTail(), clock)
@@ -303,6 +305,7 @@ class Parts:
         self.kinds: dict[str, NotificationKind] = {"alarm": NotificationKind("acknowledged")}
         self.queue_policies = {"": QueuePolicy()}
         self.invisible_signals: dict[str, InvisibleSignals] = {}  # by kind of signal
+        self.tenant_mutes: dict[tuple[str, str], int] = {}  # ends by tenant and user
         self.pushes = 0  # calls of the push worker
         self.rpc = ClusterRpc(self.engine, lambda: self.incarnation, clock.monotonic)
         self.heard_at = float("inf")  # time up to which messages on the bus have arrived
@@ -380,6 +383,7 @@ class Parts:
             held_changes,
             self.profiles,
             limits,
+            lambda tenant, user: self.tenant_mutes.get((tenant, user), 0),
         )
 
     @cached_property
@@ -393,6 +397,7 @@ class Parts:
             self.rate_limits,
             self.profiles,
             self.visibility_updates.members_changed,
+            BeforePublish(self.context, {}, self.metrics),
         )
 
     @cached_property

@@ -8,6 +8,14 @@ export type ErrorCode =
   | "not_a_member"
   | "no_such_room"
   | "forbidden"
+  /** The app has muted the user: the user can only read. */
+  | "muted"
+  /** The app has banned the user from the room, or from the tenant. */
+  | "banned"
+  /** The room is in slow mode: send again after `retryInMs`. */
+  | "slow_mode"
+  /** The app refused the message before it was published. */
+  | "rejected"
   | "rate_limited"
   | "too_many"
   | "unavailable"

@@ -43,6 +43,8 @@ from greendot.rooms.messages import RoomMessages
 from greendot.rooms.moderation import RoomModeration
 from greendot.rooms.moderation_http import ModerationRoutes
 from greendot.rooms.reactions_http import ReactionRoutes
+from greendot.rooms.restrictions import RestrictionService
+from greendot.rooms.restrictions_http import RestrictionRoutes
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
 from greendot.visibility.http import ContactRoutes
@@ -83,6 +85,7 @@ KINDS = (
     RoomRoutes,
     ReactionRoutes,
     ModerationRoutes,
+    RestrictionRoutes,
     NotificationRoutes,
     TokenRoutes,
     OperationRoutes,
@@ -104,6 +107,7 @@ class HttpServices(Struct, frozen=True):
     rooms: RoomService
     room_messages: RoomMessages
     moderation: RoomModeration
+    restrictions: RestrictionService
     inbox_service: InboxService
     rate_limits: RateLimits
     backpressure: Backpressure
@@ -145,6 +149,7 @@ def make_routes(services: HttpServices) -> list[object]:
             it.moderation,
         ),
         ModerationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.backpressure, it.moderation),
+        RestrictionRoutes(it.keys, it.store, it.clock, it.restrictions),
         NotificationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.slices, it.backpressure, it.inbox_service),
         TokenRoutes(it.keys, it.clock, it.revocation_service),
         OperationRoutes(it.keys, it.engine, it.store, it.node, it.slices),

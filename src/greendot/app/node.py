@@ -30,7 +30,7 @@ from greendot.connect.hello import HelloService
 from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
 from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
 from greendot.engine.port import Engine, Transition
-from greendot.ids import hash_key
+from greendot.ids import Key, hash_key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.service import InboxService
 from greendot.limits.cluster_limits import ClusterLimits
@@ -67,10 +67,12 @@ from greendot.presence.watch import WatchLimits, WatchService
 from greendot.protocol.replies import SessionsReply
 from greendot.push.devices import DeviceService
 from greendot.push.held_pushes import HeldPushes
+from greendot.rooms.before_publish import BeforePublish, PublishHook
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.moderation import RoomModeration
 from greendot.rooms.receipts import ReceiptService
+from greendot.rooms.restrictions import RestrictionService
 from greendot.rooms.service import RoomLimits, RoomService
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import Signals
@@ -101,12 +103,14 @@ class Node:
         *,
         driven: bool = True,
         visibility_clients: Mapping[str, VisibilityClient] | None = None,  # by tenant; "" for all others
+        publish_hooks: Mapping[str, PublishHook | None] | None = None,  # likewise
         push_queued: Callable[[], None] = lambda: None,  # called when there may be something to push
     ) -> None:
         self.settings = settings
         self.engine = engine
         self.store = store
         self.clock = clock
+        self._publish_hooks = publish_hooks or {}
         self.metrics = Metrics()
         self.registry = Registry()
         self.hub = Hub(self.metrics, node_settings.throttle(settings, clock), clock.monotonic)
@@ -127,6 +131,7 @@ class Node:
         self._make_limits()
         self._make_presence(visibility_clients or {})
         self._make_rooms()
+        self._make_messages()
         self._make_inbox(push_queued)
         self._make_auth()
         self._make_connect()
@@ -217,25 +222,20 @@ class Node:
             self._pace.hold_s,
         )
         self.rooms = RoomService(
-            engine, store, self._session_rooms, self._visibility, context, self.held_changes, self.profiles, limits
+            engine,
+            store,
+            self._session_rooms,
+            self._visibility,
+            context,
+            self.held_changes,
+            self.profiles,
+            limits,
+            lambda tenant, user: self.revocation_service.restricted_until("mute", tenant, user),
         )
         self.visibility_updates = VisibilityUpdates(
             engine, store, context, self._visibility, self.visibility_webhook, self.rpc
         )
-        self.visibility_updates.appliers = {"status": self.statuses.apply, "mode": self.presence_modes.apply}
-        self.visibility_updates.refreshers.append(self.presence_modes.refresh)
-        self.statuses.confirm = lambda key: self.visibility_updates.publish(*key, "status")
-        self.room_messages = RoomMessages(
-            engine,
-            store,
-            self.rooms,
-            context,
-            self.rpc,
-            self.rate_limits,
-            self.profiles,
-            self.visibility_updates.members_changed,
-        )
-        self.moderation = RoomModeration(engine, store, self.room_messages, context, self.metrics)
+        self._set_appliers()
         self.receipts = ReceiptService(
             engine,
             store,
@@ -257,6 +257,47 @@ class Node:
             self.profiles,
             node_settings.invisible_signals(settings),
         )
+
+    def _set_appliers(self) -> None:
+        """Connect the services that apply changes of users, announced by any node."""
+        updates, withdraw = self.visibility_updates, self.rooms.signals.withdraw
+        updates.appliers = {
+            "status": self._apply_invisible,
+            "signals": withdraw,
+            "mode": self.presence_modes.apply,
+        }
+        updates.unused.append(withdraw)
+        updates.refreshers.append(self.presence_modes.refresh)
+        self.statuses.confirm = self._confirm_invisible
+
+    async def _apply_invisible(self, key: Key) -> None:
+        await self.statuses.apply(key)
+        await self.rooms.signals.withdraw(key)
+
+    async def _confirm_invisible(self, key: Key) -> None:
+        """Return when every node knows that the user is invisible, and no signal of the user waits anywhere.
+
+        A node may publish a signal before it applies the change, to a node that has applied it. After the first round
+        all such signals are published. In the second round they are dropped.
+        """
+        tenant, user = key
+        if await self.visibility_updates.publish(tenant, user, "status") > 1:
+            await self.visibility_updates.publish(tenant, user, "signals")
+
+    def _make_messages(self) -> None:
+        engine, store, context = self.engine, self.store, self._context
+        self.room_messages = RoomMessages(
+            engine,
+            store,
+            self.rooms,
+            context,
+            self.rpc,
+            self.rate_limits,
+            self.profiles,
+            self.visibility_updates.members_changed,
+            BeforePublish(context, self._publish_hooks, self.metrics),
+        )
+        self.moderation = RoomModeration(engine, store, self.room_messages, context, self.metrics)
 
     def _make_inbox(self, push_queued: Callable[[], None]) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
@@ -287,6 +328,9 @@ class Node:
             self.rpc,
             settings.auth.longest_token_ms,
             alone=settings.engine.url == "memory",
+        )
+        self.restrictions = RestrictionService(
+            self.engine, store, self.revocation_service, context, self.rpc, self.metrics
         )
 
     def _make_connect(self) -> None:

@@ -20,7 +20,7 @@ from greendot.app.http import HttpServices
 from greendot.app.jobs import JobServices, make_jobs
 from greendot.app.listeners import Ports
 from greendot.app.node import Node
-from greendot.app.webhooks import make_visibility_clients, make_webhooks
+from greendot.app.webhooks import make_publish_hooks, make_visibility_clients, make_webhooks
 from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.config import Settings
@@ -51,6 +51,7 @@ class Greendot:
         clock = clock or SystemClock()
         engine, store = make_engine(settings, clock), make_store(settings)
         self._visibility_clients = make_visibility_clients(settings, clock)
+        self._publish_hooks = make_publish_hooks(settings, clock)
         self.pushing: PushService | None = None
         if settings.pushes and settings.push.in_server:
             from greendot.app.push import make_pushing
@@ -63,6 +64,7 @@ class Greendot:
             clock,
             driven=driven,
             visibility_clients=self._visibility_clients,
+            publish_hooks=self._publish_hooks,
             push_queued=self.pushing.worker.wake if self.pushing else lambda: None,
         )
         services = make_http_services(settings, self.node, clock)
@@ -107,7 +109,7 @@ class Greendot:
         if self.settings.server.dev:
             for room in ROOMS:
                 with suppress(RoomBeingDeleted):
-                    await self.node.store.put_room("default", room, open=True)
+                    await self.node.store.put_room("default", room, open=True, receipts=True)
         if self.dashboard is not None:
             self.dashboard.start()
         if self._relay is not None:
@@ -133,6 +135,7 @@ class Greendot:
         await all_ended(*(part.close() for part in (*self.ports, *about_events)))
         await all_ended(self.node.close())
         await all_ended(*(client.close() for client in self._visibility_clients.values()))
+        await all_ended(*(hook.client.close() for hook in self._publish_hooks.values() if hook is not None))
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -226,6 +229,7 @@ def make_http_services(settings: Settings, node: Node, clock: Clock) -> HttpServ
         rooms=node.rooms,
         room_messages=node.room_messages,
         moderation=node.moderation,
+        restrictions=node.restrictions,
         inbox_service=node.inbox_service,
         rate_limits=node.rate_limits,
         backpressure=node.backpressure,

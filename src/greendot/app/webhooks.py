@@ -1,4 +1,4 @@
-"""Webhooks and visibility clients of a server, made from its settings."""
+"""Webhooks, and clients of webhooks that apps answer, made from the settings of a server."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from greendot.clock import Clock
 from greendot.config import Settings
+from greendot.config.before_publish import BeforePublish
 from greendot.config.webhooks import Hook as HookSettings
 from greendot.errors import ConfigError
 from greendot.store.port import Store
 from greendot.transport.address_model import networks
 
 if TYPE_CHECKING:
+    from greendot.rooms.before_publish import PublishHook
     from greendot.transport.http_client import Terms
     from greendot.visibility.webhook_client import HttpVisibilityClient
     from greendot.webhooks.hook import Hook
@@ -48,6 +50,24 @@ def make_visibility_clients(settings: Settings, clock: Clock) -> dict[str, HttpV
         tenant: HttpVisibilityClient(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
         for tenant, of in sections.items()
     }
+
+
+def make_publish_hooks(settings: Settings, clock: Clock) -> dict[str, PublishHook | None]:
+    """Return the webhooks before publishing, by tenant; "" for tenants without settings of their own."""
+    own = {tenant: section.before_publish for tenant, section in settings.tenants.items()}
+    sections = own | {"": settings.before_publish}
+    if not any(of.url for of in sections.values()):
+        return {}
+    return {tenant: _publish_hook(settings, of, clock) if of.url else None for tenant, of in sections.items()}
+
+
+def _publish_hook(settings: Settings, of: BeforePublish, clock: Clock) -> PublishHook:
+    from greendot.rooms.before_publish import PublishHook
+    from greendot.visibility.webhook_client import HttpVisibilityClient
+
+    terms = call_terms(settings, of.timeout_s)
+    client = HttpVisibilityClient(of.url, of.secret, terms, clock, most=of.concurrent)
+    return PublishHook(client, of.on_failure == "refuse")
 
 
 def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:

@@ -53,7 +53,9 @@ def matches(pattern: str, text: str) -> bool:
     return len(text) - len(last) >= at and text.endswith(last)
 
 
-RevocationKind = Literal["jti", "session", "user", "tenant"]
+RevocationKind = Literal["jti", "session", "user", "tenant", "ban", "mute"]
+RESTRICTIONS: tuple[RevocationKind, ...] = ("ban", "mute")  # of a user in the tenant: they end, or are lifted
+LIFTED = -1  # `before` of a restriction that was lifted
 EVERY_TENANT = "*"  # stands for all tenants; no tenant can have this name
 Name = tuple[str, RevocationKind, str]  # tenant, kind and value
 EVERYTHING: Name = (EVERY_TENANT, "tenant", EVERY_TENANT)
@@ -67,6 +69,7 @@ class Revocation(Struct, frozen=True):
     value: str  # the `jti` of the token, or the id of the session, user or tenant
     expires_at: int  # milliseconds UTC
     before: int = 0  # for a user or tenant: tokens issued before this time are revoked, milliseconds UTC
+    number: int = 0  # of a restriction: the entry with the largest number counts
 
     @property
     def name(self) -> Name:
@@ -86,11 +89,16 @@ class Revocations:
     def __init__(self) -> None:
         self._entries: dict[Name, Revocation] = {}
         self._ends: list[tuple[int, Name]] = []  # a heap
+        self._restrictions = 0  # entries that are restrictions
 
     def put(self, entry: Revocation) -> bool:
         """Store an entry; return whether it adds something. Of two entries with one name, the later dates count."""
         known = self._entries.get(entry.name)
-        if known is not None:
+        if entry.kind in RESTRICTIONS:
+            if known is not None and known.number >= entry.number:
+                return False
+            self._restrictions += known is None
+        elif known is not None:
             before, expires_at = max(entry.before, known.before), max(entry.expires_at, known.expires_at)
             entry = structs.replace(entry, before=before, expires_at=expires_at)
         if entry == known:
@@ -112,6 +120,12 @@ class Revocations:
                 return True
         return False
 
+    def restricted_until(self, kind: RevocationKind, tenant: str, user: str, now_ms: int) -> int:
+        """Return the end of a user's restriction in the tenant, milliseconds UTC; 0 if there is none now."""
+        if not self._restrictions or (entry := self._entries.get((tenant, kind, user))) is None:
+            return 0
+        return entry.expires_at if entry.before != LIFTED and entry.expires_at > now_ms else 0
+
     def of_user(self, tenant: str, user: str) -> Revocation | None:
         """Return the entry that revokes the user's earlier tokens, if any."""
         return self._entries.get((tenant, "user", user))
@@ -123,6 +137,7 @@ class Revocations:
             entry = self._entries.get(name)
             if entry is not None and entry.expires_at <= now_ms:
                 del self._entries[name]
+                self._restrictions -= entry.kind in RESTRICTIONS
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -6,7 +6,7 @@ older than a second; every 15 seconds; and after it was cut off. While the store
 count, and clients are not refused because of it.
 
 An entry expires with the last token from before it. Tokens without a time of issue may be older than that. For them the
-store is asked for expired entries too.
+store is asked for expired entries too, unless it had no entry at all at the last read.
 
 A node with the memory engine receives no messages from CLI commands, which write directly to the store. It reads the
 store more often, and confirms in the store when all covered sessions have ended, with their last commands.
@@ -17,18 +17,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Protocol
 
 from greendot.auth.model import Grants, Name, Revocation, Revocations, names_of
 from greendot.engine.messages import Acknowledged, Revoked, Topic
 from greendot.engine.port import Engine
-from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked
+from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked, UserBanned
 from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
+from greendot.store.restrictions import FOREVER, RestrictionKind
 from greendot.store.revocations import RevocationStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -40,6 +42,7 @@ AT_ONCE = 50  # sessions of a tenant that are closed in one turn of the loop
 FRESH_S = 1.0  # a hello needs no read if the last one is younger
 PAGE = 1_000
 REASON = "revoked"
+BANNED = "the app has banned this user"  # reason of the close after a ban
 
 
 class NodeSessions(Protocol):
@@ -49,6 +52,7 @@ class NodeSessions(Protocol):
     def end(self, session: Session) -> None: ...
 
 
+_OF_USERS = ("user", "ban", "mute")  # kinds of entries about one user
 Names = tuple[Name, ...]  # of all revocations that could cover a token
 
 
@@ -82,6 +86,7 @@ class RevocationService:
         self._after = 0  # number of the newest entry that was read
         self._asked = -inf  # monotonic time of the last read of the store
         self._failed = False  # the last read failed
+        self._has_history = True  # whether the store may have an entry, also an expired one
         self._turn = asyncio.Lock()  # held during a read
         self._confirmed = 0  # number of the newest entry that is confirmed, or about to be
         self._confirmed_at = -inf  # monotonic time
@@ -89,6 +94,9 @@ class RevocationService:
 
     async def start(self) -> None:
         await self._read_quietly()
+        if not self._failed and not self._after:
+            with suppress(StoreUnavailable):
+                self._has_history = bool(await self._store.revocations(0, 1))
         self._later()
 
     # --- tokens of hellos ---
@@ -109,7 +117,7 @@ class RevocationService:
                 if not self._is_fresh():  # no other hello has read meanwhile
                     await self._read_quietly()
         self.check(grants, session)
-        if grants.issued_at is None:
+        if grants.issued_at is None and self._has_history:
             await self._check_history(grants)
 
     async def _check_history(self, grants: Grants) -> None:
@@ -133,6 +141,12 @@ class RevocationService:
         """Like `admit`, but by the known revocations alone, without a read."""
         if self._known.covers(grants, session):
             raise TokenRevoked("the token or the session was revoked; get a new token")
+        if until := self.restricted_until("ban", grants.tenant, grants.user):
+            raise UserBanned(None if until == FOREVER else until - self._context.clock.now_ms())
+
+    def restricted_until(self, kind: RestrictionKind, tenant: str, user: str) -> int:
+        """Return the end of a user's mute or ban in the tenant, as far as this node knows; 0 if there is none now."""
+        return self._known.restricted_until(kind, tenant, user, self._context.clock.now_ms())
 
     def of_user(self, tenant: str, user: str) -> Revocation | None:
         """Return the known entry that revokes the user's earlier tokens, if any."""
@@ -147,11 +161,14 @@ class RevocationService:
         not acknowledge: call again. `user` is the owner of the token or session, if known: then only the nodes of this
         user are waited for.
         """
-        kept = await self._store.put_revocation(revocation)
-        self._known.put(kept)
+        return await self.publish(await self._store.put_revocation(revocation), user)
+
+    async def publish(self, kept: Revocation, user: str | None = None) -> int:
+        """Apply an entry of the store here and on all nodes, as `revoke` does."""
+        self._learn(kept)
         closed = await self._close_all([kept])
         live = {info.node for info in await self._engine.nodes() if info.state == "live"}
-        whose = kept.value if kept.kind == "user" else user
+        whose = kept.value if kept.kind in _OF_USERS else user
         needed = live
         if whose is not None:
             needed = {entry.node for entry in await self._engine.sessions(kept.tenant, whose)}
@@ -161,9 +178,14 @@ class RevocationService:
             self._engine.publish(Topic("node", "", node), Revoked(kept))
         return closed + await self._rpc.call(needed - {here}, lambda asker, number: Revoked(kept, asker, number))
 
+    def _learn(self, revocation: Revocation) -> bool:
+        """Let the revocation count on this node; return whether it adds something."""
+        self._has_history = True
+        return self._known.put(revocation)
+
     def receive(self, message: Revoked, node: str) -> None:
         """Apply a revocation that another node published."""
-        self._known.put(message.revocation)
+        self._learn(message.revocation)
         if message.revocation.kind == "tenant":
             self._context.tasks.spawn(self._end_tenant(message, node))
         else:
@@ -219,12 +241,15 @@ class RevocationService:
 
     def recheck(self, session: Session) -> bool:
         """End the session if a revocation covers it; return whether it ended by this call."""
-        if session.revoked or not self._known.covers(session.grants, session.id):
+        if session.revoked:
+            return False
+        reason = REASON if self._known.covers(session.grants, session.id) else BANNED
+        if reason is BANNED and not self.restricted_until("ban", session.tenant, session.user):
             return False
         session.revoked = True
         self._ending.add(session)
         if session.connection is not None:
-            session.connection.revoke(REASON)
+            session.connection.revoke(reason)
         else:
             self._sessions.end(session)
         return True
@@ -233,7 +258,7 @@ class RevocationService:
         """Yield sessions that may be covered, some of them twice."""
         registry = self._context.registry
         for revocation in revoked:
-            if revocation.kind == "user":
+            if revocation.kind in ("user", "ban"):
                 yield from registry.sessions_of(revocation.tenant, revocation.value)
             elif revocation.kind == "session" and (session := registry.sessions.get(revocation.value)) is not None:
                 yield session
@@ -295,8 +320,9 @@ class RevocationService:
         self._still_here()
         try:
             while True:
-                page = await self._store.revocations(self._after, PAGE, now)
-                fresh = [revocation for _, revocation in page if self._known.put(revocation)]
+                # The first entry of all is read even if it has expired: tokens without a time of issue may be older.
+                page = await self._store.revocations(self._after, PAGE, now if self._has_history else 0)
+                fresh = [revocation for _, revocation in page if self._learn(revocation)]
                 await self._close_all(fresh)
                 if page:
                     self._after = page[-1].number

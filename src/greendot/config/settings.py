@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from greendot.config.before_publish import BeforePublish
 from greendot.config.fields import Count, Port, Positive, Rate, Seconds, Secret, about
 from greendot.config.ingress import IngressSection, Tls
 from greendot.config.jobs import Jobs
@@ -292,6 +293,7 @@ class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: Hook = Hook()  # the tenant's own; nothing is inherited
     visibility: Visibility = Visibility()  # in force, completed from [visibility]
     push: TenantPush = TenantPush()  # in force, completed from [push]
+    before_publish: BeforePublish = BeforePublish()  # in force, completed from [before_publish]
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -317,6 +319,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     inbox: Inbox = Inbox()
     audit: Audit = Audit()
     webhooks: Webhooks = Webhooks()
+    before_publish: BeforePublish = BeforePublish()
     jobs: Jobs = Jobs()
     push: Push = Push()
     log: Log = Log()

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from greendot.config.before_publish import BeforePublish
 from greendot.config.checks import check
 from greendot.config.environment import misspelt, read_environment, variable
 from greendot.config.fields import refuse
@@ -18,7 +19,12 @@ from greendot.config.values import check_values
 from greendot.config.visibility import Visibility
 from greendot.errors import ConfigError
 
-OWN = {"limits": Limits, "visibility": Visibility, "push": TenantPush}  # sections that tenants can override
+OWN = {
+    "limits": Limits,
+    "visibility": Visibility,
+    "push": TenantPush,
+    "before_publish": BeforePublish,
+}  # sections that tenants can override
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 Check = Callable[[Settings], object]  # raises ConfigError
 

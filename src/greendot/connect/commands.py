@@ -8,7 +8,7 @@ from greendot.auth.model import Grants
 from greendot.auth.revocation import RevocationService
 from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
-from greendot.errors import KeysUnavailable, Refused, TokenError
+from greendot.errors import KeysUnavailable, Refused, TokenError, UserBanned
 from greendot.node.commands import CommandTable, Outcome
 from greendot.node.session import Connection, Session
 from greendot.presence.sessions import SessionService
@@ -55,6 +55,8 @@ class ConnectionCommands:
         try:
             grants = await self._tokens.verify(command.token, self._clock.now_ms())
             await self._revocation_service.admit(grants)
+        except UserBanned as error:
+            raise Refused(Err.BANNED, str(error), retry_in_ms=error.retry_in_ms) from None
         except TokenError as error:
             raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
         except KeysUnavailable as error:

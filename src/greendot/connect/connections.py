@@ -69,7 +69,7 @@ class ClientConnections:
         self.read_buffer = memoryview(bytearray(READ))
         self.now = context.clock.monotonic
         self._clock = context.clock
-        self.has_output = context.hub.has_output
+        self.has_output, self.waiting = context.hub.has_output, context.hub.waiting
         self.set_timer = context.timers.set
         self.cancel_timer = context.timers.cancel
         self.received = dispatcher.received

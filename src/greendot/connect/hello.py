@@ -37,6 +37,7 @@ from greendot.errors import (
     TokenError,
     TokenRevoked,
     Unreadable,
+    UserBanned,
 )
 from greendot.ids import incarnation_of
 from greendot.inbox.delivery import InboxCatchUp, InboxDelivery
@@ -49,8 +50,8 @@ from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Session
 from greendot.node.stream import RECOVER_BYTES
 from greendot.presence.sessions import SessionService
-from greendot.protocol.codec import encode_event
-from greendot.protocol.codes import Close
+from greendot.protocol.codec import encode_error, encode_event
+from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import Hello, Resume
 from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
 from greendot.protocol.replies import JoinReply
@@ -295,8 +296,11 @@ class HelloService:
         if isinstance(error, TokenRevoked):
             code = Close.REVOKED
         log(log_events.HELLO_REFUSED, reason=error, code=int(code))
+        last = None
+        if isinstance(error, UserBanned):
+            last = encode_error(Refused(Err.BANNED, str(error), retry_in_ms=error.retry_in_ms))
         # A reason is at most 123 bytes (RFC 6455 5.5).
-        connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
+        connection.close(code, str(error).encode()[:123].decode(errors="ignore"), last)
 
     def _close_for_now(
         self,

@@ -31,8 +31,8 @@ class RetentionPeriods(NamedTuple):
 class Retention:
     """Job that removes old notifications, revocations, last-seen times, audit entries, dead webhook events and pushes.
 
-    Notifications are removed when they have expired or were kept long enough. `pruned` is called with the number of
-    inboxes that lost notifications.
+    It also removes mutes and bans that have ended. Notifications are removed when they have expired or were kept long
+    enough. `pruned` is called with the number of inboxes that lost notifications.
     """
 
     name = "retention"
@@ -58,6 +58,7 @@ class Retention:
             "entries of the audit": await little_by_little(
                 run, lambda: store.prune_audit(now - periods.audit, AT_ONCE)
             ),
+            "mutes and bans": await little_by_little(run, lambda: store.prune_restrictions(now, AT_ONCE)),
         }
         counted = ", ".join(f"{count} {what}" for what, count in removed.items())
         return f"removed from {inboxes} inboxes, {counted}"

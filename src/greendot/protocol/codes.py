@@ -43,6 +43,10 @@ class Err(StrEnum):
     NOT_A_MEMBER = "not_a_member"
     NO_SUCH_ROOM = "no_such_room"
     FORBIDDEN = "forbidden"
+    MUTED = "muted"
+    BANNED = "banned"
+    SLOW_MODE = "slow_mode"
+    REJECTED = "rejected"
     RATE_LIMITED = "rate_limited"
     TOO_MANY = "too_many"
     UNAVAILABLE = "unavailable"
@@ -81,6 +85,12 @@ REFUSED: dict[Err, str] = {
     Err.NOT_A_MEMBER: "The user may not join this room, or the room does not exist.",
     Err.NO_SUCH_ROOM: "The room does not exist. A user gets this error only if the token grants the room.",
     Err.FORBIDDEN: "The token, or the role in the room, does not allow the command.",
+    Err.MUTED: "The app has muted the user, in the room or everywhere: the user can only read. `retry_in_ms` is the "
+    "time until the end, if there is one.",
+    Err.BANNED: "The app has banned the user from the room, or from the tenant. `retry_in_ms` is the time until the "
+    "end, if there is one.",
+    Err.SLOW_MODE: "The room is in slow mode, and the user sent a message a moment ago. Retry after `retry_in_ms`.",
+    Err.REJECTED: "The app refused the message before it was published; the message has its reason.",
     Err.RATE_LIMITED: "A rate limit is exceeded; the message names the connection, user, room or tenant. Retry later.",
     Err.TOO_MANY: "A connection has reached its limit of watches or rooms, or a user the limit of contacts.",
     Err.UNAVAILABLE: "The server cannot execute the command now. Retry later.",

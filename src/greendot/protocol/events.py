@@ -330,6 +330,13 @@ class RoomChanged(Event, frozen=True):
     )
     unread: Annotated[int | UnsetType, about("Number of messages after `read`.")] = UNSET
     archived: Annotated[bool | UnsetType, about("Whether the app has archived the room: it can only be read.")] = UNSET
+    slow_mode_s: Annotated[
+        int | UnsetType, about("Seconds between two messages of one user in slow mode; 0: slow mode has ended.")
+    ] = UNSET
+    muted_until: Annotated[
+        int | UnsetType | None,
+        about("End of the user's mute in the room, in milliseconds UTC; null: no end; 0: the mute was lifted."),
+    ] = UNSET
 
 
 class Signal(Event, frozen=True, rename={"sender": "from"}):

@@ -93,6 +93,13 @@ class JoinReply(Reply, frozen=True, gc=True):
     present: Annotated[int, about("Number of occupants that the reader may see.")]
     unread: RoomUnreadField
     archived: Annotated[bool, about("Whether the app has archived the room: it can only be read.")] = False
+    slow_mode_s: Annotated[
+        int | UnsetType, about("Seconds between two messages of one user in slow mode. Absent without slow mode.")
+    ] = UNSET
+    muted_until: Annotated[
+        int | UnsetType | None,
+        about("End of the user's mute, in milliseconds UTC; null: no end. Absent if the user is not muted."),
+    ] = UNSET
 
 
 class RoomEntry(Struct, frozen=True, gc=False):

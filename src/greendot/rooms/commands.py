@@ -13,7 +13,6 @@ from greendot.node.session import Connection, Session
 from greendot.presence.status import StatusService
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
-from greendot.rooms.members import archived
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.rooms.signals import Signals
@@ -78,10 +77,7 @@ class RoomCommands:
         session = connection.session
         is_joined = connection.rooms is not None and room in connection.rooms
         if session is not None and is_joined and self._statuses.is_certain(session):
-            if self._rooms.is_reader(session, room):
-                raise Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
-            if self._rooms.is_archived(session, room):
-                raise archived(room)
+            self._rooms.check_may_speak(session, room)
             limit(connection, session, room)
             act()
             return None
@@ -119,11 +115,11 @@ class RoomCommands:
 
     def _room_edit(self, connection: Connection, session: Session, command: wire.RoomEdit) -> Awaitable[Outcome]:
         check_may_send(session)
-        return self._messages.edit(connection, session, command)
+        return self._messages.change(connection, session, command)
 
     def _room_delete(self, connection: Connection, session: Session, command: wire.RoomDelete) -> Awaitable[Outcome]:
         check_may_send(session)
-        return self._messages.delete(connection, session, command)
+        return self._messages.change(connection, session, command)
 
     def _room_react(self, connection: Connection, session: Session, command: wire.RoomReact) -> Awaitable[Outcome]:
         check_may_send(session)
@@ -160,6 +156,7 @@ class RoomCommands:
         return None
 
     def _signal_to_user(self, connection: Connection, session: Session, command: wire.SignalSend, user: str) -> None:
+        self._rooms.check_not_muted(session, None, 0)
         self._rate_limits.signal_to_user(connection, session)
         self._signals.check_receiver(session, user)
         self._signals.publish(connection, session, command, Topic("user", session.tenant, user))

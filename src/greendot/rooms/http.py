@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.requests import Request
 
 from greendot.auth.api_keys import ApiKeys
@@ -32,6 +32,7 @@ from greendot.rooms.moderation import SETTINGS, RoomModeration
 from greendot.rooms.service import RoomService
 from greendot.store.audit import AuditAction, AuditNote
 from greendot.store.port import Store
+from greendot.store.restrictions import PACE_MS
 from greendot.store.rooms import BusMode, Draft, Role, Room
 from greendot.store.wire import message_page, with_reactions
 from greendot.telemetry.spans import parent
@@ -58,6 +59,10 @@ class PutRoom(Body):
     archived: Annotated[
         bool | None,
         about("Whether the room can only be read: no messages, signals or typing. Null: unchanged."),
+    ] = None
+    slow_mode_s: Annotated[
+        Annotated[int, Meta(ge=0, le=PACE_MS // 1000)] | None,
+        about("Slow mode: seconds between two messages of one user. 0: no slow mode. Null: unchanged."),
     ] = None
 
 
@@ -113,6 +118,7 @@ class RoomShown(Struct):
     ]
     receipts: Annotated[bool, about("Whether users see how far others have read.")] = False
     archived: Annotated[bool, about("Whether the room can only be read: no messages, signals or typing.")] = False
+    slow_mode_s: Annotated[int, about("Seconds between two messages of one user in slow mode; 0: no slow mode.")] = 0
 
 
 class RoomList(Struct):
@@ -223,15 +229,18 @@ class RoomRoutes:
             found = await self._room_messages.put_room(tenant, room, body.open, body.bus, body.receipts)
         except RoomBeingDeleted:
             raise _deleting(room) from None
-        if body.archived is not None:
+        actor = self._keys.caller(request).name or SETTINGS
+        changed: Room | None = found
+        if body.slow_mode_s is not None:
+            note = AuditNote(tenant, self._clock.now_ms(), actor, "room.slow_mode", room)
+            changed = await self._moderation.slow_mode(tenant, room, body.slow_mode_s, note)
+        if changed is not None and body.archived is not None:
             action: AuditAction = "room.archived" if body.archived else "room.unarchived"
-            actor = self._keys.caller(request).name or SETTINGS
             note = AuditNote(tenant, self._clock.now_ms(), actor, action, room)
             changed = await self._moderation.archive(tenant, room, body.archived, note)
-            if changed is None:  # deleted meanwhile
-                raise _deleting(room)
-            found = changed
-        return _shown(found)
+        if changed is None:  # deleted meanwhile
+            raise _deleting(room)
+        return _shown(changed)
 
     @operation("GET /v1/rooms/{room}", fails=(404,))
     async def get(self, request: Request, room: str) -> RoomShown:
@@ -390,4 +399,4 @@ def _next(room: Room, page: list[RoomMessage], *, newest: bool) -> int | None:
 
 
 def _shown(room: Room) -> RoomShown:
-    return RoomShown(room.room, room.open, room.head, room.bus, room.receipts, room.archived)
+    return RoomShown(room.room, room.open, room.head, room.bus, room.receipts, room.archived, room.slow_mode_s)

@@ -25,6 +25,7 @@ from greendot.protocol.codes import Err
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.members_model import Applicable
 from greendot.store.port import Store
+from greendot.store.restrictions import FOREVER
 from greendot.store.rooms import MemberState, Role, Room, UserRoom
 
 T = TypeVar("T")
@@ -41,6 +42,8 @@ class RoomAccess(NamedTuple):
     room: Room
     role: Role | None  # None: not a member, but the room is open or the token grants the room
     marker: int  # number of the last message that the user has read
+    muted: int = 0  # end of a mute in the room, milliseconds UTC; 0: none
+    banned: int = 0  # end of a ban from the room, likewise
 
 
 class RoomMembers:
@@ -68,7 +71,14 @@ class RoomMembers:
             admitted = await self._asked(session, room, make)
         if admitted is None:
             raise _no_such_room(room) if session.grants.may_join(room) else not_a_member(room)
+        if admitted.banned > (now := self._context.clock.now_ms()):
+            raise banned(room, admitted.banned, now)
         return admitted
+
+    async def erasures(self, tenant: str, room: str) -> int | None:
+        """Read how often content of the room was erased; None if the room does not exist."""
+        found = await self._rooms.get((tenant, room))
+        return None if found is None else found.erasures
 
     async def admits(self, grants: Grants, room: str) -> bool:
         """Return whether a user with these grants may be in the room; False if the room does not exist."""
@@ -77,7 +87,7 @@ class RoomMembers:
         if found is None:
             return False
         state = await self._member_state((grants.tenant, room, grants.user), fresh=False)
-        return may_be_in(grants, found, state.role)
+        return self._stays(grants, found, state)
 
     async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
         """Return what `read` returns, for a session admitted before and after the read; raise Refused otherwise.
@@ -96,7 +106,7 @@ class RoomMembers:
         local = self._known(session.tenant, room)
         if local is None or local.room is None or (state := local.roles.get(session.user)) is None:
             return None
-        return RoomAccess(local.room, *state) if may_be_in(session.grants, local.room, state.role) else None
+        return RoomAccess(local.room, *state) if self._stays(session.grants, local.room, state) else None
 
     async def _asked(self, session: Session, room: str, make: bool) -> RoomAccess | None:
         """Read the access from the store: the same read for a missing room and for a closed one."""
@@ -109,7 +119,7 @@ class RoomMembers:
         if found is None:
             return None
         if local is not None and local.members_rev == revision:
-            local.roles[session.user] = MemberState(found.role, found.marker)
+            local.roles[session.user] = MemberState(*found[1:])
         return RoomAccess(*found)
 
     async def _opened(self, session: Session, room: str, make: bool) -> RoomAccess | None:
@@ -179,7 +189,7 @@ class RoomMembers:
             states |= await self._read_states(local, some)
         local.room, local.members_rev = room, room.members_rev if room else local.members_rev
         local.roles = states
-        return [user for user, granted in grants.items() if not _stays(granted, room, states[user])]
+        return [user for user, granted in grants.items() if not self._stays(granted, room, states[user])]
 
     async def refresh_some(self, local: LocalRoom, changes: Applicable, users: list[str]) -> list[str]:
         """Read the changed members who listen (`users`), and apply the changes; return those who may not stay."""
@@ -190,7 +200,7 @@ class RoomMembers:
             return await self.refresh(local)
         self.apply(local, room, changes, states)
         sessions = [c.session for user in users for c in self._registry.connections_in(local.channel, user)]
-        return [*{s.user for s in sessions if s is not None and not _stays(s.grants, room, states[s.user])}]
+        return [*{s.user for s in sessions if s is not None and not self._stays(s.grants, room, states[s.user])}]
 
     def apply(self, local: LocalRoom, room: Room, changes: Applicable, states: Mapping[str, MemberState]) -> None:
         """Set the revision, and in the same turn the states of changed members. Forget those that were not read.
@@ -202,6 +212,12 @@ class RoomMembers:
         local.roles.update(states)
         local.room = structs.replace(room, members_rev=changes.revision)
         local.members_rev = changes.revision
+
+    def _stays(self, grants: Grants, room: Room | None, state: MemberState) -> bool:
+        """Return whether a user may be in the room now."""
+        if room is None or (state.banned and state.banned > self._context.clock.now_ms()):
+            return False
+        return may_be_in(grants, room, state.role)
 
     async def is_behind(self, local: LocalRoom) -> bool:
         """Return whether the store has an older revision than this node had before the read."""
@@ -221,10 +237,6 @@ class RoomMembers:
         return {user: found.get((topic.tenant, topic.name, user), NOBODY) for user in users}
 
 
-def _stays(grants: Grants, room: Room | None, state: MemberState) -> bool:
-    return room is not None and may_be_in(grants, room, state.role)
-
-
 def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:
     return room.open or role is not None or grants.may_join(room.room)
 
@@ -234,9 +246,29 @@ def not_a_member(room: str) -> Refused:
     return Refused(Err.NOT_A_MEMBER, f"room {room!r} does not exist, or you are not a member; the app can add you")
 
 
+def reader_only(room: str) -> Refused:
+    """Return the refusal of a message or signal of a reader."""
+    return Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
+
+
 def archived(room: str) -> Refused:
     """Return the refusal of a message or signal in an archived room."""
     return Refused(Err.FORBIDDEN, f"room {room!r} is archived: it can only be read; the app can end this")
+
+
+def banned(room: str, until: int, now: int) -> Refused:
+    """Return the refusal for a user who is banned from the room."""
+    return Refused(Err.BANNED, f"the app has banned you from room {room!r}", retry_in_ms=time_left(until, now))
+
+
+def muted(where: str, until: int, now: int) -> Refused:
+    """Return the refusal of a message or signal of a muted user."""
+    return Refused(Err.MUTED, f"the app has muted you {where}; you can only read", retry_in_ms=time_left(until, now))
+
+
+def time_left(until: int, now: int) -> int | None:
+    """Return the milliseconds until the end of a restriction; None if it has no end."""
+    return None if until == FOREVER else max(1, until - now)
 
 
 def _no_such_room(room: str) -> Refused:

@@ -7,13 +7,22 @@ user is only a reader.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import msgspec
 from msgspec import structs
 
 from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
 from greendot.engine.port import Engine
-from greendot.errors import NoSuchMessage, Refused, RoomArchived, StaleMembers, StoreUnavailable
+from greendot.errors import (
+    NoSuchMessage,
+    Refused,
+    Restricted,
+    RoomArchived,
+    SlowMode,
+    StaleMembers,
+    StoreUnavailable,
+)
 from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.cluster_rpc import ClusterRpc
@@ -25,7 +34,8 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomReact, RoomSend
 from greendot.protocol.replies import HistoryReply, SendReply
-from greendot.rooms.members import RoomAccess, archived
+from greendot.rooms.before_publish import BeforePublish, PublishQuestion
+from greendot.rooms.members import RoomAccess, archived, muted, reader_only, time_left
 from greendot.rooms.reactions_model import REACTING
 from greendot.rooms.service import RoomService
 from greendot.store.pages import RoomPage
@@ -53,6 +63,7 @@ class RoomMessages:
         rate_limits: RateLimits,
         profiles: ProfileService,
         members_changed: Callable[[str, str], Awaitable[None]],  # called with the tenant and user of a changed member
+        before_publish: BeforePublish,
     ) -> None:
         self._engine = engine
         self._store = store
@@ -62,6 +73,7 @@ class RoomMessages:
         self._rate_limits = rate_limits
         self._profiles = profiles
         self._members_changed = members_changed
+        self._before_publish = before_publish
 
     # --- permission ---
 
@@ -72,13 +84,16 @@ class RoomMessages:
         reader may not send.
         """
         admitted = await self._rooms.membership.admit(session, room, make=True, fresh=fresh)
+        if admitted.muted and not fresh:  # a refusal comes from the store: the mute may have been lifted a moment ago
+            admitted = await self._rooms.membership.admit(session, room, make=True, fresh=True)
         joined = connection.rooms is not None and room in connection.rooms
         if not joined and admitted.role is None and not session.grants.may_join(room):
             raise Refused(Err.NOT_A_MEMBER, f"this connection has not joined room {room!r}; join the room first")
         if admitted.role == "reader":
-            raise Refused(Err.FORBIDDEN, f"a reader may not send to room {room!r}; the app can change the role")
+            raise reader_only(room)
         if admitted.room.archived:
             raise archived(room)
+        self._rooms.check_not_muted(session, room, admitted.muted)
         return admitted
 
     # --- messages ---
@@ -92,18 +107,17 @@ class RoomMessages:
         async def admit() -> RoomAccess:
             return await self.speaker(connection, session, command.room, fresh=True)
 
-        draft = self._draft(session, command, bytes(command.body))
+        body = bytes(command.body)
+        if self._before_publish.asks(session.tenant):
+            approved = await self._approved(session, command, "send")
+            if isinstance(approved, SendReply):
+                return approved
+            body, admitted = approved, await self.speaker(connection, session, command.room)
+        draft = structs.replace(self._draft(session, command, body), paced=admitted.role != "admin")
         return await self._append(session, command, draft, admitted, admit)
 
-    async def edit(self, connection: Connection, session: Session, command: RoomEdit) -> SendReply:
-        return await self._change(connection, session, command, bytes(command.body), "edit")
-
-    async def delete(self, connection: Connection, session: Session, command: RoomDelete) -> SendReply:
-        return await self._change(connection, session, command, NOTHING, "delete")
-
-    async def _change(
-        self, connection: Connection, session: Session, command: RoomEdit | RoomDelete, body: bytes, op: Op
-    ) -> SendReply:
+    async def change(self, connection: Connection, session: Session, command: RoomEdit | RoomDelete) -> SendReply:
+        """Edit or delete a message."""
         await self.speaker(connection, session, command.room)
         self._rate_limits.send(connection, session, command.room)
         original = await self._store.message(session.tenant, command.room, command.ref)
@@ -119,8 +133,44 @@ class RoomMessages:
                 )
             return admitted
 
-        draft = self._draft(session, command, body, command.ref, op)
-        return await self._append(session, command, draft, await admit(fresh=False), admit)
+        admitted = await admit(fresh=False)
+        if isinstance(command, RoomDelete):
+            draft = self._draft(session, command, NOTHING, command.ref, "delete")
+            return await self._append(session, command, draft, admitted, admit)
+        body = bytes(command.body)
+        if self._before_publish.asks(session.tenant):
+            approved = await self._approved(session, command, "edit")
+            if isinstance(approved, SendReply):
+                return approved
+            body, admitted = approved, await admit(fresh=False)
+        draft = self._draft(session, command, body, command.ref, "edit")
+        return await self._append(session, command, draft, admitted, admit)
+
+    async def _approved(
+        self, session: Session, command: RoomSend | RoomEdit, op: Literal["send", "edit"]
+    ) -> bytes | SendReply:
+        """Return the body that the app approves, or the reply to an earlier command with the same key.
+
+        The caller admits the session again, because its rights may have ended meanwhile.
+        """
+        if (earlier := await self._earlier(session, command)) is not None:
+            return earlier
+        ref = command.ref if isinstance(command, RoomEdit) else None
+        name = self._profiles.name_of(session)
+        question = PublishQuestion(session.tenant, command.room, session.user, op, command.body, name, ref, command.key)
+        try:
+            return await self._before_publish.approve(question)
+        except Refused:
+            # The same command may have been approved meanwhile, on another connection.
+            if (earlier := await self._earlier(session, command)) is not None:
+                return earlier
+            raise
+
+    async def _earlier(self, session: Session, command: RoomSend | RoomEdit) -> SendReply | None:
+        if command.key is None:
+            return None
+        record = await self._store.message_by_key(session.tenant, command.room, session.user, command.key)
+        return None if record is None else SendReply(record.id, record.seq)
 
     async def react(self, connection: Connection, session: Session, command: RoomReact) -> SendReply:
         """Set or remove a reaction; write nothing if the reaction is as wanted already."""
@@ -187,6 +237,15 @@ class RoomMessages:
                     written = await self._store.append(tenant, room, structs.replace(draft, traceparent=traceparent))
         except RoomArchived:
             raise archived(room) from None
+        except Restricted as error:
+            if error.kind == "mute":
+                raise muted("everywhere", error.until, draft.at) from None
+            left = time_left(error.until, draft.at)
+            raise Refused(Err.BANNED, "the app has banned this user", retry_in_ms=left) from None
+        except SlowMode as error:
+            raise Refused(
+                Err.SLOW_MODE, f"room {room!r} is in slow mode; wait before the next message", retry_in_ms=error.wait_ms
+            ) from None
         if written is None:
             raise Refused(Err.NO_SUCH_ROOM, f"there is no room {room!r}")
         if written.new:

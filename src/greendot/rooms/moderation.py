@@ -60,6 +60,15 @@ class RoomModeration:
             self._metrics.room_moderations_total += 1
         return found
 
+    async def slow_mode(self, tenant: str, room: str, seconds: int, note: AuditNote) -> Room | None:
+        """Set or end the slow mode of a room; None if there is no such room. The listeners get a `room.changed`."""
+        found = await self._store.set_slow_mode(tenant, room, seconds, note)
+        if found is not None:
+            frame = encode_event(RoomChanged(room, slow_mode_s=seconds), self._context.clock.now_ms())
+            self._engine.publish(Topic("room", tenant, room), Deliver(frame, key=("slow_mode",)))
+            self._metrics.room_moderations_total += 1
+        return found
+
     async def delete(self, tenant: str, room: str, note: AuditNote) -> bool:
         """Delete a room; return False if there is none. Each node detaches the listeners when the change arrives.
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from greendot.engine.messages import (
     Deliver,
@@ -30,7 +30,7 @@ from greendot.node.bus import BusTable, traced
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Session
-from greendot.node.stream import RECOVER_BYTES
+from greendot.node.stream import RECOVER, RECOVER_BYTES
 from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP
 from greendot.presence.held_changes import HeldChanges
@@ -42,7 +42,7 @@ from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsR
 from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
-from greendot.rooms.members import RoomAccess, RoomMembers
+from greendot.rooms.members import RoomAccess, RoomMembers, archived, muted, reader_only
 from greendot.rooms.occupancy import RoomOccupancy, page
 from greendot.rooms.people import RoomProfiles
 from greendot.rooms.reactions_model import REACTING
@@ -51,6 +51,7 @@ from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import RoomSignals
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
+from greendot.store.restrictions import FOREVER
 from greendot.store.rooms import MemberState
 from greendot.store.wire import message_event, message_page, sent_size, with_reactions
 from greendot.visibility.cache import VisibilityCache
@@ -91,8 +92,10 @@ class RoomService:
         held_changes: HeldChanges,
         profiles: ProfileService,
         limits: RoomLimits,
+        tenant_mute: Callable[[str, str], int],  # end of the mute of a tenant and user, 0 if there is none
     ) -> None:
         self._engine = engine
+        self._tenant_mute = tenant_mute
         self._store = store
         self._session_rooms = session_rooms
         self._visibility = visibility
@@ -103,7 +106,7 @@ class RoomService:
         self.people = RoomProfiles(engine, context, profiles, self._rooms_of)
         profiles.consumers.append(self.people)
         self._limits = limits
-        self._signals = RoomSignals(context, visibility)
+        self.signals = RoomSignals(context, visibility)
         session_rooms.statuses.listeners.append(self._status_changed)
         self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
@@ -171,23 +174,14 @@ class RoomService:
         await self._visibility.know(session.tenant, [session.user], there)
         counted = await local.present.count_with(session.user)
         messages, truncated = await self._wanted(local, session.user, wanted, admitted.room.erasures)
-        if (
-            self._local.get(topic) is not local
-            or local.removals != removals
-            or not self._is_current(local, admitted, revision)
-        ):
+        is_same = self._local.get(topic) is local and local.removals == removals
+        if messages is None or not is_same or not self._is_current(local, admitted, revision):
             if local.unchecked is not None and local.checking is not None:
                 await asyncio.shield(local.checking)
             return None
         # No await below: the messages read and the messages delivered from now on must meet without a gap.
         if not connection.closing:
-            self._local.attach(local, connection)
-            local.roles[session.user] = MemberState(admitted.role, admitted.marker)
-            connection.rooms = (connection.rooms or set()) | {room}
-            self._context.recorder.joined(session, room)
-            self._session_rooms.enter(session, room)
-            local.present.room_view.came(session.user)
-            local.typing.room_view.came(session.user)
+            self._attach(local, connection, session, admitted)
         return JoinReply(
             room=room,
             head=local.cursor,
@@ -199,7 +193,19 @@ class RoomService:
             present=local.present.count(session.user, counted),
             unread=max(0, local.cursor - admitted.marker),
             archived=admitted.room.archived,
+            slow_mode_s=admitted.room.slow_mode_s or UNSET,
+            muted_until=self.muted_until(session, admitted.muted),
         )
+
+    def _attach(self, local: LocalRoom, connection: Connection, session: Session, admitted: RoomAccess) -> None:
+        room = local.channel.topic.name
+        self._local.attach(local, connection)
+        local.roles[session.user] = MemberState(*admitted[1:])
+        connection.rooms = (connection.rooms or set()) | {room}
+        self._context.recorder.joined(session, room)
+        self._session_rooms.enter(session, room)
+        local.present.room_view.came(session.user)
+        local.typing.room_view.came(session.user)
 
     def _is_current(self, local: LocalRoom, admitted: RoomAccess, revision: int) -> bool:
         """Return whether an admission still holds: no newer revision of the members is known or being read here.
@@ -217,11 +223,16 @@ class RoomService:
 
     async def _wanted(
         self, local: LocalRoom, reader: str, wanted: Wanted, erasures: int
-    ) -> tuple[list[RoomMessage], bool]:
-        """Return the messages of the reply, up to the cursor, and whether missed messages are left out."""
+    ) -> tuple[list[RoomMessage] | None, bool]:
+        """Return the messages of the reply, up to the cursor, and whether missed messages are left out.
+
+        Return None instead of the messages if content was erased since the admission.
+        """
         if wanted.after is not None:
-            return await self._missed(local, wanted.after, wanted.most, erasures)
-        return await self._newest(local, reader, wanted.history) if wanted.history else [], False
+            messages, truncated = await self._missed(local, wanted.after, wanted.most, erasures)
+        else:
+            messages, truncated = await self._newest(local, reader, wanted.history) if wanted.history else [], False
+        return await self._unerased(local, wanted, messages, erasures) if messages else messages, truncated
 
     async def _newest(self, local: LocalRoom, reader: str, count: int) -> list[RoomMessage]:
         """Return the newest `count` messages up to the cursor: a page of the store, then what came during the read."""
@@ -256,6 +267,25 @@ class RoomService:
                 return [], True
             if (records[-1].seq if records else after) >= local.cursor:  # no message came during the reads
                 return messages, after > local.cursor
+
+    async def _unerased(
+        self, local: LocalRoom, wanted: Wanted, messages: list[RoomMessage], erasures: int
+    ) -> list[RoomMessage] | None:
+        """Return the messages of a reply, up to the cursor. Return None if content was erased since the admission.
+
+        The app may delete a message while the session joins. The reply must not have the content that was deleted.
+        """
+        topic, last = local.channel.topic, local.cursor
+        if await self.membership.erasures(topic.tenant, topic.name) != erasures:
+            return None
+        if local.cursor == last:
+            return messages
+        # Messages came during the read. Those after a number have limits, so all of them are read again.
+        after, kept = (last, messages) if wanted.after is None else (wanted.after, [])
+        found, is_cut = await self._missed(local, after, wanted.most, erasures)
+        if is_cut or any(message.op == "delete" and message.seq > last for message in found):
+            return None
+        return (kept + found)[-(wanted.history or RECOVER) :]
 
     def leave(self, connection: Connection, room: str) -> None:
         session = connection.session
@@ -346,11 +376,12 @@ class RoomService:
                 return found, hidden
 
     async def list_for(self, session: Session) -> RoomsReply:
-        rooms = await self._store.rooms_of(session.tenant, session.user)
+        rooms, now = await self._store.rooms_of(session.tenant, session.user), self._context.clock.now_ms()
         return RoomsReply(
             [
                 RoomEntry(of.room.room, of.room.head, max(0, of.room.head - of.marker), of.room.open, of.room.archived)
                 for of in rooms
+                if of.banned <= now
             ]
         )
 
@@ -371,16 +402,30 @@ class RoomService:
             for connection in self._context.registry.connections_of(*key):
                 self.hush(connection)
 
-    def is_reader(self, session: Session, room: str) -> bool:
-        """Return whether the user of a joined session is only a reader."""
+    def check_may_speak(self, session: Session, room: str) -> None:
+        """Raise Refused if the user of a joined session may only read, as far as this node knows."""
         local = self._local.get(Topic("room", session.tenant, room))
-        standing = local.roles.get(session.user) if local is not None else None
-        return standing is not None and standing.role == "reader"
+        state = local.roles.get(session.user) if local is not None else None
+        if state is not None and state.role == "reader":
+            raise reader_only(room)
+        if local is not None and local.room is not None and local.room.archived:
+            raise archived(room)
+        self.check_not_muted(session, room, 0 if state is None else state.muted)
 
-    def is_archived(self, session: Session, room: str) -> bool:
-        """Return whether a joined room is archived."""
-        local = self._local.get(Topic("room", session.tenant, room))
-        return local is not None and local.room is not None and local.room.archived
+    def check_not_muted(self, session: Session, room: str | None, muted_until: int) -> None:
+        """Raise Refused if the user is muted in the room until a time, or in the tenant."""
+        now = self._context.clock.now_ms()
+        if muted_until > now:
+            raise muted(f"in room {room!r}", muted_until, now)
+        if until := self._tenant_mute(session.tenant, session.user):
+            raise muted("everywhere", until, now)
+
+    def muted_until(self, session: Session, in_room: int) -> int | UnsetType | None:
+        """Return when the user's mute ends, for clients: UNSET if the user is not muted, None if there is no end."""
+        until = max(in_room, self._tenant_mute(session.tenant, session.user))
+        if until <= self._context.clock.now_ms():
+            return UNSET
+        return None if until == FOREVER else until
 
     def stop_typing(self, session: Session, room: str) -> None:
         self._engine.typing_stop(session.tenant, room, session.user)
@@ -418,7 +463,7 @@ class RoomService:
             case MembersChanged():
                 self.member_updates.announced(local, message)
             case Deliver(seq=None):
-                self._signals.receive(local.channel, message)
+                self.signals.receive(local.channel, message)
             case Deliver():
                 if message.members_rev > local.members_rev:  # a removed member must not receive the message
                     self.member_updates.expect(local, message.members_rev)

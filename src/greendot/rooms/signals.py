@@ -2,13 +2,15 @@
 
 A signal shows that its sender is there. A signal of an invisible user is therefore refused, or sent without the
 sender, as the setting of its kind demands (`InvisibleSignals`). Listeners of a room who may not see the sender do not
-get the signal, as with typing (`RoomSignals`).
+get the signal, as with typing (`RoomSignals`). Signals that still wait to be written when their sender hides are
+withdrawn.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from msgspec import UNSET
@@ -17,7 +19,8 @@ from greendot.clock import Clock
 from greendot.engine.messages import Deliver, Topic
 from greendot.engine.port import Bus
 from greendot.errors import Refused, StoreUnavailable
-from greendot.node.channel import Channel, RoomKey
+from greendot.ids import Key
+from greendot.node.channel import Channel, RoomKey, SentKey, sender_of
 from greendot.node.context import NodeContext
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
@@ -34,6 +37,7 @@ from greendot.telemetry.spans import parent
 from greendot.visibility.cache import VisibilityCache
 
 InvisibleSignals = Literal["refuse", "anonymous", "show"]  # what happens with signals of invisible users
+STEP = 10  # connections between two checks of the clock; each may have a thousand signals that wait
 MOST_WAITING = 100  # signals of one sender to one room that wait until the node knows who may see the sender
 
 
@@ -125,9 +129,10 @@ class Signals:
         if self._hub.shedding and message.seq is None:
             self._metrics.drop(message.frame, "shed")
             return
+        key = message.key if message.sender is None else SentKey(message.sender, message.key or object())
         for connection in self._registry.connections_of(topic.tenant, topic.name):
             if connection.id != message.without_connection:
-                connection.send(message.frame, record=message.seq is not None, key=message.key)
+                connection.send(message.frame, record=message.seq is not None, key=key)
 
 
 def _signal(command: SignalSend, sender: str | None, name: str | None, key: str | None) -> Signal:
@@ -148,6 +153,7 @@ class RoomSignals:
         self._context = context
         self._visibility = visibility
         self._waiting: dict[tuple[Channel, str], deque[Deliver]] = {}  # by room and sender: the newest, in order
+        visibility.consumers.append(self)
 
     def receive(self, channel: Channel, message: Deliver) -> None:
         """Deliver a signal, now or when the facts about its sender are known."""
@@ -187,9 +193,63 @@ class RoomSignals:
 
     def _offer(self, channel: Channel, message: Deliver, blind: Collection[Connection]) -> None:
         sender = self._context.registry.connections.get(message.without_connection or "")
-        key = RoomKey(channel.topic.name, message.key or object())  # a signal without a key replaces no other
+        what = message.key or object()  # a signal without a key replaces no other
+        key = RoomKey(channel.topic.name, what if message.sender is None else SentKey(message.sender, what))
         skip = (*blind, sender) if sender else blind
         self._context.hub.offer(channel, message.frame, key=key, skip=skip, low=True)
+
+    # --- senders who hide ---
+
+    async def withdraw(self, key: Key) -> None:
+        """Drop the waiting signals of a user who has become invisible. On return, none is written to other users."""
+        tenant, user = key
+        for (channel, sender), waiting in self._waiting.items():
+            if sender == user and channel.topic.tenant == tenant:
+                waiting.clear()
+        await self._withdraw(tenant, lambda sender: sender == user, lambda viewer, key: True)
+
+    async def review(self, tenant: str, users: Collection[str] | None) -> None:
+        """Drop the waiting signals of these users (None: all) to those who may not see them any more."""
+        await self._withdraw(
+            tenant,
+            lambda sender: users is None or sender in users,
+            lambda viewer, key: self._hides(tenant, viewer, key),
+        )
+
+    async def in_use(self, tenant: str) -> AsyncIterator[Sequence[str]]:
+        """Yield no user: rooms and watches name the users whose facts are needed."""
+        users: tuple[str, ...]
+        for users in ():
+            yield users
+
+    def _hides(self, tenant: str, viewer: str, key: object) -> bool:
+        """Return whether the sender of a waiting signal hides from the viewer: a listener, or the signal's receiver."""
+        sender = sender_of(key)
+        assert sender is not None
+        if isinstance(key, RoomKey):
+            return self._visibility.see(tenant, viewer, sender, in_room=True) == "hidden"
+        return self._visibility.is_hidden_from(tenant, sender, viewer)
+
+    async def _withdraw(
+        self, tenant: str, is_chosen: Callable[[str], bool], is_lost: Callable[[str, object], bool]
+    ) -> None:
+        """Drop waiting signals of the chosen senders to viewers who have lost them.
+
+        A signal that waits for a whole room is dropped for all: it waits for a moment only, and may be lost anyway.
+        """
+
+        def is_sent(key: object) -> bool:
+            return (sender := sender_of(key)) is not None and is_chosen(sender)
+
+        def is_lost_by(viewer: str, key: object) -> bool:
+            return is_sent(key) and sender_of(key) != viewer and is_lost(viewer, key)
+
+        waiting = self._context.hub.withdraw(tenant, is_sent)
+        async for some in self._context.slices.cut(waiting, STEP):
+            for connection in some:
+                session = connection.session
+                if session is not None and session.tenant == tenant:
+                    connection.drop(partial(is_lost_by, session.user))
 
 
 def _viewers(channel: Channel) -> set[str]:

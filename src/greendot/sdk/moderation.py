@@ -1,12 +1,12 @@
-"""Moderation: messages that the app edits or deletes, deleted rooms, and the audit."""
+"""Moderation: messages that the app edits or deletes, deleted rooms, mutes and bans, and the audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from greendot.sdk.http import Call, Http, given, new_key, query
-from greendot.sdk.responses import AuditEntries, AuditEntry, Sent
+from greendot.sdk.http import Call, Http, checked, given, new_key, query
+from greendot.sdk.responses import AuditEntries, AuditEntry, Restriction, Restrictions, Sent
 from greendot.sdk.rooms import room_path
 
 MOST_ENTRIES = 300  # per page
@@ -47,6 +47,67 @@ class Moderating:
         """Delete a room with its messages and members. Its listeners are removed at once, its data soon after."""
         self._http.call(Call("DELETE", room_path(room), query=query(by=by, reason=reason)), type(None))
 
+    def mute(
+        self,
+        user: str,
+        room: str | None = None,
+        *,
+        until: int | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Restriction:
+        """Mute a user in a room, or in all rooms: the user can only read. `until` is in ms UTC; None: no end.
+
+        After this call, no message of the user is stored.
+        """
+        said = given(until=until, by=by, reason=reason)
+        return self._http.call(Call("PUT", _restriction_path("mutes", room, user), said), Restriction)
+
+    def unmute(self, user: str, room: str | None = None, *, by: str | None = None, reason: str | None = None) -> None:
+        """End a mute. A mute in all rooms and mutes in single rooms are independent of each other."""
+        self._http.call(
+            Call("DELETE", _restriction_path("mutes", room, user), query=query(by=by, reason=reason)), type(None)
+        )
+
+    def ban(
+        self,
+        user: str,
+        room: str | None = None,
+        *,
+        until: int | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Restriction:
+        """Ban a user from a room, or from the tenant. `until` is in ms UTC; None: no end.
+
+        After this call, the user gets nothing more of the room. Without a room, the user's connections are closed. If
+        this raises Unavailable, a node has not confirmed the ban: call again.
+        """
+        said = given(until=until, by=by, reason=reason)
+        return self._http.call(Call("PUT", _restriction_path("bans", room, user), said), Restriction)
+
+    def unban(self, user: str, room: str | None = None, *, by: str | None = None, reason: str | None = None) -> None:
+        """End a ban. A ban from the tenant and bans from single rooms are independent of each other."""
+        self._http.call(
+            Call("DELETE", _restriction_path("bans", room, user), query=query(by=by, reason=reason)), type(None)
+        )
+
+    def mutes(self, room: str | None = None) -> Iterator[Restriction]:
+        """Yield the users who are muted in a room, or in all rooms, read page by page."""
+        return self._restricted(_restriction_path("mutes", room))
+
+    def bans(self, room: str | None = None) -> Iterator[Restriction]:
+        """Yield the users who are banned from a room, or from the tenant, read page by page."""
+        return self._restricted(_restriction_path("bans", room))
+
+    def _restricted(self, path: str) -> Iterator[Restriction]:
+        after = None
+        while True:
+            page = self._http.call(Call("GET", path, query=query(after=after, limit=1_000)), Restrictions)
+            yield from page.users
+            if (after := page.next) is None:
+                return
+
     def audit(
         self,
         *,
@@ -68,6 +129,11 @@ class Moderating:
         while page := self.audit(after=after, limit=MOST_ENTRIES):
             yield from page
             after = page[-1].number
+
+
+def _restriction_path(kind: Literal["mutes", "bans"], room: str | None, user: str | None = None) -> str:
+    path = f"/v1/{kind}" if room is None else room_path(room, kind)
+    return path if user is None else f"{path}/{checked('user', user)}"
 
 
 def _message_path(room: str, seq: int) -> str:

@@ -73,6 +73,7 @@ class Room(Struct, frozen=True):
     bus: Bus = "full"
     receipts: bool = False
     archived: bool = False
+    slow_mode_s: int = 0
 
 
 class Rooms(Struct, frozen=True):
@@ -187,6 +188,24 @@ class AuditEntries(Struct, frozen=True):
     """Page of the audit, in ascending order."""
 
     entries: list[AuditEntry]
+
+
+class Restriction(Struct, frozen=True):
+    """Mute or ban of a user. `room` is None in the whole tenant, `until` (ms UTC) is None without an end."""
+
+    user: str
+    room: str | None
+    until: int | None
+    at: int
+    by: str
+    reason: str | None
+
+
+class Restrictions(Struct, frozen=True):
+    """Page of mutes or bans, in the order of user ids."""
+
+    users: list[Restriction]
+    next: str | None
 
 
 class PresenceList(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Rooms: their settings, members, messages and signals."""
+"""Methods of `Server` for rooms: settings, members, messages and signals."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from greendot.sdk.responses import (
     Typers,
 )
 
-PAGE = 1_000
-MOST_MESSAGES = 300  # per page
+PAGE = 1_000  # rooms or members in a page
+MOST_MESSAGES = 300  # in a page
 
 
 class Rooming:
@@ -43,25 +43,28 @@ class Rooming:
         bus: Bus | None = None,
         receipts: bool | None = None,
         archived: bool | None = None,
+        slow_mode_s: int | None = None,
     ) -> Room:
-        """Create a room, or change it; None keeps a setting. A new room is for members only, unless `open` is True.
+        """Create a room, or change the settings of a room. A setting that is None stays unchanged.
 
-        With `receipts`, users see how far others have read. An archived room can only be read. Raise Conflict while a
-        deleted room of this name is removed.
+        A new room is for members only, unless `open` is True. With `bus="hint"`, nodes send each other only the number
+        of each message in its room, and read the content from the store. With `receipts`, users see how far others have
+        read. An archived room can only be read. `slow_mode_s` is the time between two messages of one user; 0: no slow
+        mode. Raise Conflict while an earlier room with the same name is being deleted.
         """
-        changed = given(open=open, bus=bus, receipts=receipts, archived=archived)
+        changed = given(open=open, bus=bus, receipts=receipts, archived=archived, slow_mode_s=slow_mode_s)
         return self._http.call(Call("PUT", room_path(room), changed), Room)
 
     def room(self, room: str) -> Room:
-        """Return the room. Raise NotFound if there is none."""
+        """Return the room. Raise NotFound if the room does not exist."""
         return self._http.call(Call("GET", room_path(room)), Room)
 
     def rooms(self, after: str | None = None, limit: int = 100) -> list[Room]:
-        """Return a page of rooms in the order of names."""
+        """Return up to `limit` rooms in the order of their names, beginning after the name `after`."""
         return self._http.call(Call("GET", "/v1/rooms", query=query(after=after, limit=limit)), Rooms).rooms
 
     def every_room(self) -> Iterator[Room]:
-        """Yield all rooms, read page by page."""
+        """Yield all rooms. They are fetched page by page."""
         page = self.rooms(limit=PAGE)
         yield from page
         while len(page) == PAGE:
@@ -69,11 +72,11 @@ class Rooming:
             yield from page
 
     def members(self, room: str, after: str | None = None, limit: int = 100) -> Members:
-        """Return a page of members in the order of ids, with their roles."""
+        """Return up to `limit` members and their roles, in the order of user ids, beginning after the id `after`."""
         return self._http.call(Call("GET", room_path(room, "members"), query=query(after=after, limit=limit)), Members)
 
     def every_member(self, room: str) -> Iterator[Member]:
-        """Yield all members, read page by page."""
+        """Yield all members. They are fetched page by page."""
         after: str | None = None
         while True:
             page = self.members(room, after, PAGE)
@@ -88,24 +91,30 @@ class Rooming:
         return self._http.call(Call("PUT", room_path(room, "members", user), {"role": role}), Member)
 
     def remove_member(self, room: str, user: str) -> None:
-        """Remove a member. After this call has returned, the user receives nothing more of the room.
+        """Remove a member. When the call has returned, the user receives no more events of the room.
 
-        Raise `Unavailable` if some nodes may not know of the removal yet. Then call this method again.
+        Raise `Unavailable` if some server nodes may not know of the removal yet. In this case, call the method again.
         """
         self._http.call(Call("DELETE", room_path(room, "members", user)), type(None))
 
     def present(self, room: str, after: str | None = None, limit: int = 100) -> Present:
-        """Return a page of the room's occupants in the order of ids, and their total number."""
+        """Return the users who are in the room now, and their total number.
+
+        The result has up to `limit` users in the order of their ids, beginning after the id `after`.
+        """
         return self._http.call(Call("GET", room_path(room, "present"), query=query(after=after, limit=limit)), Present)
 
     def receipts(self, room: str, after: str | None = None, limit: int = 100) -> Receipts:
-        """Return a page of read receipts in the order of user ids. Raise NotFound if the room has none."""
+        """Return up to `limit` read receipts in the order of user ids, beginning after the id `after`.
+
+        Raise NotFound if the room has no read receipts (see `put_room`).
+        """
         return self._http.call(
             Call("GET", room_path(room, "receipts"), query=query(after=after, limit=limit)), Receipts
         )
 
     def readers(self, room: str, seq: int) -> int:
-        """Return the number of users who have read message `seq`, without users who hide."""
+        """Return the number of users who have read the message with number `seq`. Hidden users are not counted."""
         return self._http.call(Call("GET", room_path(room, "receipts"), query=query(seq=seq)), ReaderCount).count
 
     def typing(self, room: str) -> list[Typer]:
@@ -113,41 +122,44 @@ class Rooming:
         return self._http.call(Call("GET", room_path(room, "typing")), Typers).typing
 
     def send(self, room: str, body: Any, *, user: str, name: str | None = None, key: str | None = None) -> Sent:
-        """Write a message as `user`; return its id and number.
+        """Send a message in the name of `user`; return the id and the number of the message.
 
-        `key` identifies the message: the server stores only one message with the same key, whichever process sends it.
-        A call without a key generates one, which covers the retries of that call. To be safe across a crash of your own
-        process, pass a key that you keep.
+        `key` identifies the message: if two calls have the same key, the server stores only one message. Without `key`,
+        this call generates a key, so that its own retries store the message once. If your process may crash during the
+        call and send the message again, save a key before the call and pass it.
         """
         said = given(user=user, name=name, key=key or new_key()) | {"body": body}
         return self._http.call(Call("POST", room_path(room, "messages"), said), Sent)
 
     def react(self, room: str, seq: int, reaction: str, *, user: str) -> Sent:
-        """Set a reaction of `user` to the message with number `seq`; return id and number of the record that set it.
+        """Add a reaction of `user` to the message with number `seq`.
 
-        Raise NotFound if there is no such message. A reaction has 1 to 32 characters, such as an emoji.
+        A reaction has 1 to 32 characters, such as an emoji. The room stores it as a record of its own. Return the id
+        and the number of this record. Raise NotFound if the message does not exist.
         """
         return self._http.call(_reaction("PUT", room, seq, reaction, user), Sent)
 
     def unreact(self, room: str, seq: int, reaction: str, *, user: str) -> Sent:
         """Remove a reaction of `user` to the message with number `seq`.
 
-        Return id and number of the record that removed it, or of the message if the user does not have the reaction.
+        The room stores the removal as a record of its own. Return the id and the number of this record. If the user
+        does not have the reaction, return the id and the number of the message.
         """
         return self._http.call(_reaction("DELETE", room, seq, reaction, user), Sent)
 
     def messages(
         self, room: str, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> list[Message]:
-        """Return up to `limit` messages (at most 300), in ascending order.
+        """Return up to `limit` messages in ascending order. `limit` is at most 300.
 
-        These are the messages after number `after`, those before number `before`, or the newest if neither is given.
+        With `after`, return the messages that follow this number. With `before`, return the messages directly before
+        this number. Without both, return the newest messages.
         """
         asked = query(after=after, before=before, limit=limit)
         return self._http.call(Call("GET", room_path(room, "messages"), query=asked), Messages).messages
 
     def every_message(self, room: str, after: int = 0) -> Iterator[Message]:
-        """Yield all messages after number `after`, oldest first, read page by page."""
+        """Yield all messages after number `after`, oldest first. They are fetched page by page."""
         while page := self.messages(room, after=after, limit=MOST_MESSAGES):
             yield from page
             after = page[-1].seq
@@ -155,30 +167,30 @@ class Rooming:
     def signal_room(
         self, room: str, kind: str, body: Any = UNSET, *, sender: str | None = None, key: str | None = None
     ) -> None:
-        """Send a signal to the occupants of the room, at most once.
+        """Send a signal to the users in the room. A signal is not stored, and a lost signal is not sent again.
 
-        With `key`, a newer signal with the same key replaces an older one that still waits for a slow client.
+        Signals wait while a client reads slowly. With `key`, a signal replaces a waiting signal with the same key.
         """
         self._signal(body, room=checked("room", room), kind=kind, key=key, **{"from": sender})
 
     def signal_user(
         self, user: str, kind: str, body: Any = UNSET, *, sender: str | None = None, key: str | None = None
     ) -> None:
-        """Send a signal to all devices of a user, at most once. `key` has the same effect as in `signal_room`."""
+        """Send a signal to all devices of a user. Delivery and `key` are the same as for `signal_room`."""
         self._signal(body, user=checked("user", user), kind=kind, key=key, **{"from": sender})
 
     def _signal(self, body: Any, **fields: Any) -> None:
         said = given(**fields)
         if body is not UNSET:
             said["body"] = body
-        # A signal has no number and is not stored: a retry after a lost response might deliver it twice.
+        # No retries: a signal has no number, so a retry after a lost response might deliver the signal twice.
         self._http.call(Call("POST", "/v1/signals", said, repeatable=False), type(None))
 
 
 def _reaction(method: str, room: str, seq: int, reaction: str, user: str) -> Call:
     if not reaction.strip("."):
         raise ValueError(
-            "a reaction has 1 to 32 characters, and not only dots, which would change the path of a request"
+            "a reaction must have 1 to 32 characters, and not only dots: dots would change the path of the request"
         )
     path = f"{room_path(room, 'messages')}/{seq:d}/reactions/{quote(reaction, safe='')}"
     return Call(method, path, query=query(user=checked("user", user)))

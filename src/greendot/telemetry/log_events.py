@@ -143,6 +143,12 @@ VISIBILITY_UNANSWERED = LogEvent(
     "visibility webhook of tenant %(tenant)s failed: %(reason)s; users are hidden unless a recent answer allows them",
     apart=("tenant",),
 )
+PUBLISH_UNANSWERED = LogEvent(
+    "publish.unanswered",
+    WARNING,
+    "webhook before publishing of tenant %(tenant)s failed: %(reason)s; before_publish.on_failure decides",
+    apart=("tenant",),
+)
 
 # --- HTTP and operators ---
 REQUEST_REFUSED = LogEvent("request.refused", DEBUG, "%(method)s %(route)s refused with status %(status)d")

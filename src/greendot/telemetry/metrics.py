@@ -60,6 +60,9 @@ class Metrics:
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
         "realtime_upgrades_refused_total",
+        "before_publish_changed_total",
+        "before_publish_failures_total",
+        "before_publish_rejected_total",
         "room_moderations_total",
         "room_receipt_counts_total",
         "room_receipts_hidden_total",
@@ -107,6 +110,9 @@ class Metrics:
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int
     realtime_upgrades_refused_total: int
+    before_publish_changed_total: int
+    before_publish_failures_total: int
+    before_publish_rejected_total: int
     room_moderations_total: int
     room_receipt_counts_total: int
     room_receipts_hidden_total: int

@@ -314,7 +314,14 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "room_moderations_total",
-            "Messages that the app edited or deleted, and rooms that it archived or deleted, by requests to this node.",
+            "Changes by the app in requests to this node: edited and deleted messages, archived and deleted rooms, "
+            "slow mode, mutes and bans.",
+        ),
+        counter("before_publish_changed_total", "Messages that the app changed before they were published."),
+        counter("before_publish_rejected_total", "Messages that the app refused before they were published."),
+        counter(
+            "before_publish_failures_total",
+            "Messages about which the app did not answer. The setting `before_publish.on_failure` decided.",
         ),
         counter("inbox_notified_total", "Notifications written to the store."),
         counter(

@@ -1,4 +1,7 @@
-"""HTTP client of the visibility webhook: one request, signed as webhooks are, and one answer or none."""
+"""HTTP client of webhooks that the app answers: about visibility, and before publishing.
+
+A call is one request, signed as webhooks are, with one answer or none.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from greendot.transport.http_client import Caller, NotCalled, Terms
 class HttpVisibilityClient:
     """Client of one URL, called on the same terms as webhooks."""
 
-    def __init__(self, url: str, secret: str, terms: Terms, clock: Clock) -> None:
-        self._caller = Caller(url, terms, most=4)
+    def __init__(self, url: str, secret: str, terms: Terms, clock: Clock, *, most: int = 4) -> None:
+        self._caller = Caller(url, terms, most=most)
         self._secret = secret
         self._clock = clock
 

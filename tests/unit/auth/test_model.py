@@ -3,7 +3,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.auth.model import EVERY_TENANT, EVERYTHING, Grants, Revocation, RevocationKind, Revocations, names_of
+from greendot.auth.model import (
+    EVERY_TENANT,
+    EVERYTHING,
+    LIFTED,
+    Grants,
+    Revocation,
+    RevocationKind,
+    Revocations,
+    names_of,
+)
 
 names = st.sampled_from(["a", "b"])
 entries = st.builds(
@@ -103,6 +112,37 @@ def test_what_a_user_was_given_before_is_found_by_the_user() -> None:
     assert revoked.of_user("t", "ann") == those
     assert revoked.of_user("t2", "ann") is revoked.of_user("t", "bob") is None
     assert Revocation("t", "jti", "j", 1).before == 0
+
+
+def test_of_two_entries_of_a_restriction_the_one_with_the_larger_number_counts() -> None:
+    known = Revocations()
+    assert known.restricted_until("ban", "t", "ann", 0) == 0
+    first = Revocation("t", "ban", "ann", 100, 0, 1)
+    lifted = Revocation("t", "ban", "ann", 900, LIFTED, 2)
+    again = Revocation("t", "ban", "ann", 50, 0, 3)
+    assert known.put(first)
+    assert not known.put(first)
+    assert [known.restricted_until("ban", "t", "ann", now) for now in (0, 99, 100)] == [100, 100, 0]
+    assert known.restricted_until("mute", "t", "ann", 0) == 0
+    assert known.restricted_until("ban", "t", "bob", 0) == 0
+    assert known.restricted_until("ban", "t2", "ann", 0) == 0
+    assert known.put(lifted)
+    assert known.restricted_until("ban", "t", "ann", 0) == 0
+    assert not known.put(first), "a late announcement of the older entry"
+    assert known.restricted_until("ban", "t", "ann", 0) == 0
+    assert known.put(again)
+    assert known.restricted_until("ban", "t", "ann", 0) == 50
+    known.expire(50)
+    assert (len(known), known.restricted_until("ban", "t", "ann", 0)) == (0, 0)
+    assert known.put(Revocation("t", "mute", "ann", 100, 0, 4))
+    known.expire(99)
+    assert known.restricted_until("mute", "t", "ann", 99) == 100
+
+
+def test_a_restriction_revokes_no_token() -> None:
+    known = Revocations()
+    known.put(Revocation("t", "ban", "ann", 100, 0, 1))
+    assert not known.covers(Grants("t", "ann", 10**15))
 
 
 def test_a_token_without_an_id_is_named_by_none() -> None:

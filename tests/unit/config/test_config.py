@@ -212,6 +212,16 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
             {"visibility": {"policy": "nobody"}},
             ["visibility.policy is 'nobody'", "tenant, shared_rooms, contacts, recent_contacts, ask"],
         ),
+        ({"before_publish": {"url": "https://h"}}, ["before_publish.secret", "32", "openssl rand -hex 32"]),
+        ({"before_publish": {"secret": "x" * 32}}, ["before_publish.secret", "before_publish.url", "Set both"]),
+        (
+            {"before_publish": {"url": "http://10.0.0.1/", "secret": "x" * 32}},
+            ["before_publish.url", "http://", "webhooks.allow_private"],
+        ),
+        (
+            {"tenants": {"acme": {"before_publish": {"url": "https://h", "secret": "short"}}}},
+            ["tenants.acme.before_publish.secret", "32"],
+        ),
         ({"visibility": {"policy": "ask"}}, ["visibility.policy is `ask`", "visibility.ask_url"]),
         ({"visibility": {"ask_url": "ftp://h", "ask_secret": "x" * 32}}, ["visibility.ask_url", "https://"]),
         (

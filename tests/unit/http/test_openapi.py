@@ -88,6 +88,10 @@ def test_a_body_whose_fields_may_all_be_left_out_may_be_left_out() -> None:
         "PUT /v1/users/{user}/push",
         "PUT /v1/rooms/{room}",
         "PUT /v1/rooms/{room}/members/{user}",
+        "PUT /v1/rooms/{room}/mutes/{user}",
+        "PUT /v1/rooms/{room}/bans/{user}",
+        "PUT /v1/mutes/{user}",
+        "PUT /v1/bans/{user}",
     ]
 
 

@@ -87,8 +87,8 @@ async def test_a_message_is_changed_by_its_author_or_an_admin(parts: Parts, user
     await parts.store.put_member(TENANT, "lobby", user, role)
     await send(parts, await parts.connect("ann"))
     other = await parts.connect(user)
-    edit = parts.messages.edit(other, other.session, RoomEdit(room="lobby", ref=1, body=Raw(b"2")))
-    delete = parts.messages.delete(other, other.session, RoomDelete(room="lobby", ref=1))
+    edit = parts.messages.change(other, other.session, RoomEdit(room="lobby", ref=1, body=Raw(b"2")))
+    delete = parts.messages.change(other, other.session, RoomDelete(room="lobby", ref=1))
     if may:
         assert ((await edit).seq, (await delete).seq) == (2, 3)
         assert [(r.op, r.ref, r.body) for r in (await said(parts))[1:]] == [("edit", 1, b"2"), ("delete", 1, b"null")]
@@ -102,9 +102,9 @@ async def test_only_a_message_can_be_changed_and_not_the_change_of_one(parts: Pa
     await parts.room("lobby", "ann")
     ann = await parts.connect("ann")
     await send(parts, ann)
-    await parts.messages.delete(ann, ann.session, RoomDelete(room="lobby", ref=1))
+    await parts.messages.change(ann, ann.session, RoomDelete(room="lobby", ref=1))
     for ref in (2, 3):
-        change = parts.messages.edit(ann, ann.session, RoomEdit(room="lobby", ref=ref, body=Raw(b"1")))
+        change = parts.messages.change(ann, ann.session, RoomEdit(room="lobby", ref=ref, body=Raw(b"1")))
         assert (await refused(change)).code == Err.BAD_FIELD
 
 
@@ -157,7 +157,7 @@ async def test_a_refused_author_does_not_use_up_the_limit_of_messages(parts: Par
     assert (await refused(send(parts, ann, "nowhere"))).code == Err.NOT_A_MEMBER
     assert await send(parts, ann) == 1
     assert (await refused(send(parts, ann))).code == Err.RATE_LIMITED
-    change = parts.messages.edit(ann, ann.session, RoomEdit(room="lobby", ref=1, body=Raw(b"1")))
+    change = parts.messages.change(ann, ann.session, RoomEdit(room="lobby", ref=1, body=Raw(b"1")))
     assert (await refused(change)).code == Err.RATE_LIMITED  # a change counts as a message
     await parts.pass_s(1)
     assert await send(parts, ann) == 2

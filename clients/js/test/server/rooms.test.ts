@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { Greendot, RoomMessage, ShownMessage } from "../../src/index.js";
+import type { Greendot, GreendotError, RoomMessage, ShownMessage } from "../../src/index.js";
 import { memoryStore, showMessages } from "../../src/index.js";
 import { GreendotServer, heard, until } from "./greendot.js";
 
@@ -383,6 +383,25 @@ test("a room that the app archives, deletes and makes again", async () => {
   await server.http("POST", `/v1/rooms/${name}/messages`, { user: "app", body: "new" });
   await until(() => bob.unread === 1);
 }, 60_000);
+
+test("a user whom the app mutes and bans, and a room in slow mode", async () => {
+  const name = await room();
+  const bob = (await server.online("bob")).room<string>(name);
+  await bob.join();
+  await server.http("PUT", `/v1/rooms/${name}/mutes/bob`, { until: Date.now() + 60_000 });
+  const refused = await bob.send("muted").catch((error: GreendotError) => error);
+  expect(refused).toMatchObject({ code: "muted", retry: false });
+  expect((refused as GreendotError).retryInMs).toBeGreaterThan(30_000);
+  await server.http("DELETE", `/v1/rooms/${name}/mutes/bob`);
+  await server.http("PUT", `/v1/rooms/${name}`, { slow_mode_s: 3_600 });
+  await bob.send("one");
+  await expect(bob.send("two")).rejects.toMatchObject({ code: "slow_mode", retry: false });
+  const removed = heard((on) => bob.on("removed", on));
+  await server.http("PUT", `/v1/rooms/${name}/bans/bob`);
+  await until(() => removed.length === 1);
+  expect([removed, bob.joined]).toEqual([["banned by the app"], false]);
+  await expect(bob.join()).rejects.toMatchObject({ code: "banned", retryInMs: null });
+});
 
 test("typing is told, ends with the message, and ends by itself", async () => {
   const name = await room();

@@ -1,0 +1,86 @@
+"""Mutes and bans of users by the app, in a room or in the whole tenant.
+
+The store decides about messages. Nodes learn of a restriction in a room as they learn of a changed member, and of one
+in the tenant as they learn of a revocation. A ban is answered after the nodes of the user have confirmed it.
+"""
+
+from __future__ import annotations
+
+from greendot.auth.revocation import RevocationService
+from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.engine.port import Engine
+from greendot.node.cluster_rpc import ClusterRpc
+from greendot.node.context import NodeContext
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import RoomChanged
+from greendot.store.audit import AuditNote
+from greendot.store.port import Store
+from greendot.store.restrictions import EVERYWHERE, FOREVER, Restriction, RestrictionKind, RestrictionWritten
+from greendot.telemetry.metrics import Metrics
+
+BANNED = "banned by the app"  # reason of a removal from a room
+
+
+class RestrictionService:
+    """Service for mutes and bans. A call that fails with EngineUnavailable is repeated by the caller."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        revocations: RevocationService,
+        context: NodeContext,
+        rpc: ClusterRpc,
+        metrics: Metrics,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._revocations = revocations
+        self._context = context
+        self._rpc = rpc
+        self._metrics = metrics
+
+    async def restrict(self, restriction: Restriction, note: AuditNote) -> bool:
+        """Mute or ban a user; return False if there is no such room.
+
+        After the return, no message of the user is committed that the restriction forbids, and no node delivers frames
+        of the room to a banned user.
+        """
+        tenant, room, user, kind, until, *_ = restriction
+        written = await self._store.restrict(restriction, note)
+        if written is None:
+            return False
+        await self._publish(tenant, room, user, written)
+        if room == EVERYWHERE:
+            return True
+        if kind == "mute":
+            self._engine.typing_stop(tenant, room, user)
+            self._notify(tenant, room, user, None if until == FOREVER else until)
+        else:
+            nodes = {entry.node for entry in await self._engine.sessions(tenant, user)}
+            await self._rpc.call(nodes, lambda asker, number: MemberRemoved(tenant, room, user, BANNED, asker, number))
+        return True
+
+    async def lift(self, tenant: str, room: str, user: str, kind: RestrictionKind, note: AuditNote) -> bool:
+        """End a restriction; return False if there is no such room."""
+        written = await self._store.lift(tenant, room, user, kind, note)
+        if written is None:
+            return False
+        await self._publish(tenant, room, user, written)
+        if room != EVERYWHERE and kind == "mute":
+            self._notify(tenant, room, user, 0)
+        return True
+
+    async def _publish(self, tenant: str, room: str, user: str, written: RestrictionWritten) -> None:
+        """Publish a restriction to the nodes, also if an earlier request has written it."""
+        self._metrics.room_moderations_total += written.changed
+        if room != EVERYWHERE:
+            change = MembersChanged(written.members_rev, user if written.changed else "")
+            self._engine.publish(Topic("room", tenant, room), change)
+        elif written.entry is not None:
+            await self._revocations.publish(written.entry)
+
+    def _notify(self, tenant: str, room: str, user: str, until: int | None) -> None:
+        """Send the end of a mute to the devices of the user."""
+        frame = encode_event(RoomChanged(room, muted_until=until), self._context.clock.now_ms())
+        self._engine.publish(Topic("user", tenant, user), Deliver(frame, key=("muted", room)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +46,23 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @asynccontextmanager
-async def fast_and_slow(url: str, slow_batch: int = 500, **periods: float) -> AsyncIterator[tuple[Inside, Inside]]:
-    """Run a node, and one that restores `slow_batch` sessions or occupants in a tenth of a second."""
+async def running(url: str, batch: int = 500, **periods: float) -> AsyncIterator[Inside]:
+    """Run a node with the rooms of these tests in its store."""
     sections: dict[str, dict[str, Any]] = {
         "node": {"lease_s": 60.0, "renew_s": 0.5} | periods,
         "typing": {"large_room": 1_000},
+        "engine": {"restore_batch": batch},
     }
-    async with AsyncExitStack() as stack:
-        (fast,) = await stack.enter_async_context(inside(url, **sections))
-        (slow,) = await stack.enter_async_context(inside(url, **sections, engine={"restore_batch": slow_batch}))
-        for node in (fast, slow):  # each node has its own store
-            for room in ("den", *rooms()):
-                assert (await node.ask("PUT", f"/v1/rooms/{room}", {"open": True})).status < 300
+    async with inside(url, **sections) as (node,):
+        for room in ("den", *rooms()):
+            assert (await node.ask("PUT", f"/v1/rooms/{room}", {"open": True})).status < 300
+        yield node
+
+
+@asynccontextmanager
+async def fast_and_slow(url: str, slow_batch: int = 500, **periods: float) -> AsyncIterator[tuple[Inside, Inside]]:
+    """Run a node, and one that restores `slow_batch` sessions or occupants in a tenth of a second."""
+    async with running(url, **periods) as fast, running(url, slow_batch, **periods) as slow:
         await passing(lambda: len(fast.node.engine.live_nodes()) == len(slow.node.engine.live_nodes()) == 2)
         yield fast, slow
 
@@ -148,6 +153,33 @@ async def test_a_user_who_leaves_or_sets_a_status_during_a_hold_is_shown_at_once
             [("presence.changed", user) for user in users if user != "both"]
             + [("room.left", user) for user in ("far", "near", "quits")]
         ), "each change is shown once, and the user with another session is not disturbed"
+
+
+async def is_reported(node: Inside) -> bool:
+    """Return whether the lease of a node shows that the node restores."""
+    reports = (await node.node.engine.lives.table()).reports()  # type: ignore[attr-defined]
+    return "," in (reports.get(node.node.incarnation) or "")
+
+
+async def test_a_node_that_starts_during_a_loss_shows_no_user_as_offline(place: Place) -> None:
+    async with fast_and_slow(place.url) as (_, slow):
+        await enter(slow, "far")
+        async with hold(slow.node.recovery, "_recover") as waiting:  # restores nothing by itself
+            place.flush()
+            await waiting.reached()
+            await eventually(lambda: is_reported(slow), "the slow node reports that it restores")
+            async with running(place.url) as fresh:
+                watcher = await fresh.join("watcher")
+                assert (await watcher.watch("far"))["far"].get("stale"), "the slow node has not restored the user"
+                await watcher.request(type="room.join", room="den")
+                assert (await watcher.request(type="room.present", room="den")).get("stale")
+                waiting.release()
+                await watcher.hears("presence.changed", user="far", state="online")
+                await eventually(lambda: present_in_den(fresh, "far", "watcher"), "the room is complete")
+                await passing(lambda: not is_restoring(fresh) and fresh.node.recovery.resyncs > 0)
+                assert "stale" not in await watcher.request(type="room.present", room="den")
+                assert "stale" not in (await watcher.watch("far"))["far"]
+                assert "offline" not in watcher.states("far")
 
 
 async def present_in_den(node: Inside, *users: str) -> bool:

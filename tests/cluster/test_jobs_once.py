@@ -95,10 +95,11 @@ async def stopped_at_work(watch: Watch, place: str) -> JobRun:
         os.kill(holder(run), signal.SIGSTOP)
         looks = watch.looks + SETTLED
         await until(lambda looks=looks: watch.looks >= looks, "the statements of the stopped process are executed", 30)
-        run = watch.runs["retention"][-1]
-        if is_at_work(run):
-            return run
-        os.kill(holder(run), signal.SIGCONT)  # the run had already ended; try again
+        # On a slow machine the lease has ended meanwhile, and the latest run is that of the other process.
+        (stopped,) = (it for it in watch.runs["retention"] if it.fence == run.fence)
+        if stopped.outcome != "ok" and stopped.done > 0:
+            return stopped
+        os.kill(holder(run), signal.SIGCONT)  # the run had already ended, or had not begun to work; try again
 
 
 @pytest.mark.timeout(120)

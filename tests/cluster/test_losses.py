@@ -300,6 +300,89 @@ async def test_a_node_that_started_just_before_a_loss_is_waited_for(
         assert await state(first, "bob") == "online"
 
 
+@asynccontextmanager
+async def started(redis: RedisProcess, lease_s: float = LONG_S) -> AsyncIterator[RedisNode]:
+    """Start another engine by hand."""
+    node = RedisNode(redis_url(redis.port), PREFIX, periods=PERIODS._replace(lease=lease_s))
+    try:
+        await node.start()
+        yield node
+    finally:
+        await node.close()
+
+
+async def test_a_node_that_starts_during_a_loss_answers_stale_until_the_others_have_restored(
+    redis: RedisProcess,
+) -> None:
+    async with two(redis, lease_s=LONG_S) as (first, second):
+        await first.tick()  # finds the loss
+        await first.tick()  # publishes that nothing is restored yet
+        async with started(redis) as fresh:
+            assert await is_stale(fresh, "ann"), "the first node has not restored ann"
+            await fresh.tick()
+            assert findings(fresh) == [False], "the node must read again what was read meanwhile"
+            waits = [await restore(fresh, "fay"), await restore(first, "ann")]
+            for node in (first, second, fresh):
+                await node.tick()
+            assert await is_stale(fresh, "ann"), "the second node has not restored bob"
+            assert not any(wait.done() for wait in waits)
+            waits.append(await restore(second, "bob"))
+            for node in (second, first, fresh, second):
+                await node.tick()
+            await asyncio.gather(*waits)
+            assert not await is_stale(fresh, "ann")
+            assert await state(fresh, "ann") == await state(fresh, "bob") == "online"
+            await fresh.tick()
+            assert findings(fresh) == [False], "a loss that is over must not be joined again"
+
+
+async def test_a_node_that_starts_before_the_others_find_the_loss_takes_part_in_it(redis: RedisProcess) -> None:
+    async with two(redis, lease_s=LONG_S) as (first, _), started(redis) as fresh:
+        await first.tick()  # finds the loss
+        await first.tick()  # publishes that nothing is restored yet
+        await fresh.tick()
+        assert await is_stale(fresh, "ann"), "the first node has not restored ann"
+        assert findings(fresh) == [False]
+
+
+def pretend(redis: RedisProcess, lease: str) -> None:
+    """Register a node that does nothing, with this lease."""
+    redis.command("HSET", keys.nodes_key(PREFIX, 0), "elder", "live", "~elder", "1")
+    redis.command("HSET", LEASES, "elder", lease)
+
+
+async def test_a_node_that_starts_waits_a_lease_at_most_for_one_that_reports_no_progress(redis: RedisProcess) -> None:
+    async with engines_by_hand(redis) as (first, _):
+        pretend(redis, f"1,{first.engine.time.now()},0,0123456789ab")  # of other data; the version before has no marks
+        async with started(redis, LEASE_S) as fresh:
+            assert await is_stale(fresh, "ann"), "the node may have sessions that it has not restored"
+            for step in range(3):
+                await fresh.advance(LEASE_S / 2, first)
+                pretend(redis, f"{step + 2},{fresh.engine.time.now()},0,0123456789ab")  # it lives
+                await fresh.tick()
+            assert not await is_stale(fresh, "ann")
+            assert findings(fresh) == [False]
+
+
+@pytest.mark.parametrize("report", ["", f",{losses.NOTHING}"], ids=["older", "starting"])
+async def test_a_node_that_starts_does_not_wait_for_one_without_a_report(redis: RedisProcess, report: str) -> None:
+    async with engines_by_hand(redis) as (first, _):
+        pretend(redis, f"1,{first.engine.time.now()},0{report}")
+        async with started(redis) as fresh:
+            await fresh.tick()
+            assert not await is_stale(fresh, "ann")
+            assert findings(fresh) == []
+
+
+async def test_a_node_that_started_long_ago_finds_losses_by_itself_only(redis: RedisProcess) -> None:
+    async with engines_by_hand(redis) as (first, second):
+        await first.advance(LEASE_S, second)
+        await first.tick()
+        pretend(redis, f"1,{first.engine.time.now()},0,0123456789ab")
+        await first.tick()
+        assert not await is_stale(first, "ann")
+
+
 async def test_a_renewal_that_was_not_written_is_repeated_with_the_next_read(redis: RedisProcess) -> None:
     async with two(redis) as (first, second):
         lives = first.engine.lives

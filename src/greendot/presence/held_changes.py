@@ -2,14 +2,16 @@
 
 A held user is shown as before the loss, until all nodes have restored the user's sessions. The same holds for the
 occupants of a room. A user who leaves or sets a status meanwhile must not wait for that. So a node that receives such a
-change asks all live nodes for their sessions of this user, and shows the change if these sessions confirm it. Otherwise
-the change is left to the read at the end of the hold.
+change asks all live nodes for their sessions of this user, and shows the change if these sessions confirm it. If a node
+does not answer, the question is repeated: the node may be slow, or dead soon. Otherwise the change is left to the read
+at the end of the hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 from greendot.engine.messages import ClusterAnswer, SessionsQuestion, Topic
 from greendot.engine.port import Engine
@@ -17,7 +19,7 @@ from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.presence.held_model import Seen, is_confirmed
+from greendot.presence.held_model import Seen, is_confirmed, is_possible
 from greendot.presence.status import StatusService
 from greendot.protocol.events import State
 from greendot.telemetry import log_events
@@ -25,8 +27,15 @@ from greendot.telemetry.log import log
 
 WITHIN_S = 1.0  # time for all nodes to answer
 AT_ONCE = 500  # users in one question
+ATTEMPTS = 20  # questions about one change; together they take longer than the usual lease of a node that hangs
 
 Place = tuple[str, str, str]  # tenant, user, room; without a room, all sessions of the user count
+
+
+class _HeldChange(NamedTuple):
+    state: State
+    show: Callable[[], None]
+    attempts: int = 1
 
 
 class HeldChanges:
@@ -37,13 +46,13 @@ class HeldChanges:
         self._rpc = rpc
         self._context = context
         self._statuses = statuses
-        self._waiting: dict[Place, tuple[State, Callable[[], None]]] = {}
+        self._waiting: dict[Place, _HeldChange] = {}
         self._is_asking = False
         self.bus: BusTable = {SessionsQuestion: self._asked}
 
     def confirm(self, place: Place, state: State, show: Callable[[], None]) -> None:
         """Call `show` if the nodes confirm the user's new state. Calls during a question share the next question."""
-        self._waiting[place] = state, show
+        self._waiting[place] = _HeldChange(state, show)
         if not self._is_asking:
             self._is_asking = True
             self._context.tasks.spawn(self._ask())
@@ -57,12 +66,19 @@ class HeldChanges:
                 answers = await self._rpc.ask(nodes, partial(SessionsQuestion, places), WITHIN_S)
                 known = [answer for answer in answers.values() if len(answer) == len(places)]
                 complete = len(known) == len(nodes)
-                for (state, show), *seen in zip(changes, self._seen(places), *known, strict=True):
+                for place, change, *seen in zip(places, changes, self._seen(places), *known, strict=True):
                     best = Seen(min(max(seen), Seen.ACTIVE))  # a newer version may know more states
-                    if is_confirmed(state, best, complete=complete):
-                        self._show(show)
+                    if is_confirmed(change.state, best, complete=complete):
+                        self._show(change.show)
+                    elif len(answers) < len(nodes) and is_possible(change.state, best):
+                        self._repeat(place, change)
         finally:
             self._is_asking = False
+
+    def _repeat(self, place: Place, change: _HeldChange) -> None:
+        """Ask again about a change that the answer of a silent node may confirm, unless there is a newer change."""
+        if change.attempts < ATTEMPTS:
+            self._waiting.setdefault(place, change._replace(attempts=change.attempts + 1))
 
     def _show(self, show: Callable[[], None]) -> None:
         try:

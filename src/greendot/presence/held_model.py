@@ -36,3 +36,8 @@ def is_confirmed(state: State, seen: Seen, *, complete: bool) -> bool:
             return complete and seen is Seen.IDLE
         case "offline":
             return complete and seen is Seen.NOTHING
+
+
+def is_possible(state: State, seen: Seen) -> bool:
+    """Return whether further answers may still confirm a state. They can only show more activity than `seen`."""
+    return any(is_confirmed(state, more, complete=True) for more in Seen if more >= seen)

@@ -1,15 +1,17 @@
-"""Presence record of one user: sessions go in, visible states come out.
+"""Presence record of one user. It has the sessions of the user, and computes the state that clients see.
 
-A verb is an operation on the record, such as `touch` or `leave`. Every verb also settles the record (`settle`): it
-removes ended sessions and an expired manual status, and compares the visible states before and after. Only a difference
-gets a new version and is returned. The change to offline is therefore published exactly once, by the first verb after
-the end of the last session.
+A session is the time online of one device. When its connection ends, the session lingers: it continues for a while, the
+grace, so that the client can reconnect. The user does not go offline during the grace.
 
-A session lingers from the end of its connection until its grace is over. The user does not go offline during the
-grace.
+A verb is an operation on the record, such as `touch` or `leave`. At its end, every verb settles the record (`settle`):
+it removes ended sessions and an expired status, and computes the new state. If the state has changed, it gets a new
+version, and the verb returns the change. No later verb returns the same change again. So the change to offline is
+returned exactly once, by the first verb after the end of the last session.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. They differ only
 while the user is invisible. `visible` is then offline and does not change, even when the last session ends.
+
+A node is one server process. Its incarnation is its name from its start to its end, and is never used again.
 
 Times are integer milliseconds of the engine's clock.
 """
@@ -26,7 +28,7 @@ from greendot.protocol.events import Presence, State, Status
 
 
 class ManualStatus(Struct, frozen=True, gc=False):
-    """Status that the user has set, copied from the store. A copy with a lower revision (`rev`) is older."""
+    """Status that the user has set, such as busy. It is a copy from the store. An older copy has a lower `rev`."""
 
     status: Status = "auto"
     until: int | None = None
@@ -35,7 +37,10 @@ class ManualStatus(Struct, frozen=True, gc=False):
 
 
 class VisibleState(Struct, frozen=True, gc=False):
-    """State of a user for other users, or for the user's own devices. Only own devices get `status` and `until`."""
+    """State of a user, as other users or the user's own devices see it.
+
+    `status` and `until` are sent only to the user's own devices.
+    """
 
     state: State = "offline"
     since: int | None = None
@@ -47,9 +52,10 @@ class VisibleState(Struct, frozen=True, gc=False):
 
 
 class SessionEpoch(NamedTuple):
-    """Id of a session, with the incarnation of its node and the number of its connection.
+    """One connection of a session: id of the session, incarnation of the node, number of the connection.
 
-    `linger` and `leave` change nothing if the session has a newer connection than this one.
+    A verb about an old connection may come late. If the session already has a newer connection, `linger` and `leave`
+    do not change the session.
     """
 
     session: str
@@ -58,7 +64,7 @@ class SessionEpoch(NamedTuple):
 
 
 class NodeLife(NamedTuple):
-    """Life of one incarnation of a node. Both times are None while the node lives, and set after its death."""
+    """Times of a dead node. Both are None while the node lives."""
 
     last_renewal: int | None = None  # time of the last renewal of the node's lease
     ends: int | None = None  # time at which the node's sessions end
@@ -72,7 +78,7 @@ class SessionRecord(Struct, gc=False):
     conn: int
     idle: bool
     deadline: int | None = None  # time at which a lingering session ends; None while connected
-    heard: int = 0  # time of the last frame of a client whose session lingers; 0 while connected
+    heard: int = 0  # for a lingering session: time of the last frame from its client; 0 while connected
 
 
 class Snapshot(NamedTuple):
@@ -82,15 +88,16 @@ class Snapshot(NamedTuple):
     own: VisibleState
     name: str | None
     devices: list[str]
-    stale: bool = False  # the engine lost sessions, and nodes restore them: an offline user may be online
+    stale: bool = False  # the engine has lost sessions that are not restored yet: an offline user may be online
     profile: Profile = NO_PROFILE  # from the store
 
 
 class Change(Struct, frozen=True):
-    """Change of a user's state: for other users if `public`, for the user's own devices if `private`.
+    """Change of a user's presence.
 
-    If only the devices or the name changed, clients get no event. Nodes update their copies of the user's presence,
-    and answer later reads with them.
+    `public`: other users get an event. `private`: the user's own devices get an event. If only the devices or the name
+    changed, both are False, and clients get no event. Nodes still update their copies of the user's presence, and use
+    the copies for later reads.
     """
 
     visible: VisibleState
@@ -99,7 +106,7 @@ class Change(Struct, frozen=True):
     devices: list[str]
     public: bool
     private: bool
-    restored: bool = False  # made while nodes restore lost sessions: other sessions of the user may follow
+    restored: bool = False  # True while nodes restore lost sessions: more sessions of the user may follow
 
 
 NOBODY = VisibleState()
@@ -109,7 +116,7 @@ _GONE = NodeLife(None, 0)
 class UserPresence:
     """Presence record of a user with sessions.
 
-    The engine removes the record when it is `empty`, and keeps `visible` as the last-seen state.
+    When the record is `empty`, the engine removes it. The engine then keeps `visible` as the last-seen state.
     """
 
     __slots__ = ("devices", "last_heard", "manual", "name", "own", "published_name", "sessions", "turned", "visible")
@@ -120,10 +127,10 @@ class UserPresence:
         self.name = name
         self.published_name = name
         self.sessions: dict[str, SessionRecord] = {}
-        self.manual: ManualStatus | None = None  # None: not read yet; the user appears offline until then
+        self.manual: ManualStatus | None = None  # None: not read from the store yet, and the user appears offline
         self.last_heard: int | None = None  # time of the latest frame among the ended sessions
         self.devices: list[str] = []  # devices of all sessions, as last published
-        # Effect of the last verb for other users: True if the user came online, False if offline, None if neither.
+        # Effect of the last verb for other users. True: the user came online. False: went offline. None: neither.
         self.turned: bool | None = None
 
     @property
@@ -140,11 +147,11 @@ class UserPresence:
         *,
         since: int | None = None,
     ) -> tuple[bool, Change | None]:
-        """Record that a session is connected as `ref`; return whether the session existed before, and the change.
+        """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
-        With `idle` None the session stays idle or active as before, because a reconnect is no activity of the person.
-        A new connection ends every other lingering session of the same device, because the device has come back.
-        `since` is the time at which a new state began (None: now).
+        If `idle` is None, the session stays idle or active as before: a reconnect is no activity of the person. A new
+        connection shows that the device has come back. So it ends every other lingering session of the same device.
+        If the state changes, `since` is the time at which the new state began (None: now).
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -155,7 +162,8 @@ class UserPresence:
             return True, self.settle(now, nodes, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
-            # A returned session lingers no longer. The next end of its connection sets both times again.
+            # The client has returned, so the session lingers no longer. Both times are set again when this connection
+            # ends.
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
@@ -167,10 +175,10 @@ class UserPresence:
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
-        """Continue the session `session` as `ref`; return a pair, and the change.
+        """Continue the session `session` with the connection and the new id in `ref`. Return a pair, and the change.
 
-        The pair has the incarnation of the session's previous node, and whether the session is idle. Return None
-        instead of the pair if the session does not exist.
+        The pair has the incarnation of the node that had the session before, and whether the session is idle. If the
+        session does not exist, return None instead of the pair.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -184,11 +192,12 @@ class UserPresence:
     def linger(
         self, ref: SessionEpoch, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[int | None, Change | None]:
-        """Let a session linger for `grace` milliseconds; return `grace`, and the change.
+        """Let a session linger for `grace` milliseconds, because its connection has ended.
 
-        Return None instead of `grace` if `ref` is not the current connection of the session.
+        Return `grace`, and the change. If `ref` is not the current connection of the session, do not change the
+        session, and return None instead of `grace`.
         """
-        self._prune(now, nodes)  # an ended session must not be prolonged
+        self._prune(now, nodes)  # an ended session must not begin to linger again
         record = self._record(ref)
         if record is None:
             return None, self.settle(now, nodes)
@@ -196,9 +205,9 @@ class UserPresence:
         return grace, self.settle(now, nodes)
 
     def leave(self, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
-        """End a lingering session whose grace is over; return None, and the change.
+        """End a lingering session if its grace is over; return None, and the change.
 
-        If the call is early, the session continues, and its remaining milliseconds are returned instead of None.
+        If the grace is not over, the session continues. Return the remaining milliseconds instead of None.
         """
         record = self._record(ref)
         remaining = None
@@ -207,19 +216,19 @@ class UserPresence:
         return remaining, self.settle(now, nodes)
 
     def set_manual(self, manual: ManualStatus, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
-        """Apply a copy of the status from the store; ignore a copy with a lower revision than the known one."""
+        """Apply a copy of the status from the store. Ignore a copy that is older than the known one (lower `rev`)."""
         if self.manual is None or manual.rev >= self.manual.rev:
             self.manual = manual
         return self.settle(now, nodes)
 
     def shift(self, jump: int) -> None:
-        """Move the deadlines of lingering sessions by `jump` after the clock was set. Each grace keeps its length."""
+        """Move the ends of all graces by `jump`, because the clock has jumped. So each grace keeps its length."""
         for record in self.sessions.values():
             if record.deadline is not None:
                 record.deadline += jump
 
     def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
-        """Remove sessions and a status that have ended by `now`; return the change to publish, or None."""
+        """Remove sessions and a status that have ended by `now`. Return the change; None if nothing changed."""
         self._prune(now, nodes)
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
@@ -228,9 +237,9 @@ class UserPresence:
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
-        """Return whether `ref` is the session's connection or a later one.
+        """Return whether `ref` is the session's present connection, or a later one.
 
-        Return False for the connection of a lingering session: the connection has ended, and its `touch` came late.
+        A lingering session has no present connection. So a late `touch` of its last connection gets False.
         """
         if record.incarnation != ref.incarnation:
             return True
@@ -249,7 +258,8 @@ class UserPresence:
             if record.deadline is not None and record.deadline <= now:
                 heard = record.heard
             elif life.ends is not None and life.ends <= now:
-                # A node that died has not recorded when it last received frames of its clients: use its last renewal.
+                # The node died before it could record the last frame of this client. Use the time at which the node
+                # last renewed its lease.
                 heard = record.heard or life.last_renewal or now
             else:
                 continue
@@ -268,7 +278,7 @@ class UserPresence:
     def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
         state = self._state()
         shown: State = "offline" if manual.status == "invisible" else state
-        version = max(self.own.version + 1, now)  # a change of `visible` changes `own` as well
+        version = max(self.own.version + 1, now)  # `own` has the highest version: it changes whenever `visible` does
         own = self._visible(self.own, state, manual, version, since, self.last_heard)
         if shown == state and self.visible is self.own:  # most users are never invisible
             visible = own
@@ -287,7 +297,7 @@ class UserPresence:
         self.published_name = self.name
         if public:
             self.visible = visible
-        # While both states are equal, one object is used for both.
+        # While both states are equal, both attributes refer to the same object.
         self.own = self.visible if own == self.visible else own
         self.devices = devices
         return Change(self.visible, self.own, self.name, devices, public, private)
@@ -310,19 +320,19 @@ T = TypeVar("T")
 
 
 def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return the item at each position of `order`. A range as `order` stands for all positions: return `items`."""
+    """Return the items at the positions in `order`. A range means that the order is unchanged: return `items`."""
     return items if isinstance(order, range) else [items[position] for position in order]
 
 
 def restored_order(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Undo `ordered`: move each item back to its position in the original sequence."""
+    """Undo `ordered`: return the items in their original order."""
     if isinstance(order, range):
         return items
     by_position = dict(zip(order, items, strict=True))
     return [by_position[position] for position in range(len(items))]
 
 
-RECENTLY_MS = 300_000
+RECENTLY_MS = 300_000  # a user who was active in this time is `recently_active`
 
 
 def entry(
@@ -334,9 +344,9 @@ def entry(
     own: bool = False,
     stale: bool = False,
 ) -> Presence:
-    """Return the presence entry for a frame. Only entries of snapshots have `devices`.
+    """Return the presence entry that is sent to clients. With `own`, it is for the user's own devices.
 
-    With `own`, the entry is for the user's own devices.
+    Pass `devices` only for a snapshot. The entry of a change has no devices.
     """
     return Presence(
         user=user,
@@ -363,16 +373,16 @@ def with_profile(shown: Presence, profile: Profile) -> Presence:
 def without_last_seen(shown: Presence) -> Presence:
     """Return the entry without the time at which the user was last seen.
 
-    `since` and the version of an offline user contain the same time, so both are removed as well. A client shows an
-    entry with version 0 whatever version it had before.
+    For an offline user, `since` and the version would reveal the same time. So `since` is removed, and the version is
+    set to 0. A client always shows an entry with version 0, even if it has an entry with a higher version.
     """
     return structs.replace(shown, since=None, last_seen=None, version=0) if shown.state == "offline" else shown
 
 
 def polled(shown: Presence, now: int) -> Presence:
-    """Return the entry, with `recently_active`, of a polled user, whose changes are not delivered.
+    """Return the entry of a polled user, with `recently_active`. Changes of a polled user are not sent to watchers.
 
-    `recently_active` is computed from fields that the client gets anyway, so it discloses nothing.
+    `recently_active` is computed from fields that the client gets anyway, so it reveals nothing new.
     """
     at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
     return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)

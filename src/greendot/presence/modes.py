@@ -38,7 +38,7 @@ class PresenceModes:
         store: Store,
         context: NodeContext,
         table: ModeTable,
-        announce: Callable[[str, str], Awaitable[None]],  # returns when every node has called `apply`
+        announce: Callable[[str, str], Awaitable[object]],  # returns when every node has called `apply`
     ) -> None:
         self._store = store
         self._slices = context.slices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from greendot.app.node import Node
 from greendot.engine.messages import ClusterAnswer, Entered, Left, Part, SessionsQuestion, Topic
 from greendot.presence.grace_model import EndCause
-from greendot.presence.held_changes import WITHIN_S
+from greendot.presence.held_changes import ATTEMPTS, WITHIN_S
 from greendot.presence.held_model import Seen
 from greendot.presence.model import Change, VisibleState
 from greendot.protocol.events import State
@@ -107,9 +107,41 @@ async def test_a_user_with_sessions_elsewhere_or_on_a_silent_node_stays_as_shown
     await settle()
     answer(parts, questions(parts)[0], Seen.IDLE)
     publish(parts, "carol", "offline")
-    await pass_time(2 * WITHIN_S)
-    assert [question.places[0][1] for question in questions(parts)] == ["bob", "carol"]
+    await pass_time(2 * ATTEMPTS * WITHIN_S)
+    assert [question.places[0][1] for question in questions(parts)] == ["bob", *["carol"] * ATTEMPTS]
     assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_a_question_that_a_node_does_not_answer_in_time_is_repeated(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob", "carol", "dan")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    for user in ("bob", "carol"):
+        publish(parts, user, "offline")
+    await pass_time(WITHIN_S + 0.1)
+    publish(parts, "carol", "busy")  # a newer change replaces the one that waits
+    publish(parts, "dan", "offline")
+    await pass_time(WITHIN_S)
+    assert await states(ann) == []
+    last = questions(parts)[-1]
+    assert sorted(user for _, user, _ in last.places) == ["bob", "carol", "dan"]
+    answer(parts, last, *(Seen.ACTIVE if user == "carol" else Seen.NOTHING for _, user, _ in last.places))
+    await settle()
+    assert sorted(await states(ann)) == [("bob", "offline"), ("carol", "busy"), ("dan", "offline")]
+
+
+@in_virtual_time
+async def test_a_node_that_has_died_no_longer_keeps_a_change_back(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "offline")
+    await pass_time(3 * WITHIN_S)
+    assert await states(ann) == []
+    parts.engine.end_node(OTHER)
+    await pass_time(2 * WITHIN_S)
+    assert await states(ann) == [("bob", "offline")]
 
 
 @in_virtual_time

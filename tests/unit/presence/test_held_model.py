@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.presence.held_model import Seen, is_certain, is_confirmed
+from greendot.presence.held_model import Seen, is_certain, is_confirmed, is_possible
 from greendot.presence.model import Change, VisibleState
 from greendot.protocol.events import State
 
@@ -23,6 +23,13 @@ def test_a_state_is_confirmed_by_sessions_and_an_absence_only_by_all_nodes(
 ) -> None:
     found = {(seen, full) for seen in Seen for full in (True, False) if is_confirmed(state, seen, complete=full)}
     assert found == confirming
+
+
+@pytest.mark.parametrize(
+    ("state", "most"), [("online", Seen.ACTIVE), ("busy", Seen.ACTIVE), ("idle", Seen.IDLE), ("offline", Seen.NOTHING)]
+)
+def test_a_state_is_possible_up_to_the_activity_that_contradicts_it(state: State, most: Seen) -> None:
+    assert [seen for seen in Seen if is_possible(state, seen)] == [seen for seen in Seen if seen <= most]
 
 
 def test_only_an_invisible_user_is_certain() -> None:

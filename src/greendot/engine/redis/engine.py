@@ -129,7 +129,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._being_born = asyncio.Lock()
         self._checked_partition = HOME  # last partition checked for this node's entry
         self._silent: dict[int, int] = {}  # partitions whose subscriptions Redis has ended, and how often
-        self._struck: set[int] = set()  # partitions that lacked the entry and may lack the node's sessions
+        # Partitions to recover: those that lacked the entry, and those that others restored when this node started.
+        self._struck: set[int] = set()
         self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
         self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
 
@@ -142,13 +143,13 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             await asyncio.gather(*(check(server) for server in self.servers.all.values()))
             await self.lives.bury_abandoned()
             await self.lives.begin(range(keys.PARTITIONS))
-            await self.lives.refresh()
+            table = await self.lives.refresh()
             self._host = host
             self.bus.attach(host)
             for server in self.servers.all.values():
                 await self._settle_in(server, server.partitions)
             await self._listen()
-            self.losses.reported(self.losses.state(Part()))  # a new node has nothing to restore
+            self._struck.update(self.losses.started(self._others(table), table.reports()))
             self.time.learnt(alone=len(self._verbs.alive) == 1)
         except BaseException:
             self._host = None
@@ -315,12 +316,16 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             if risen := self.lives.risen(table):
                 self._spawn("declaring returned nodes dead", self.lives.bury_risen(risen))
             else:
-                others = {node: life for node, life in table.lives.items() if node not in self.bus.own}
-                self.losses.review(others, table.reports())
+                others, reports = self._others(table), table.reports()
+                self._struck.update(self.losses.join(others, reports))
+                self.losses.review(others, reports)
             await self._check_nodes()
         if self._clock.monotonic() >= self._restore_at and self._host is not None:
             self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
             self._host.found(Part(), intact=True)
+
+    def _others(self, table: NodeTable) -> dict[str, str]:
+        return {node: life for node, life in table.lives.items() if node not in self.bus.own}
 
     def _handle_deaths(self, table: NodeTable) -> None:
         if self.lives.overdue(table):

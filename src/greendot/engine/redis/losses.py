@@ -8,6 +8,9 @@ have restored this partition, and a growing count shows that a slow node goes on
 
 The wait for a node ends when the node reports no progress for the period of a lease, or after `LONGEST_S`. A node that
 is silent for the period of a lease is dead, and its sessions are lost.
+
+A node that starts during a loss has lost nothing, and reads the new state of the partitions at once. It finds the loss
+in the reports of the other nodes, and takes part in it.
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ class Losses:
         self._awaited: dict[str, tuple[str | None, float]] = {}
         self._restored: dict[int, str] = {}  # partition → the state in which this node restored all its sessions
         self._waiting: dict[asyncio.Future[None], frozenset[int]] = {}
+        self._started = float("-inf")  # monotonic time at which this node registered
+        self._noticed: set[int] = set()  # partitions with a loss that this node has found or joined since its start
 
     def restoring(self) -> Collection[int]:
         """Return the partitions that may lack records, including those of servers that are not up."""
@@ -60,6 +65,32 @@ class Losses:
         now = self._clock.monotonic()
         self._awaited = dict.fromkeys(alive, ("", now)) | self._awaited
         self._open |= dict.fromkeys(partitions, now)
+        self._noticed.update(self._open)
+
+    def started(self, lives: Mapping[str, str], reports: Mapping[str, str | None]) -> Collection[int]:
+        """Record that this node has registered, with nothing to restore. For arguments and result see `join`."""
+        self._started = self._clock.monotonic()
+        self.reported(self.state(Part()))
+        return self.join(lives, reports)
+
+    def join(self, lives: Mapping[str, str], reports: Mapping[str, str | None]) -> Collection[int]:
+        """Take part in losses that began before the start of this node. Return the partitions that are new here.
+
+        Later than a lease after the start nothing is joined: a node finds later losses by itself. For the arguments see
+        `review`.
+        """
+        if self._clock.monotonic() >= self._started + self._periods.lease:
+            return ()
+        wanted, joined = self._wanted(), set[int]()
+        for node, life in lives.items():
+            digest, _, marks = (reports.get(node) or "").partition(",")
+            # Without marks, the node is older or has not found the loss yet. A node without a report restores nothing.
+            if life == "live" and digest not in ("", NOTHING, wanted):
+                # A loss that this node has found itself is not joined again when another node restores for longer.
+                lost = {p for p in range(PARTITIONS) if p not in self._noticed and not self._is_marked(marks, p)}
+                self.began(lost, [node])
+                joined |= lost
+        return joined
 
     def state(self, part: Part) -> RecordsState:
         partitions = part.numbers if isinstance(part, Partitions) else range(PARTITIONS)
@@ -109,10 +140,10 @@ class Losses:
         """
         if not self._open:
             return
-        now, state = self._clock.monotonic(), self._watchdog.state
+        now = self._clock.monotonic()
         others = (node for node, life in lives.items() if life == "live")
         self._awaited = dict.fromkeys(others, ("", now)) | self._awaited  # some started or registered after the loss
-        wanted = _digest({partition: state(partition) for partition in range(PARTITIONS)})
+        wanted = self._wanted()
         waited_for = []  # last reports of live nodes that have not restored everything, and their times
         for node, (report, reported) in self._awaited.items():
             if reports.get(node, report) != report:
@@ -143,8 +174,15 @@ class Losses:
             return age_s < min(self._periods.renew + SILENT_S, self._periods.lease)
         if quiet_s >= self._periods.lease or age_s >= LONGEST_S:
             return False
-        marks = report.partition(",")[2]
-        return marks[partition * MARK : (partition + 1) * MARK] != _mark(self._watchdog.state(partition))
+        return not self._is_marked(report.partition(",")[2], partition)
+
+    def _wanted(self) -> str:
+        """Return the digest of a node that has restored all its sessions."""
+        return _digest(self.state(Part()))
+
+    def _is_marked(self, marks: str, partition: int) -> bool:
+        """Return whether the marks of a report have the present state of the partition."""
+        return marks[partition * MARK : (partition + 1) * MARK] == _mark(self._watchdog.state(partition))
 
 
 def _digest(states: Mapping[int, str]) -> str:
@@ -157,3 +195,6 @@ def _mark(state: str | None) -> str:
     if state is None:
         return "." * MARK
     return urlsafe_b64encode(blake2b(state.encode(), digest_size=3).digest())[:MARK].decode()
+
+
+NOTHING = _digest({})  # first report of a node: it has registered, and has not read the state of the partitions yet

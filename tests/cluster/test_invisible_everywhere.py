@@ -13,6 +13,7 @@ import pytest
 
 from cluster.inside import Inside, inside, passing
 from cluster.nodes import Listener, redis_url
+from e2e.narrow import Peer
 from greendot.engine.messages import Message, Topic
 from greendot.testing import hold
 from postgres_server import fresh_schema
@@ -92,6 +93,49 @@ async def test_invisible_is_answered_when_the_other_node_knows_it(two: Two) -> N
         assert await refused(laptop, type="signal.send", kind="cursor", room="hall")
         await bob.request(type="room.present", room="hall")
         assert bob.of("signal") == []
+
+
+async def test_a_signal_published_before_its_node_knows_the_status_is_withdrawn_where_it_waits(two: Two) -> None:
+    """The receiver's node has applied the status already when the signal arrives."""
+    async with two() as (here, there):
+        phone, laptop = await in_the_hall((there, "ann", "phone"), (here, "ann", "laptop"))
+        bob = await Peer.connect(here.port)
+        await bob.hello(here.token("bob"))
+        await bob.request(type="room.join", room="hall")
+        bob.stop_reading()
+        (connection,) = here.node.registry.connections_of("default", "bob")
+        carl = await here.join("carl")
+        while not connection.behind:
+            await carl.request(type="signal.send", user="bob", kind="fill", body="x" * 30_000)
+            await asyncio.sleep(0.001)
+        there.node.statuses.refresh = lambda key: None  # type: ignore[method-assign]
+        applied = here.node.visibility_updates.appliers
+        async with AsyncExitStack() as stack:
+            held = await stack.enter_async_context(hold(there.node.statuses, "apply"))
+            here_done = asyncio.Event()
+
+            async def apply(key: Any, original: Any = applied["status"]) -> None:
+                await original(key)
+                here_done.set()
+
+            applied["status"] = apply
+            setting = asyncio.create_task(laptop.request(type="status.set", status="invisible"))
+            await held.reached()
+            await here_done.wait()
+            assert await phone.request(type="signal.send", room="hall", kind="cursor", body="where") is not None
+            await passing(lambda: "where" in waiting_for(connection))
+        await setting
+        assert "where" not in waiting_for(connection)
+        bob.go_on_reading()
+        kinds = [frame["data"]["kind"] for frame in await bob.quiet() if frame["type"] == "signal"]
+        assert set(kinds) == {"fill"}
+        await bob.close()
+
+
+def waiting_for(connection: Any) -> str:
+    """Return the signals that wait in the send buffer of a connection."""
+    buffer = connection.waits()
+    return "" if buffer is None else b"".join(buffer._signals.values()).decode(errors="replace")
 
 
 async def test_a_device_that_connects_while_the_user_becomes_invisible_sends_no_signal(two: Two) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from e2e.processes import ask
+from e2e.narrow import connection_of, peer
+from e2e.processes import ask, until
+from greendot.engine.messages import Topic
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.hold import hold
 from greendot.testing.server import API_KEY
@@ -185,4 +187,78 @@ async def test_a_signal_that_waits_for_the_membership_is_refused_if_the_user_bec
             await held.reached()
             await ann.request(type="status.set", status="invisible")
         assert (await sent)["code"] == "forbidden"
+        assert await signals(bob) == []
+
+
+# --- signals that wait to be written ---
+
+HIDING: dict[str, dict[str, Any]] = {
+    "invisible": {"type": "status.set", "status": "invisible"},
+    "hidden": {"type": "privacy.set", "hide_from": ["bob"]},
+}
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_signal_that_waits_for_a_slow_reader_is_withdrawn_when_its_sender_hides(hiding: str, key: Any) -> None:
+    async with serving() as served:
+        await served.lobby()
+        bob, (ann, carl) = await peer(served, "bob", "lobby"), [await served.joined(user) for user in ("ann", "carl")]
+        laptop = await served.joined("ann", device="laptop")
+        bob.stop_reading()
+        while not connection_of(served, "bob").behind:
+            carl.send(type="signal.send", user="bob", kind="fill", body="x" * 30_000)
+            await carl.quiet()
+        named = {} if key is None else {"key": key}
+        for sender in (ann, carl):
+            for to in ({"room": "lobby"}, {"user": "bob"}):
+                sender.send(type="signal.send", kind="cursor", body="where", **to, **named)
+                await sender.quiet()
+        await served.settle()
+        await ann.request(**HIDING[hiding])
+        bob.go_on_reading()
+        waited = [(signal["from"], "room" in signal) for signal in await signals(bob) if signal["kind"] == "cursor"]
+        assert waited == [("carl", True), ("carl", False)]
+        assert ("ann", "where") in [(signal["from"], signal["body"]) for signal in await signals(laptop)]
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+async def test_a_signal_that_waits_in_the_hub_is_withdrawn_when_its_sender_hides(hiding: str) -> None:
+    """Frames of a room wait together for the end of a turn. Messages, and signals of others, stay."""
+    async with serving() as served:
+        bob, ann, carl = await room_of(served, "bob", "ann", "carl")
+        hub = served.node.hub
+        flush = hub.flush
+        hub.flush = lambda: None  # type: ignore[method-assign]
+        try:
+            for sender in (ann, carl):
+                sender.send(type="signal.send", kind="cursor", room="lobby", body="where")
+            carl.send(type="room.send", room="lobby", body="stays")
+            channel = hub.channel(Topic("room", "default", "lobby"))
+            await until(lambda: len(channel.pending) == 3)
+            if hiding == "invisible":
+                await served.node.rooms.signals.withdraw(("default", "ann"))
+            else:
+                await served.node.rooms.signals.review("default", ["ann"])
+            assert len(channel.pending) == 2
+        finally:
+            del hub.flush
+            flush()
+        frames = await bob.quiet()
+        assert [frame["data"].get("from") for frame in frames if frame["type"] == "signal"] == ["carl"]
+        assert [frame["data"]["body"] for frame in frames if frame["type"] == "room.message"] == ["stays"]
+
+
+async def test_a_signal_that_waits_for_a_look_up_is_withdrawn_when_its_sender_becomes_invisible() -> None:
+    async with serving(visibility={"policy": "contacts"}) as served:
+        ann, bob = await room_of(served, "ann", "bob")
+        for user, other in (("ann", "bob"), ("bob", "ann")):
+            path = f"/v1/users/{user}/contacts/{other}"
+            await ask(served.port, "PUT", path, {}, Authorization=f"Bearer {API_KEY}")
+        served.node._visibility._facts.remove("default", "ann")  # as if the facts had been dropped
+        async with hold(served.node.store, "privacies") as held:
+            ann.send(type="signal.send", kind="cursor", room="lobby", body="where")
+            await held.reached()
+            await served.node.rooms.signals.withdraw(("default", "ann"))
+        await served.settle()
         assert await signals(bob) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from greendot.engine.messages import Topic
@@ -27,6 +27,22 @@ class ReplyKey(NamedTuple):
     """Key of a reply that contains data of a room: the id of its command."""
 
     id: str | int
+
+
+class SentKey(NamedTuple):
+    """Key of a signal that a user sent.
+
+    The key names the sender, so that waiting signals can be withdrawn when the sender hides.
+    """
+
+    sender: str
+    what: object  # equal for signals of the sender that replace each other
+
+
+def sender_of(key: object) -> str | None:
+    """Return the user who sent the signal with this key; None for all other frames."""
+    what = key.what if isinstance(key, RoomKey) else key
+    return what.sender if isinstance(what, SentKey) else None
 
 
 MISSED = object()  # key `what` of messages that a client missed and gets at its return
@@ -70,6 +86,12 @@ class Channel:
         self.pending = [*kept.values()]
         return replaced
 
+    def withdraw(self, of: Callable[[object], bool]) -> None:
+        """Drop waiting signals whose key matches `of`, also those of the write under way."""
+        self.pending = [item for item in self.pending if item.record or not of(item.key)]
+        if self.run is not None:
+            self.run.withdraw(of)
+
     def unwritten(self, connection: Connection) -> list[Pending]:
         """Return the frames that were offered while the connection listened and are not yet written to its socket."""
         arrival = self.listeners.get(connection, _NEVER)
@@ -104,6 +126,19 @@ class ChannelWrite:
     def is_for(self, connection: Connection) -> bool:
         """Return whether the connection still listens, and joined before the last frame was offered."""
         return self._listeners.get(connection, _NEVER) <= self.pending[-1].joins
+
+    def withdraw(self, of: Callable[[object], bool]) -> None:
+        """Leave out signals whose key matches `of` for the connections that are still to be written to."""
+        kept = [item for item in self.pending if item.record or not of(item.key)]
+        if len(kept) < len(self.pending):
+            self.pending, self.data = kept, b"".join([item.frame for item in kept])
+        if not kept:
+            self.at = len(self.todo)
+
+    @property
+    def has_senders(self) -> bool:
+        """Return whether a frame is a signal of a user, which may be withdrawn without the other frames."""
+        return any(sender_of(item.key) is not None for item in self.pending)
 
     def offer_each(self, connection: Connection) -> None:
         arrival = self._listeners.get(connection, _NEVER)

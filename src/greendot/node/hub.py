@@ -44,6 +44,7 @@ class Hub:
         self._busy: deque[Channel] = deque()  # channels with pending frames
         self._queue: deque[Channel] = deque()  # channels written in slices: large ones, and all while throttled
         self._talking: list[Connection] = []  # connections with collected frames of their own
+        self.waiting: set[Connection] = set()  # connections with frames that wait for a slow socket or a hello
         self._joins = 0  # joins of listeners since the start; a listener gets no frame that was offered before its join
         self._flush_set = False
         self.shedding = False  # while the node is overloaded: signals of low priority are dropped
@@ -143,6 +144,20 @@ class Hub:
         self._talking.append(connection)
         self._set_flush()
 
+    def withdraw(self, tenant: str, of: Callable[[object], bool]) -> list[Connection]:
+        """Drop waiting signals whose key matches `of` from all channels of a tenant.
+
+        Return the connections that have frames of their own, from which the caller drops the signals.
+        """
+        for channel in (*self._busy, *self._queue):
+            if channel.topic.tenant == tenant:
+                channel.withdraw(of)
+        self._busy = deque(channel for channel in self._busy if channel.pending)
+        for channel in [channel for channel in self._queue if not channel.pending and channel.run is None]:
+            channel.queued = False
+            self._queue.remove(channel)
+        return [*{*self._talking, *self.waiting}]
+
     def flush(self) -> None:
         """Write pending output; continue in the next tick when this tick's slice is used up."""
         self._flush_set = False
@@ -223,8 +238,9 @@ class Hub:
         if self._hot_topics is not None:
             self._warm(self._hot_topics, channel)
         run = ChannelWrite(channel, channel.take())
+        is_apart = len(run.pending) > 1 and run.has_senders
         for connection in [*channel.listeners]:
-            if connection.behind or connection in run.special:
+            if is_apart or connection.behind or connection in run.special:
                 run.offer_each(connection)
             else:
                 connection.send(run.data, key=run.pending[0].key)  # all frames are of one topic

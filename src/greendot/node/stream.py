@@ -1,9 +1,16 @@
-"""Numbered streams with subscribers on this node: messages of a room, notifications of an inbox.
+"""Delivery of numbered streams to the subscribers on this node, in order and without gaps.
 
-The node forwards only the next number. An entry that comes early waits for the entries before it. If these do not come
-within GAP_S, the gap is read from the store, once for all subscribers. A hint is a number without its content; then the
-gap is read at once. The head is the last number of a stream. Heads are compared with the store periodically, so that an
-entry whose message was lost is found although no other entry follows.
+A stream is the messages of a room, or the notifications of an inbox. Its entries are numbered 1, 2, 3 and so on. The
+store keeps the entries. New entries come from other nodes by the bus. They may come late, in the wrong order, or not at
+all.
+
+- Cursor: the number of the last entry that the node has forwarded to its subscribers. The node forwards entry 8 only
+  after entry 7.
+- Gap: the missing entries after the cursor. If entry 8 comes before entry 7, entry 8 waits. If entry 7 does not come
+  within GAP_S, the node reads the gap from the store, once for all subscribers.
+- Hint: a message with only the number of an entry. The node then reads the gap from the store at once.
+- Head: the last number of a stream in the store. The node compares its cursors with the heads periodically. So it also
+  finds a lost entry that no other entry follows.
 """
 
 from __future__ import annotations
@@ -21,30 +28,30 @@ from greendot.node.timer_model import Timer
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-GAP_S = 0.05  # wait for a missing entry before the entry is read from the store
+GAP_S = 0.05  # seconds to wait for a missing entry before it is read from the store
 AGAIN_S = 1.0  # longest wait after a failed read of the store
 AT_ONCE = 1_000  # heads compared in one read
 # Maximum number of missed entries sent to a returning client. If more are missing, the client fetches them.
 RECOVER = 300
-RECOVER_BYTES = 4 * 1024 * 1024  # maximum bytes of these entries, which wait in memory until the client reads
+RECOVER_BYTES = 4 * 1024 * 1024  # maximum size of these entries: they are in memory until the client has read them
 
 T = TypeVar("T")
 
 
 class LocalStream(Sequencer[T]):
-    """Stream as far as it was forwarded to the subscribers on this node, and the state of its gap."""
+    """Stream with subscribers on this node: its cursor, its waiting entries, and the state of its gap."""
 
     __slots__ = ("closed", "gap_timer", "hinted", "reading")
 
     def __init__(self) -> None:
         super().__init__()
-        self.hinted = 0  # newest number announced without its content
+        self.hinted = 0  # highest number that came as a hint
         self.gap_timer: Timer | None = None  # set while a read of the gap is scheduled
         self.reading: asyncio.Future[None] | None = None  # done when the read of the gap has ended
         self.closed = False  # the last subscriber has left
 
     def hint(self, seq: int) -> None:
-        """Record that the store has an entry whose content does not come by the bus."""
+        """Record a hint: the store has the entry `seq`, but the bus does not carry its content."""
         self.hinted = max(self.hinted, seq)
 
     @property
@@ -53,7 +60,7 @@ class LocalStream(Sequencer[T]):
 
 
 class LocalOwner(Protocol):
-    """Local room or inbox."""
+    """Room or inbox with subscribers on this node."""
 
     stream: LocalStream[Any]
 
@@ -62,24 +69,24 @@ L = TypeVar("L", bound=LocalOwner)
 
 
 class StreamFollower(ABC, Generic[L]):
-    """All local streams of one kind. Subclasses implement reads and forwarding."""
+    """All streams of one kind on this node: rooms, or inboxes. Subclasses read the store and forward entries."""
 
     def __init__(self, context: NodeContext, kind: str, compare_s: float) -> None:
         self._context = context
-        self._kind = kind  # plural, for the log
+        self._kind = kind  # for the log, such as "inboxes"
         self._compare_s = compare_s  # seconds between two comparisons of all heads
         self._compare_timer: Timer | None = None
 
     @abstractmethod
     async def _read_gap(self, local: L) -> None:
-        """Forward the entries that the store has after the cursor. Entries may arrive during the read."""
+        """Read the entries after the cursor from the store, and forward them. Others may come by the bus meanwhile."""
 
     @abstractmethod
     def _next_read_s(self, stream: LocalStream[Any], *, done: bool, moved: bool, hinted: bool) -> float | None:
         """Return the seconds until the next gap read; None if nothing is missing.
 
-        `done`, `moved` and `hinted` describe the last read: whether it succeeded, whether the cursor moved, and whether
-        a hint came that the read may not contain.
+        The arguments describe the last gap read. `done`: it succeeded. `moved`: the cursor moved. `hinted`: a hint came
+        during the read, so the read may have missed the entry of the hint.
         """
 
     @abstractmethod
@@ -88,22 +95,25 @@ class StreamFollower(ABC, Generic[L]):
 
     @abstractmethod
     async def _compare_heads(self, some: Sequence[L]) -> None:
-        """Read the heads of some streams together. Schedule a gap read for streams that are behind the store."""
+        """Read the heads of these streams from the store. Schedule a gap read if a cursor is below its head."""
 
     @abstractmethod
     def _log_gap(self, local: L, error: StoreUnavailable) -> None:
-        """Log that a gap will be read later."""
+        """Log that the store failed, and that the gap will be read later."""
 
     # --- gaps ---
 
     def _schedule_if_behind(self, local: L) -> None:
-        """Schedule a gap read if entries are missing: at once for a hint or if many entries wait, else after GAP_S."""
+        """Schedule a gap read if entries are missing.
+
+        The read starts at once if there was a hint, or if too many entries wait. Otherwise it starts after GAP_S.
+        """
         stream = local.stream
         if stream.is_behind:
             self._schedule(local, 0.0 if stream.hinted > stream.cursor or stream.overflown else GAP_S)
 
     def _schedule(self, local: L, wait_s: float) -> None:
-        """Schedule a gap read, unless one is scheduled or under way."""
+        """Schedule a gap read, unless one is already scheduled or running."""
         stream = local.stream
         if stream.gap_timer is None and stream.reading is None and not stream.closed:
             stream.gap_timer = self._context.timers.set(wait_s, self._on_gap_timer, local)
@@ -114,7 +124,7 @@ class StreamFollower(ABC, Generic[L]):
             self._context.tasks.spawn(self.fill_quietly(local))
 
     async def fill_quietly(self, local: L) -> None:
-        """Read the gap, unless a read is under way. A failure is logged, and retried later."""
+        """Read the gap, unless a gap read is running. If the store fails, log this and try again later."""
         if local.stream.reading is not None:
             return
         try:
@@ -123,7 +133,7 @@ class StreamFollower(ABC, Generic[L]):
             self._log_gap(local, error)
 
     async def _fill(self, local: L) -> None:
-        """Read the gap, or wait for the read under way. Entries that arrive during the read are sorted by number."""
+        """Read the gap. If a gap read is already running, only wait for its end."""
         stream = local.stream
         if stream.reading is not None:
             await asyncio.shield(stream.reading)
@@ -148,7 +158,7 @@ class StreamFollower(ABC, Generic[L]):
     # --- heads ---
 
     def _set_compare_timer(self) -> None:
-        """Schedule the next comparison of heads, if none is scheduled."""
+        """Schedule the next comparison of cursors with heads, if none is scheduled."""
         if self._compare_timer is None:
             wait_s = self._compare_s * random.uniform(0.8, 1.0)
             self._compare_timer = self._context.timers.set(wait_s, self._on_compare_timer)
@@ -167,11 +177,11 @@ class StreamFollower(ABC, Generic[L]):
             log(log_events.WORK_LATER, work=f"comparing {self._kind}", reason=error)
 
     async def _compare(self, streams: Sequence[L]) -> None:
-        """Compare the heads of streams with the store, AT_ONCE at a time."""
+        """Compare the cursors of streams with their heads in the store. One read has at most AT_ONCE streams."""
         for at in range(0, len(streams), AT_ONCE):
             await self._compare_heads(streams[at : at + AT_ONCE])
 
 
 def retry_s() -> float:
-    """Return the seconds until a failed read is retried, different for each stream."""
+    """Return the seconds until a failed read is tried again: a random time, different for each stream."""
     return AGAIN_S * random.uniform(0.5, 1)

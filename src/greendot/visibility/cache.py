@@ -20,6 +20,7 @@ from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.bucket_model import BucketDict
 from greendot.node.context import NodeContext
+from greendot.node.time_slices import STEP
 from greendot.store.visibility import LATEST, FactKind, PrivacyStore, Revision
 from greendot.visibility.facts_model import FactTable
 from greendot.visibility.freshness import VisibilityFreshness
@@ -141,7 +142,7 @@ class VisibilityCache:
     def matters(self, tenant: str) -> bool:
         """Return whether there is anything to decide in this tenant; True while unknown."""
         facts = self._facts
-        return not facts.is_listed(tenant) or bool(facts.users(tenant)) or self.policy(tenant).policy != "tenant"
+        return not facts.is_listed(tenant) or facts.has_any(tenant) or self.policy(tenant).policy != "tenant"
 
     def reads_each(self, tenant: str) -> bool:
         """Return whether facts are read for each user; True while unknown. If not, `learn` costs nothing."""
@@ -424,6 +425,8 @@ class VisibilityCache:
                 del self._revisions[tenant]
                 self._facts.forget(tenant)
                 self._unreviewed.pop(tenant, None)
+            for _ in self._facts.free():
+                await self._slices.turn()
             async for some in self._slices.cut([*self._revisions], TENANTS_AT_ONCE):
                 await self._refresh_some(some)
             for tenant in [*self._revisions] if tidy and self._facts.size > MOST else ():
@@ -461,7 +464,8 @@ class VisibilityCache:
             if start.listed is None:
                 if not self.reads_each(tenant):
                     await self._unlist(tenant)
-                await self._reload(tenant, [*self._facts.users(tenant)])
+                for some in self._facts.steps(tenant, AT_ONCE):
+                    await self._reload(tenant, some)
             await self._apply(tenant, start, began)
 
     async def _weight(self, tenant: str) -> int:
@@ -488,7 +492,7 @@ class VisibilityCache:
             self._touched = set()
             try:
                 used = await self._in_use(tenant)
-                async for some in self._slices.cut([*self._facts.users(tenant)]):
+                async for some in self._slices.over(self._facts.steps(tenant, STEP)):
                     for user in some:
                         if user not in used and (tenant, user) not in self._touched:
                             self._facts.remove(tenant, user)

@@ -61,6 +61,8 @@ class VisibilityUpdates:
         webhook.listeners.append(self._unanswered)
         # By `VisibilityChanged.what`: called with the changed user, before the node acknowledges the change.
         self.appliers: dict[str, Callable[[Key], Awaitable[None]]] = {}
+        # Called with the changed user on a node that knows no facts of the tenant, so that it shows nothing older.
+        self.unused: list[Callable[[Key], Awaitable[None]]] = []
         self.refreshers: list[Callable[[Collection[str]], Awaitable[None]]] = []  # called with the tenants in use
         self.commands: CommandTable = {PrivacySet: self._privacy_set}
         self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.receive(message, topic.name)}
@@ -86,7 +88,9 @@ class VisibilityUpdates:
             return (await self._store.privacies([key])).get(key, Privacy())
         users = None if hide_from is None else frozenset(hide_from) - {key[1]}
         kept = await self._store.put_privacy(*key, last_seen=last_seen, hide_from=users)
-        await self.publish(*key)
+        if await self.publish(*key) > 1 and users:
+            # A node may have published a signal before it applied the change. All such signals are published now.
+            await self.publish(*key)
         return kept
 
     async def put_contact(self, key: Key, other: str, at: int) -> None:
@@ -103,8 +107,8 @@ class VisibilityUpdates:
         if self._cache.policy(tenant).policy == "shared_rooms":
             await self.publish(tenant, user)
 
-    async def publish(self, tenant: str, user: str, what: str = "") -> None:
-        """Publish a change that is stored. Return when no node shows the user by older facts.
+    async def publish(self, tenant: str, user: str, what: str = "") -> int:
+        """Publish a change that is stored. Return the number of nodes, when none shows the user by older facts.
 
         Raise EngineUnavailable if a node has not confirmed the change.
         """
@@ -112,6 +116,7 @@ class VisibilityUpdates:
         await self._rpc.confirm(
             nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, reports_arrival=True, what=what)
         )
+        return len(nodes)
 
     def greet(self) -> None:
         """Learn which nodes report arrivals, and show them that this node does."""
@@ -150,8 +155,12 @@ class VisibilityUpdates:
             log(log_events.VISIBILITY_UNKNOWN, reason=error)
             self._cache.doubt(tenant, users)
             self._context.timers.set(RETRY_S, self._act_again, message)
-        if not self._cache.is_used(tenant) or await self._review(tenant, users):
-            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
+        if not self._cache.is_used(tenant):
+            for apply in self.unused:
+                await apply((tenant, message.user))
+        elif not await self._review(tenant, users):
+            return
+        self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
 
     async def _apply_other(
         self, message: VisibilityChanged, node: str, applier: Callable[[Key], Awaitable[None]]

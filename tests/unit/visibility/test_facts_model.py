@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
+from greendot.visibility import facts_model
 from greendot.visibility.facts_model import FactTable
 from greendot.visibility.model import PLAIN, Privacy, VisibilityFacts
 
 T = "t1"
 LAST_SEEN = VisibilityFacts(Privacy("hidden", rev=1))
+
+
+@pytest.fixture(autouse=True, params=[facts_model.SMALL, 1], ids=["few users", "many users"])
+def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_model, "SMALL", request.param)
 
 
 def hiding(*users: str) -> VisibilityFacts:
@@ -73,3 +81,20 @@ def test_a_forgotten_tenant_is_unknown_again() -> None:
     table.forget("t3")
     assert (table.is_listed(T), table.get(T, "ann"), table.hiders_from(T, "bob")) == (False, None, frozenset())
     assert (table.get("t2", "ann"), table.size) == (LAST_SEEN, 1)
+    assert (table.has_any(T), table.has_any("t2")) == (False, True)
+
+
+def test_all_users_are_listed_and_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_model, "SMALL", 1)
+    monkeypatch.setattr(facts_model, "FREED", 1)
+    table, users = FactTable(), {f"u{number}" for number in range(1_000)}
+    for user in users:
+        table.put(T, user, LAST_SEEN)
+    steps = [*table.steps(T, 100)]
+    assert len(steps) > 5
+    assert sorted(user for some in steps for user in some) == sorted(users)
+    assert table.has_any(T)
+    table.forget(T)
+    assert (table.has_any(T), table.size, table.get(T, "u1")) == (False, 0, None)
+    assert len([*table.free()]) > 5
+    assert [*table.free()] == []

@@ -211,6 +211,27 @@ def test_what_is_found_is_shown_as_text(look: Callable[..., Tab], open_tab: Open
     assert page.locator("main img, main script").count() == 0
 
 
+def test_a_user_is_shown_with_the_info_of_the_app(
+    look: Callable[..., Tab], open_tab: OpenTab, site: ServerProcess
+) -> None:
+    open_tab("Alice")
+    text = "<img src=x onerror=alert(1)>"
+    info = {"avatar": "javascript:alert(1)", "colour": "rgb(0, 102, 255)", "about": text}
+    site.call("PUT", "v1/users/alice/info", {"name": "Alice Young", "info": info})
+    page = look("find").page
+    expect(page.locator("#list tbody tr")).to_contain_text("Alice Young")
+    find(page, "User", "alice")
+    found = page.locator(".found")
+    expect(found.get_by_role("heading", name="Alice Young")).to_be_visible()
+    expect(found.locator(".info code")).to_contain_text(text)
+    expect(found.locator(".swatch")).to_have_css("background-color", "rgb(0, 102, 255)")
+    assert page.locator("main img, main a[href^=javascript]").count() == 0
+    site.call("PUT", "v1/users/alice/info", {"info": {"avatar": "https://example.com/a.png", "colour": "url(x)"}})
+    found.get_by_role("button", name="Refresh").click()
+    expect(found.get_by_role("link", name="Open the avatar")).to_have_attribute("href", "https://example.com/a.png")
+    expect(found.locator(".swatch")).to_have_count(0)
+
+
 def looked_at(tab: Tab, view: str) -> None:
     """Check accessibility in both colour schemes; with reduced motion the page changes at once."""
     for scheme in ("dark", "light"):
@@ -224,6 +245,7 @@ def test_every_view_is_accessible_and_fits_the_screen(
     look: Callable[..., Tab], open_tab: OpenTab, site: ServerProcess, screen: dict[str, object]
 ) -> None:
     open_tab("Alice")
+    site.call("PUT", "v1/users/alice/info", {"info": {"avatar": "https://example.com/" + "a" * 300, "colour": "#06f"}})
     looked_at(open_tab(url=f"{site.url}admin", reduced_motion="reduce", **screen), "door")
     tab = look(reduced_motion="reduce", **screen)
     page = tab.page

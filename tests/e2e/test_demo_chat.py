@@ -119,6 +119,37 @@ def test_the_room_lists_its_users(open_tab: OpenTab) -> None:
     expect(emil.page.locator("#here")).to_be_focused()
 
 
+def seen(tab: Tab) -> Locator:
+    return tab.page.locator("#desk .talk:not([hidden]) .message + .seen")
+
+
+def test_the_last_message_that_others_have_read_names_them(open_tab: OpenTab, site: ServerProcess) -> None:
+    site.call("PUT", "v1/rooms/seen", {"open": True, "receipts": True})
+    readers = [open_tab(name) for name in ("Sofia Berg", "Theo", "Uta", "Vera")]
+    wim = open_tab("Wim")
+    for tab in (wim, *readers[:2]):
+        tab.open_room("seen")
+    wim.say("any news?")
+    expect(seen(wim)).to_have_text("Seen by Sofia Berg, Theo")
+    readers[0].open_room("lobby")
+    wim.say("hello?")
+    expect(seen(wim)).to_have_text("Seen by Theo")
+    expect(seen(readers[1])).to_have_text("Seen by Sofia Berg")  # below the first message: Wim wrote both
+    for tab in (readers[0], *readers[2:]):
+        tab.open_room("seen")
+    expect(seen(wim)).to_have_text("Seen by 4")
+    wim.page.reload()
+    wim.expect_connected()
+    expect(seen(wim)).to_have_text("Seen by 4")
+
+
+def test_the_rooms_of_dev_mode_have_receipts(open_tab: OpenTab) -> None:
+    xaver, yara = open_tab("Xaver"), open_tab("Yara")
+    yara.expect_state("xaver", "online")
+    xaver.say("good morning")
+    expect(seen(xaver)).to_contain_text("Yara")
+
+
 # --- messages ---
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from greendot.admin.access import DashboardServices
 from greendot.presence.model import project
+from greendot.presence.profile_model import NO_PROFILE, shown_name
 from greendot.protocol.cluster import RoomsQuery, read_rooms
 from greendot.store.audit import AuditFilter
 from greendot.store.rooms import Room
@@ -39,9 +40,14 @@ class Listing:
             if after is None or len(found) >= PAGE:
                 break
         snapshots = await engine.read(tenant, found) if found else []
+        profiles = await self._services.store.profiles([(tenant, user) for user in found]) if found else {}
+        names = [
+            shown_name(profiles.get((tenant, it), NO_PROFILE), own.name)
+            for it, own in zip(found, snapshots, strict=True)
+        ]
         users = [
-            {"name": snapshot.name, "devices": snapshot.devices, "shown": project(user, snapshot, own=True)}
-            for user, snapshot in zip(found, snapshots, strict=True)
+            {"name": name, "devices": snapshot.devices, "shown": project(user, snapshot, own=True)}
+            for user, name, snapshot in zip(found, names, snapshots, strict=True)
         ]
         return {"tenant": tenant, "users": users, "next": after, "total": total}
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import json, to_builtins
 
 from greendot.admin.access import DashboardServices, Viewer
 from greendot.engine.messages import Topic
@@ -14,6 +14,7 @@ from greendot.engine.results import EngineSession, NodeInfo, OccupantPage
 from greendot.errors import EngineUnavailable, Refused
 from greendot.presence.last_seen_model import with_stored
 from greendot.presence.model import project
+from greendot.presence.profile_model import NO_PROFILE, shown_name
 from greendot.protocol.cluster import (
     NodeQuery,
     RoomQuery,
@@ -28,6 +29,7 @@ from greendot.protocol.cluster import (
 )
 from greendot.protocol.codes import Err
 from greendot.store.push import Device
+from greendot.store.rooms import UserRoom
 
 WITHIN_S = 1.0  # time for the nodes to answer
 MOST = 200  # members, occupants, typers and rooms that are listed; all are counted
@@ -55,32 +57,32 @@ class Lookup:
             services.store.statuses([(tenant, user)]),
             services.store.devices(tenant, user),
         )
+        profiles = await services.store.profiles([(tenant, user)])
         seen = await services.store.last_seen([(tenant, user)])
         modes = await services.store.presence_modes([(tenant, user)])
         (snapshot,) = await services.engine.read(tenant, [user])
-        seen_kept_ms = round(services.lasting.last_seen_days * DAY_MS)
-        snapshot = with_stored(snapshot, seen.get((tenant, user)), services.engine.now_ms(), seen_kept_ms)
+        kept_ms = round(services.lasting.last_seen_days * DAY_MS)
+        snapshot = with_stored(snapshot, seen.get((tenant, user)), services.engine.now_ms(), kept_ms)
         read = {node: read_user(text) for node, text in answers.items()}
         there = {found.session: (node, found) for node, it in read.items() for found in it.sessions}
         sessions = [_session(node, found) for node, found in there.values()]
-        ends = self._ends(nodes)
-        sessions += [_session_entry(entry, ends.get(entry.node)) for entry in entries if entry.session not in there]
+        ends, others = self._ends(nodes), [entry for entry in entries if entry.session not in there]
+        sessions += [_session_entry(entry, ends.get(entry.node)) for entry in others]
         joined = {room for session in sessions for room in session["rooms"]}
         # The store lists all open rooms. Those without a session, role or marker of the user are left out.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
+        profile, recorded = profiles.get((tenant, user), NO_PROFILE), bool(seen or modes or profiles)
         manual, revocation = statuses.get((tenant, user)), services.revocation_service.of_user(tenant, user)
         return {
             "tenant": tenant,
             "user": user,
-            "name": snapshot.name,
+            "name": shown_name(profile, snapshot.name),
+            "info": json.decode(profile.info) if profile.info else None,
             "seen_as": project(user, snapshot),
             "own": project(user, snapshot, own=True),
             "status": None if manual is None else {"status": manual.status, "until": manual.until, "text": manual.text},
             "sessions": sorted(sessions, key=lambda session: session["session"]),
-            "rooms": [
-                {"room": it.room.room, "open": it.room.open, "head": it.room.head, "unread": it.room.head - it.marker}
-                for it in rooms[:MOST]
-            ],
+            "rooms": [_room(it) for it in rooms[:MOST]],
             "room_count": len(rooms),
             "inbox": inbox._asdict(),
             "inbox_kept_ms": round(services.lasting.inbox_days * DAY_MS),
@@ -89,10 +91,10 @@ class Lookup:
             "presence_mode": modes.get((tenant, user), "auto"),
             "devices": [self._device(device) for device in devices],
             "pushes": await self._pushes(tenant, user) if inbox.unread else [],
-            "last_seen_kept_ms": seen_kept_ms,
+            "last_seen_kept_ms": kept_ms,
             "nodes": self._leases(nodes, {session["node"] for session in sessions}),
             "revoked_before": None if revocation is None else revocation.before,
-            "known": any((sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, seen, modes)),
+            "known": any((sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, recorded)),
         }
 
     async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:
@@ -216,6 +218,10 @@ class Lookup:
             "typing_ends_in_ms": {typist.user: typist.remaining for typist in typers[:MOST]},
             "nodes": [{"node": node, "listeners": count} for node, count in sorted(listeners.items()) if count],
         }
+
+
+def _room(it: UserRoom) -> dict[str, Any]:
+    return {"room": it.room.room, "open": it.room.open, "head": it.room.head, "unread": it.room.head - it.marker}
 
 
 def _session(node: str, found: SessionReport) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import { newKey, typingText } from "./greendot.js";
 import { copyOf, setText } from "./dom.js";
 import { MessageList } from "./messages.js";
+import { Receipts } from "./receipts.js";
 
 const PAGE = 50;
 const PRESENT = 300; // most occupants in one reply of the server
@@ -15,6 +16,7 @@ export class Conversation {
   isRemoved = false;
   #seat;
   #list;
+  #receipts;
   #typing;
   #earlier;
   #silence;
@@ -43,6 +45,7 @@ export class Conversation {
         react: (seq, reaction, on) => this.#write(() => this.room.react(seq, reaction, { on })),
       },
     });
+    this.#receipts = new Receipts(this.room, () => this.#drawReceipts());
     this.#list.onEnd = () => this.seen();
     this.#earlier.addEventListener("click", () => this.#fetchEarlier());
     this.#listen();
@@ -69,6 +72,11 @@ export class Conversation {
 
   close() {
     this.#list.close();
+  }
+
+  /** Show changed names of users. */
+  drawNames() {
+    this.#list.drawSeen();
   }
 
   focus() {
@@ -116,6 +124,12 @@ export class Conversation {
       this.#hasHistory = false; // messages of the meantime are not delivered
       changed();
     });
+  }
+
+  #drawReceipts() {
+    const { read } = this.#receipts;
+    for (const user of read.keys()) this.#seat.meet(user); // for the name
+    this.#list.setReceipts(read);
   }
 
   #heard(message) {

@@ -5,11 +5,13 @@ import { button, iconButton, make, setText } from "./dom.js";
 import { linked } from "./links.js";
 import { hue, initials } from "./names.js";
 import { makeOffers, makeReactions } from "./reactions.js";
+import { lastSeen } from "./receipts.js";
 import { clock, day, exact, hour, isSameDay } from "./times.js";
 
 const MOST = 400; // messages kept on the page
 const TOGETHER_MS = 5 * 60_000; // messages of one user within this time share a heading
 const NEAR_PX = 60; // a smaller distance counts as the end of the list
+const MOST_NAMES = 3; // readers shown by name; more are counted
 const UNDO_MS = 8_000; // time to undo a deletion before the server deletes the message: the server cannot undo it
 
 export class MessageList {
@@ -24,6 +26,8 @@ export class MessageList {
   #drafts = new Map(); // key → row of an unsent message; always at the end
   #removed = new Map(); // seq → timer of the deletion, until the server has deleted the message
   #isPinned = true; // the end of the list is visible, and stays visible if the size of the list changes
+  #read = new Map(); // user → last message that the user has read
+  #seen = make("li", "seen"); // line below the last message that others have read
   #newFrom = null; // the first message that was unread when the room was opened
   onEnd = () => {}; // the user has scrolled to the end of the list
 
@@ -34,6 +38,7 @@ export class MessageList {
     this.#me = me;
     this.#nameOf = nameOf;
     this.#does = does;
+    this.#seen.ariaLive = "off"; // screen readers announce messages only
     this.#scroll.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#newer.addEventListener("click", () => this.toEnd());
     const resized = new ResizeObserver(() => this.#isPinned && this.toEnd());
@@ -92,6 +97,19 @@ export class MessageList {
     const isNews = (message) => seq !== null && message.seq > seq && message.user !== this.#me.id;
     this.#newFrom = this.#shown.find(isNews)?.seq ?? null;
     this.#draw();
+  }
+
+  /** Show who has read the last message that others have read. `read` has the number of the last message by user. */
+  setReceipts(read) {
+    this.#read = read;
+    this.#draw();
+  }
+
+  /** Show changed names of readers. Return the last message that others have read. */
+  drawSeen() {
+    const seen = lastSeen(this.#shown, this.#read, this.#me.id);
+    if (seen) setText(this.#seen, seenText(seen.users.map((user) => this.#nameOf(user))));
+    return seen;
   }
 
   /** Show an unsent message. The caller must call `sent` or `failed` of the result. */
@@ -191,6 +209,7 @@ export class MessageList {
   #draw() {
     const wanted = [];
     let before = null;
+    const seen = this.drawSeen();
     for (const message of this.#shown) {
       const newDay = !before || !isSameDay(before.at, message.at);
       if (newDay) wanted.push(make("li", "rule day", make("span", "", day(message.at))));
@@ -199,6 +218,7 @@ export class MessageList {
       const near = before && message.at - before.at < TOGETHER_MS && before.user === message.user;
       row.classList.toggle("more", Boolean(near && !newDay && message.seq !== this.#newFrom));
       wanted.push(row);
+      if (message.seq === seen?.seq) wanted.push(this.#seen);
       before = message;
     }
     place(this.#list, [...wanted, ...this.#drafts.values()]);
@@ -272,6 +292,11 @@ export class MessageList {
     ];
     return make("div", "tools", ...makeOffers(seq, which, this.#does.react), ...(isMine ? own : []));
   }
+}
+
+/** Return the text for readers: “Seen by Ann, Bob”, or their number if there are many. */
+function seenText(names) {
+  return `Seen by ${names.length > MOST_NAMES ? names.length : names.sort((a, b) => a.localeCompare(b)).join(", ")}`;
 }
 
 /** Set the children of a list in order. Children that are in their place are not touched. */

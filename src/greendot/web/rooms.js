@@ -44,6 +44,11 @@ export class Rooms {
     this.#drawAll();
   }
 
+  /** Show changed names of users. */
+  drawNames() {
+    for (const { talk } of this.#talks.values()) talk.drawNames();
+  }
+
   close() {
     for (const { talk } of this.#talks.values()) talk.close();
   }

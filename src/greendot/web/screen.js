@@ -172,6 +172,7 @@ export class Screen {
     $("people").classList.toggle("stale", !isLive);
     setText($("people-note"), known === 0 ? "" : isLive ? `${this.#people.here} of ${known} online` : "as last known");
     this.#status.draw();
+    for (const seat of [this.#seat, this.#second.seat]) seat?.rooms.drawNames();
   }
 
   #drawRoom() {

@@ -99,6 +99,7 @@ export class Find {
         this.button("Disconnect all sessions", { do: "disconnect", user: found.user, tenant: found.tenant }, again),
         this.button("Revoke all tokens", { do: "revoke", user: found.user, tenant: found.tenant }, again, "warning"),
       ),
+      found.info ? info(found.info) : null,
       h("h3", {}, "Sessions"),
       found.sessions.length ? h("ul", { class: "sessions" }, found.sessions.map((it) => this.session(found, it, again)))
         : h("p", { class: "empty" }, "No sessions. The user is not connected."),
@@ -198,6 +199,20 @@ function replace(place, children) {
 
 function fact(label, value, note = "") {
   return h("div", { class: "fact" }, h("span", { class: "soft" }, label), h("b", {}, value), h("span", { class: "soft" }, note));
+}
+
+/** Info that the app has set. Images of other servers are not loaded: they would learn the operator’s address. */
+function info(given) {
+  const colour = [given.colour, given.color].find((it) => typeof it === "string" && CSS.supports("color", it));
+  const swatch = colour ? h("span", { class: "swatch", "aria-hidden": "true" }) : null;
+  if (swatch) swatch.style.backgroundColor = colour;
+  const { avatar } = given;
+  const isLink = typeof avatar === "string" && /^https?:\/\//i.test(avatar);
+  return h("section", { class: "info" },
+    h("h3", {}, swatch, "Info"),
+    h("pre", {}, h("code", {}, JSON.stringify(given, null, 2))),
+    isLink ? h("a", { href: avatar, target: "_blank", rel: "noopener noreferrer" }, "Open the avatar") : null,
+  );
 }
 
 /** Return how changes reach the watchers of a user, and the mode that the app has chosen. */

@@ -1,4 +1,4 @@
-"""Backend of the examples `cursors` and `react`: serves their files, and signs a token for any name.
+"""Backend of the examples `cursors` and `react`: serves their files, signs a token for any name, sends notifications.
 
 Start it: make example NAME=cursors (or react)
 """
@@ -21,9 +21,8 @@ GREENDOT = os.environ["GREENDOT_HTTP"]
 SOCKET = GREENDOT.replace("http", "ws", 1)
 # Client as one module, for pages without a build.
 CLIENT = Path(greendot.web.__file__).with_name("greendot.js")
-server = Server(
-    GREENDOT, os.environ.get("GREENDOT_API_KEY", "not used here"), secret=os.environ["GREENDOT_AUTH_SECRET"]
-)
+API_KEY = os.environ.get("GREENDOT_API_KEY", "")  # without it: no read receipts and no notifications
+server = Server(GREENDOT, API_KEY or "not used", secret=os.environ["GREENDOT_AUTH_SECRET"])
 
 
 def id_for(name: str) -> str:
@@ -45,13 +44,18 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(file.read_bytes(), mimetypes.guess_type(file.name)[0] or "application/octet-stream")
 
     def do_POST(self) -> None:
-        """Return a token for the given name. In your app, return it to the signed-in user only."""
+        """Return a token for the given name, or notify a user. In your app, do so for the signed-in user only."""
         asked = urlsplit(self.path)
-        name = parse_qs(asked.query).get("name", [""])[0].strip()[:64]
-        if asked.path != "/token" or not name:
-            return self.send_error(404)
-        token = server.token(id_for(name), name=name, rooms=["lobby", "board"], ttl=600)
-        return self.answer(token.encode(), "text/plain")
+        given = {name: values[0].strip()[:64] for name, values in parse_qs(asked.query).items()}
+        name = given.get("name")
+        if name and asked.path == "/token":
+            info = {field: given[field] for field in ("avatar", "colour") if field in given}
+            token = server.token(id_for(name), name=name, info=info, rooms=["lobby", "board"], ttl=600)
+            return self.answer(token.encode(), "text/plain")
+        if name and given.get("to") and API_KEY and asked.path == "/nudge":
+            server.notify(id_for(given["to"]), "nudge", {"title": f"{name} nudged you"})
+            return self.answer(b"sent", "text/plain")
+        return self.send_error(404)
 
     def answer(self, body: bytes, kind: str) -> None:
         self.send_response(200)
@@ -69,4 +73,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    if API_KEY:
+        server.put_room("lobby", open=True, receipts=True)
     ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()

@@ -39,6 +39,7 @@ WHAT = {
     "cursors": "cursors of all users on one page",
 }
 PAGES = {"react", "cursors"}
+SHARED = ("GREENDOT_AUTH_SECRET", "GREENDOT_API_KEY")  # of server and app: signs tokens, and calls the HTTP API
 TRY = """
 {name} is at http://127.0.0.1:{port}, Greendot at http://127.0.0.1:{greendot}. In another terminal:
 
@@ -121,8 +122,7 @@ def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
     if arguments.name in PAGES:
         return show(stack, arguments)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-")))
-    # Shared by server and app: the secret that signs tokens, and the key of the HTTP API.
-    shared = {"GREENDOT_AUTH_SECRET": secrets.token_hex(32), "GREENDOT_API_KEY": secrets.token_hex(32)}
+    shared = {name: secrets.token_hex(32) for name in SHARED}
     server = shared | {"GREENDOT_SERVER_DATA_DIR": str(folder)}
     app = shared | {
         "PORT": str(arguments.port),
@@ -163,20 +163,30 @@ def show(stack: ExitStack, arguments: argparse.Namespace) -> int:
                 f"GREENDOT_AUTH_SECRET is not set: set it to the secret of {greendot}, and add {page} to its "
                 "GREENDOT_DOOR_ORIGINS"
             )
-        secret = os.environ["GREENDOT_AUTH_SECRET"]
+        shared = {name: os.environ[name] for name in SHARED if name in os.environ}
     else:
-        secret = secrets.token_hex(32)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-"))
+        shared = {name: secrets.token_hex(32) for name in SHARED}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-")))
         # Page and socket have different origins, so the server must allow the page's origin.
-        given = {"GREENDOT_AUTH_SECRET": secret, "GREENDOT_SERVER_DATA_DIR": folder, "GREENDOT_DOOR_ORIGINS": page}
+        given = shared | {"GREENDOT_SERVER_DATA_DIR": str(folder), "GREENDOT_DOOR_ORIGINS": page} | web_push(folder)
         serve = ["-m", "greendot", "serve", "--dev", "--port", str(arguments.greendot_port)]
         running.append(stack.enter_context(started(serve, given)))
         wait_for(f"{greendot}/readyz", running)
-    app = {"PORT": str(arguments.port), "GREENDOT_HTTP": greendot, "GREENDOT_AUTH_SECRET": secret}
+    app = shared | {"PORT": str(arguments.port), "GREENDOT_HTTP": greendot}
     running.append(stack.enter_context(started(EXAMPLES[arguments.name], app)))
     wait_for(f"{page}/", running)
     print(OPEN.format(name=arguments.name, port=arguments.port, greendot=greendot), flush=True)
     return watch(running)
+
+
+def web_push(folder: Path) -> dict[str, str]:
+    """Make a key for push notifications to browsers; return the settings of the server."""
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = folder / "vapid.pem"
+    key.write_bytes(generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return {"GREENDOT_PUSH_WEBPUSH_KEY_FILE": str(key), "GREENDOT_PUSH_WEBPUSH_SUBJECT": "mailto:you@example.com"}
 
 
 def build(folder: Path) -> None:

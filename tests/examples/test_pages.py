@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, WebSocketRoute, expect
+from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect
 
+from greendot import Server
 from redis_servers import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -29,12 +30,13 @@ Open = Callable[..., Page]
 
 
 @contextmanager
-def started(name: str) -> Iterator[str]:
+def started(name: str, *arguments: str, port: int | None = None, **variables: str) -> Iterator[str]:
     """Start the example and yield the address of its page."""
-    port, greendot = free_port(), free_port()
-    command = [sys.executable, str(ROOT / "examples" / "start.py"), name]
+    port, greendot = port or free_port(), free_port()
+    ports = ["--port", str(port), "--greendot-port", str(greendot)]
     process = subprocess.Popen(
-        [*command, "--port", str(port), "--greendot-port", str(greendot)],
+        [sys.executable, str(ROOT / "examples" / "start.py"), name, *ports, *arguments],
+        env=os.environ | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -113,8 +115,18 @@ class Line:
         self._is_cut = False
 
 
-def enter(page: Page, name: str) -> Page:
+def say(page: Page, text: str) -> Locator:
+    """Send a message; return the message in the list."""
+    page.get_by_label("Message to lobby").fill(text)
+    page.get_by_label("Message to lobby").press("Enter")
+    message = page.locator(".messages li:not(.draft)", has_text=text)
+    expect(message).to_have_count(1)
+    return message
+
+
+def enter(page: Page, name: str, avatar: str = "🦊") -> Page:
     page.get_by_label("Your name").fill(name)
+    page.get_by_label("Your avatar").select_option(avatar)
     page.get_by_role("button", name="Come in").click()
     expect(page.locator(".people h2")).to_contain_text("here")
     return page
@@ -158,6 +170,76 @@ def test_a_message_written_offline_is_shown_and_arrives_once(chat: str, pages: O
     expect(carl.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
     expect(dora.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
     expect(dora.locator(".draft")).to_have_count(0)
+
+
+def test_people_edit_delete_react_and_see_who_has_read(chat: str, pages: Open) -> None:
+    erin, finn = enter(pages(chat), "Erin", "🦉"), enter(pages(chat), "Finn", "🐙")
+    for page, other, avatar in ((erin, "finn", "🐙"), (finn, "erin", "🦉")):
+        expect(page.locator(f'.people [data-user="{other}"] .avatar')).to_have_text(avatar)
+    expect(erin.locator('.people [data-user="finn"] .avatar')).to_have_css("background-color", "rgb(192, 74, 124)")
+    mine, seen = say(erin, "frist"), say(finn, "and back")
+    at_finn = finn.locator(".messages li", has_text="frist")
+    expect(at_finn.locator(".from .avatar")).to_have_text("🦉")
+    expect(seen.get_by_role("img", name="Seen by Erin")).to_be_visible()
+    at_finn.get_by_role("button", name="👍").click()
+    expect(mine.get_by_role("button", name="👍 1")).to_have_attribute("aria-pressed", "false")
+    expect(at_finn.get_by_role("button", name="👍 1")).to_have_attribute("aria-pressed", "true")
+    at_finn.get_by_role("button", name="👍 1").click()
+    expect(mine.get_by_role("button", name="👍")).to_have_text("👍 ")
+    expect(at_finn.get_by_role("button", name="Edit")).to_have_count(0)  # of others' messages
+    mine.get_by_role("button", name="Edit").click()
+    erin.get_by_label("Edited message").fill("first")
+    erin.get_by_role("button", name="Save").click()
+    changed = finn.locator(".messages li", has_text="first")
+    expect(changed.locator("p")).to_have_text("first edited")
+    erin.locator(".messages li", has_text="first").get_by_role("button", name="Delete").click()
+    expect(finn.locator(".messages li", has_text="deleted")).to_have_count(1)
+    expect(changed).to_have_count(0)
+
+
+def test_a_nudge_is_in_the_inbox_and_the_badge_counts_it(chat: str, pages: Open) -> None:
+    gwen, hugo = enter(pages(chat), "Gwen"), enter(pages(chat, permissions=[]), "Hugo")
+    for _ in range(2):
+        gwen.locator('.people [data-user="hugo"]').get_by_role("button", name="Nudge").click()
+    expect(hugo.locator(".badge")).to_have_text("2")
+    hugo.get_by_role("button", name="Notifications, 2 unread").click()
+    expect(hugo.locator(".inbox li")).to_have_text(["Gwen nudged you"] * 2)
+    expect(hugo.locator(".badge")).to_have_count(0)
+    # Without a permission, the offer of push notifications shows the reason of the failure.
+    hugo.get_by_role("button", name="Notify me while I am away").click()
+    expect(hugo.locator(".inbox")).to_contain_text("No push: ")
+
+
+def test_older_pages_are_loaded_and_an_archived_room_can_only_be_read(chat: str, pages: Open, tmp_path: Path) -> None:
+    from e2e.browser import API_KEY, ServerProcess  # a plugin of pytest, which must load it first
+
+    secret, port = "s" * 32, free_port()
+    greendot = ServerProcess(tmp_path, GREENDOT_AUTH_SECRET=secret, GREENDOT_DOOR_ORIGINS=f"http://127.0.0.1:{port}")
+    greendot.start()
+    given = {"GREENDOT_AUTH_SECRET": secret, "GREENDOT_API_KEY": API_KEY}
+    react = started("react", "--greendot", greendot.url.rstrip("/"), port=port, **given)
+    try:
+        with Server(greendot.url, API_KEY) as api, react as url:
+            for number in range(120):
+                api.send("lobby", {"text": f"number {number}."}, user="robot")
+            ivy = enter(pages(url), "Ivy")
+            expect(ivy.locator(".messages p")).to_have_count(50)
+            for shown in (100, 120):
+                ivy.get_by_role("button", name="Older messages").click()
+                expect(ivy.locator(".messages p")).to_have_count(shown)
+            expect(ivy.locator(".messages p").first).to_have_text("number 0.")
+            api.delete_message("lobby", 120)
+            expect(ivy.locator(".messages p").last).to_have_text("deleted")
+            api.put_room("lobby", archived=True)
+            expect(ivy.locator(".archived")).to_be_visible()
+            expect(ivy.get_by_label("Message to lobby")).to_have_count(0)
+    finally:
+        greendot.stop()
+
+
+def test_the_react_chat_has_less_than_300_lines() -> None:
+    files = [*(ROOT / "examples" / "react_chat" / "src").iterdir()]
+    assert sum(len(file.read_text().splitlines()) for file in files) < 300
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

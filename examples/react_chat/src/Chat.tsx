@@ -1,24 +1,28 @@
+import type { ShownMessage } from "@greendot/client";
 import { useConnection } from "@greendot/react";
-import { Composer } from "./Composer";
+import { useState } from "react";
+import type { Me } from "./backend";
+import { Bell } from "./Bell";
+import { Composer, type Text } from "./Composer";
 import { Messages } from "./Messages";
-import { People } from "./People";
+import { Avatar, People } from "./People";
 
-export function Chat({ room, name, leave }: { room: string; name: string; leave: () => void }) {
+export function Chat({ room, me, leave }: { room: string; me: Me; leave: () => void }) {
+  const [editing, setEditing] = useState<ShownMessage<Text> | null>(null);
   return (
     <div className="chat">
       <aside>
         <header>
           <h1>React chat</h1>
-          <p className="me">
-            {name} <button className="plain" onClick={leave}>Leave</button>
-          </p>
+          <Bell />
+          <p className="me"><Avatar of={{ name: me.name, info: me }} /> {me.name} <button className="plain" onClick={leave}>Leave</button></p>
         </header>
-        <People room={room} />
+        <People room={room} me={me} />
       </aside>
       <main>
         <Banner />
-        <Messages room={room} />
-        <Composer room={room} />
+        <Messages room={room} edit={setEditing} />
+        <Composer key={editing?.seq} room={room} editing={editing} done={() => setEditing(null)} />
       </main>
     </div>
   );

@@ -1,3 +1,4 @@
+import type { ShownMessage } from "@greendot/client";
 import { useRoom, useTyping } from "@greendot/react";
 import { type FormEvent, useState } from "react";
 
@@ -5,25 +6,29 @@ export interface Text {
   text: string;
 }
 
-export function Composer({ room }: { room: string }) {
-  const { send } = useRoom<Text>(room);
-  const { text: typing, setTyping } = useTyping(room);
-  const [text, setText] = useState("");
+/** Field for a new message, or for the message that is being edited. */
+export function Composer({ room: name, editing, done }: { room: string; editing: ShownMessage<Text> | null; done: () => void }) {
+  const { room, send, archived } = useRoom<Text>(name);
+  const { text: typing, setTyping } = useTyping(name);
+  const [text, setText] = useState(editing?.body.text ?? "");
+  const label = editing ? "Edited message" : `Message to ${name}`;
   const change = (text: string) => {
     setText(text);
-    setTyping(text !== "");
+    if (!editing) setTyping(text !== "");
   };
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    if (!text.trim()) return;
-    void send({ text: text.trim() });
-    setText(""); // sending a message ends the typing
+    const body = { text: text.trim() };
+    void (editing ? room.edit(editing.seq, body) : send(body)); // sending a message ends the typing
+    setText("");
+    done();
   };
+  if (archived) return <p className="archived" role="status">This room is archived: it can only be read.</p>;
   return (
-    <form className="composer" onSubmit={submit}>
+    <form className="composer" onSubmit={submit} onKeyDown={({ key }) => key === "Escape" && done()}>
       <p className="typing" role="status">{typing}</p>
-      <input aria-label={`Message to ${room}`} placeholder={`Message to ${room}`} value={text} onChange={({ target }) => change(target.value)} autoComplete="off" />
-      <button disabled={!text.trim()}>Send</button>
+      <input aria-label={label} placeholder={label} value={text} onChange={({ target }) => change(target.value)} autoComplete="off" autoFocus={!!editing} />
+      <button disabled={!text.trim()}>{editing ? "Save" : "Send"}</button>
     </form>
   );
 }

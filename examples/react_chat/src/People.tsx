@@ -1,8 +1,10 @@
+import type { Profile } from "@greendot/client";
 import { useConnection, useLastSeen, usePresence, useRoom } from "@greendot/react";
 import { useEffect, useRef } from "react";
+import { type Me, nudge } from "./backend";
 
 /** List of the users who are in the room, or were in it while this page was open. */
-export function People({ room }: { room: string }) {
+export function People({ room, me }: { room: string; me: Me }) {
   const { user } = useConnection();
   const { present, count } = useRoom(room);
   const met = useRef(new Set<string>());
@@ -11,16 +13,12 @@ export function People({ room }: { room: string }) {
   return (
     <section className="people" aria-label="People">
       <h2>{count === null ? "People" : count === 1 ? "Only you are here" : `${count} people here`}</h2>
-      <ul>
-        {ids.map((id) => (
-          <Person key={id} id={id} isMe={id === user} />
-        ))}
-      </ul>
+      <ul>{ids.map((id) => <Person key={id} id={id} nudge={id === user ? null : () => void nudge(me, id)} />)}</ul>
     </section>
   );
 }
 
-function Person({ id, isMe }: { id: string; isMe: boolean }) {
+function Person({ id, nudge }: { id: string; nudge: (() => void) | null }) {
   const person = usePresence(id);
   const lastSeen = useLastSeen(person);
   const state = person?.state ?? "offline";
@@ -28,12 +26,16 @@ function Person({ id, isMe }: { id: string; isMe: boolean }) {
   const polled = person?.mode === "poll" && (person.recently_active ? "recently active" : "not active recently");
   return (
     <li data-user={id}>
+      <Avatar of={person} />
       <span className="dot" data-state={state} aria-hidden="true" />
-      <span className="name">
-        {person?.name ?? id}
-        {isMe && <small> you</small>}
-      </span>
+      <span className="name">{person?.name ?? id}{!nudge && <small> you</small>}</span>
       <span className="state">{polled || (lastSeen ? `last seen ${lastSeen}` : state)}</span>
+      {nudge && <button className="plain" onClick={nudge}>Nudge</button>}
     </li>
   );
+}
+
+/** Avatar of a user, or the first letter of the name, on the user's colour. */
+export function Avatar({ of }: { of: Profile | undefined }) {
+  return <span className="avatar" style={{ background: of?.info?.colour }} aria-hidden="true">{of?.info?.avatar ?? of?.name?.[0]}</span>;
 }

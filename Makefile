@@ -14,7 +14,7 @@ SPEED  := $(VENV)/.speedups
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale passes outage debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage debs node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ storms: $(READY) debs  ## Check the promises for 10,000 clients that reconnect a
 
 scale: $(READY) debs  ## Connect 100,000 clients to 8 nodes, kill, flush and restart, and check that no client sees a change (25 minutes)
 	@$(BIN)/python bench/scale.py $(ARGS)
+
+growth: $(READY) debs  ## Measure costs with 1 to 6 nodes and 10,000 to 1,000,000 users, and write docs/capacity.md (10 minutes)
+	@$(BIN)/python bench/growth.py --write $(ARGS)
 
 passes: $(READY)  ## Check that heartbeats are answered in time on a node with 15,000 clients and 400,000 watched users (5 minutes)
 	@PASSES_WATCHED=400000 PASSES_CONNECTIONS=15000 PASSES_S=35 \

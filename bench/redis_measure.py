@@ -254,7 +254,7 @@ class RedisBench(Bench):
         sessions, users = plan.reaped
         with self._redis() as redis, self._node("reap", redis.url) as node:
             lives = json.loads(line(node))
-            _plant(redis, lives["one"], lives["other"], sessions, users)
+            plant(redis, lives["one"], lives["other"], sessions, users)
             say(f"reap: {sessions:,} sessions of a node that left, among {users:,}")
             redis.client.slowlog_reset()
             before = redis.interruptions()
@@ -355,7 +355,7 @@ def resp(*words: str | bytes) -> bytes:
     return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in raw)
 
 
-def _plant(redis: Redis, one: str, other: str, sessions: int, users: int) -> None:
+def plant(redis: Redis, one: str, other: str, sessions: int, users: int) -> None:
     """Write records like touch.lua, a share of them with sessions of the other node."""
     now, every = int(time.time() * 1000), users // sessions
     buckets: dict[str, dict[str, str]] = {}

@@ -87,12 +87,12 @@ def _version(package: str) -> str:
         return "(not installed)"
 
 
-def write(path: Path, figures: str) -> None:
+def write(path: Path, figures: str, begin: str = BEGIN, end: str = END) -> None:
     """Replace the text between the markers of the file at `path` by `figures`."""
     text = path.read_text() if path.exists() else ""
-    if BEGIN not in text or END not in text:
+    if begin not in text or end not in text:
         raise Trouble(
-            f"{path.name} has no markers, so the figures were not written. Restore the lines {BEGIN!r} and {END!r}."
+            f"{path.name} has no markers, so the figures were not written. Restore the lines {begin!r} and {end!r}."
         )
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    path.write_text(f"{before}{BEGIN}\n{figures}\n{END}{after}")
+    before, after = text.partition(begin)[0], text.partition(end)[2]
+    path.write_text(f"{before}{begin}\n{figures}\n{end}{after}")

@@ -3,11 +3,12 @@
     python bench/scale.py              100,000 clients of 8 nodes, one Redis, SQLite.
     python bench/scale.py --cluster    30,000 clients of 6 nodes, Redis Cluster with three primaries, PostgreSQL.
 
-Each client has its own user, watches 20 users, is in a room of 50, and sends heartbeats. The test measures memory,
-processor time and the delay of presence changes. Then it kills a node, flushes Redis, and restarts all nodes in turn:
-the next one when all clients of the last one are back. After each fault it waits until every client is back and every
-grace has passed. No user went offline meanwhile. Every change of presence or occupancy that a client received is
-therefore wrong. `scale/` generates the load.
+Each client has its own user, watches 20 users, is in a room of 50, and sends heartbeats. A client connects to the node
+with the fewest connections, as the proxies in `deploy/` arrange it. The test measures memory, processor time and the
+delay of presence changes. Then it kills a node, flushes Redis, and restarts all nodes in turn: the next one when all
+clients of the last one are back. After each fault it waits until every client is back and every grace has passed. No
+user went offline meanwhile. Every change of presence or occupancy that a client received is therefore wrong. `scale/`
+generates the load.
 """
 
 from __future__ import annotations
@@ -232,8 +233,29 @@ def generators(
     return commands
 
 
-def run(plan: Plan, folder: Path, program: Path) -> Results:
-    """Connect the clients, measure, and cause each fault."""
+@dataclass
+class Cluster:
+    """Nodes with connected clients, and the figures so far."""
+
+    nodes: list[Node]
+    primaries: list[redis.Redis]
+    clients: Clients
+    results: Results
+    fresh_bytes: int  # memory of the nodes without clients
+    empty_bytes: int  # memory of Redis without clients
+
+    def cpu_s(self) -> tuple[float, float]:
+        """Return the processor time of all nodes and of all primaries."""
+        used = [one.info("cpu") for one in self.primaries]
+        return (
+            sum(node.server.cpu_s() for node in self.nodes),
+            sum(float(one["used_cpu_user"]) + float(one["used_cpu_sys"]) for one in used),
+        )
+
+
+@contextmanager
+def connected(plan: Plan, folder: Path, program: Path) -> Iterator[Cluster]:
+    """Start Redis, the store and the nodes, and connect all clients. All processes end with the context."""
     results, access = Results(), Access()
     with ExitStack() as stack:
         url, primaries = stack.enter_context(engine(folder / "redis", plan))
@@ -256,9 +278,15 @@ def run(plan: Plan, folder: Path, program: Path) -> Results:
         took = clients.await_first(started)
         results.figures["connect_s"] = round(took, 1)
         results.figures["connects_per_s"] = round(plan.clients / took)
-        _measure(plan, nodes, primaries, clients, results, fresh, empty)
-        _faults(plan, nodes, primaries, clients, results)
-    return results
+        yield Cluster(nodes, primaries, clients, results, fresh, empty)
+
+
+def run(plan: Plan, folder: Path, program: Path) -> Results:
+    """Connect the clients, measure, and cause each fault."""
+    with connected(plan, folder, program) as cluster:
+        measure(plan, cluster)
+        _faults(plan, cluster)
+    return cluster.results
 
 
 def _create(node: Node, room: str) -> None:
@@ -271,33 +299,33 @@ def _create(node: Node, room: str) -> None:
     raise Trouble(f"Room {room} could not be created: status {status}.")
 
 
-def _measure(
-    plan: Plan,
-    nodes: Sequence[Node],
-    primaries: Sequence[redis.Redis],
-    clients: Clients,
-    results: Results,
-    fresh: int,
-    empty: int,
-) -> None:
+def measure(plan: Plan, cluster: Cluster) -> None:
+    """Measure memory, processor time of idle clients, and the delay and processor time of presence changes."""
+    nodes, primaries, clients, results = cluster.nodes, cluster.primaries, cluster.clients, cluster.results
     time.sleep(plan.late_s)
-    memory = sum(node.server.rss_bytes() for node in nodes) - fresh
-    used = sum(one.info("memory")["used_memory"] for one in primaries) - empty
+    memory = sum(node.server.rss_bytes() for node in nodes) - cluster.fresh_bytes
+    used = sum(one.info("memory")["used_memory"] for one in primaries) - cluster.empty_bytes
     kernel = _kernel_bytes()
     results.figures["node_bytes_per_client"] = round(memory / plan.clients)
     results.figures["redis_bytes_per_client"] = round(used / plan.clients)
     results.figures["kernel_bytes_per_client"] = round(kernel / plan.clients)
     say(f"memory per client: nodes {memory / plan.clients:,.0f} B, Redis {used / plan.clients:,.0f} B")
     clients.reset()
-    before, start = sum(node.server.cpu_s() for node in nodes), time.monotonic()
+    before, start = cluster.cpu_s(), time.monotonic()
     time.sleep(plan.idle_s)
-    cpu = sum(node.server.cpu_s() for node in nodes) - before
-    results.figures["idle_cores"] = round(cpu / (time.monotonic() - start), 3)
+    idle = [(after - used) / (time.monotonic() - start) for after, used in zip(cluster.cpu_s(), before, strict=True)]
+    results.figures["idle_cores"] = round(idle[0], 3)
+    results.figures["idle_redis_cores"] = round(idle[1], 4)
     results.seen["idle"] = _seen(clients.report())
     clients.reset()
     pulses = min(PULSES, plan.clients)
+    before, start = cluster.cpu_s(), time.monotonic()
     clients.pulse(pulses, plan.pulse_s)
     time.sleep(plan.pulse_s + plan.late_s)
+    took = time.monotonic() - start
+    used = [after - at - share * took for after, at, share in zip(cluster.cpu_s(), before, idle, strict=True)]
+    results.figures["node_us_per_change"] = round(used[0] / pulses * 1e6)
+    results.figures["redis_us_per_change"] = round(used[1] / pulses * 1e6)
     delays = sorted(clients.report()["delays_ms"])
     if len(delays) < pulses * WATCHED * 0.99:
         raise Trouble(f"Watchers received only {len(delays):,} of {pulses * WATCHED:,} changes.")
@@ -307,9 +335,9 @@ def _measure(
     say(f"a presence change reaches a watcher: p50 {half} ms, p99 {most} ms")
 
 
-def _faults(
-    plan: Plan, nodes: Sequence[Node], primaries: Sequence[redis.Redis], clients: Clients, results: Results
-) -> None:
+def _faults(plan: Plan, cluster: Cluster) -> None:
+    nodes, primaries, clients, results = cluster.nodes, cluster.primaries, cluster.clients, cluster.results
+
     def flush() -> None:
         for primary in primaries:
             primary.flushall()

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double JITTER_S = 0.5, LONGEST_S = 10;
+static const double JITTER_S = 0.5, LONGEST_S = 10, DOWN_S = 1;
 static const char OFFLINE[] = "\"state\":\"offline\"";
 const char *const program = "scale";
 const unsigned head_kept = HEAD;
@@ -17,6 +17,7 @@ struct counts counts;
 struct samples delays;
 int ready;
 static uint64_t opened;
+static struct { int connections; double down_until; } nodes[PORTS]; /* as seen by this process */
 
 static double chance(void) { return random() / ((double)RAND_MAX + 1); }
 
@@ -28,10 +29,33 @@ static void away(struct conn *c) {
     close(c->link.fd);
     c->link.fd = -1;
     c->stage = AWAY;
+    nodes[c->node].connections--;
     double bound = JITTER_S * (1 << (c->failures < 6 ? c->failures : 6));
     c->due = now() + (c->hint >= 0 ? c->hint + chance() * JITTER_S : chance() * (bound < LONGEST_S ? bound : LONGEST_S));
     c->failures++;
     c->hint = -1;
+}
+
+/* Chooses a node as the proxies in deploy/ do: the one with the fewest connections, except nodes that do not listen. */
+static int least_loaded(void) {
+    int start = random() % opt.port_count, best = start;
+    double t = now();
+    for (int k = 0; k < opt.port_count; k++) {
+        int i = (start + k) % opt.port_count;
+        bool is_down = nodes[i].down_until > t, best_is_down = nodes[best].down_until > t;
+        if (is_down != best_is_down ? best_is_down : nodes[i].connections < nodes[best].connections) best = i;
+    }
+    return best;
+}
+
+/* Goes to another node at once, as a proxy does, because this one does not listen. */
+static void try_another(struct conn *c) {
+    nodes[c->node].down_until = now() + DOWN_S;
+    unsigned failures = c->failures;
+    away(c);
+    c->failures = failures;
+    for (int i = 0; i < opt.port_count; i++)
+        if (nodes[i].down_until <= now()) c->due = 0;
 }
 
 void open_conn(struct conn *c) {
@@ -40,9 +64,11 @@ void open_conn(struct conn *c) {
     if (c->link.fd < 0) die("no socket for user %d: %s", c->number, strerror(errno));
     c->stage = CONNECTING;
     c->matched = c->offline = 0;
-    int result = connect_to(c->link.fd, opt.ports[random() % opt.port_count]);
+    c->node = least_loaded();
+    nodes[c->node].connections++;
+    int result = connect_to(c->link.fd, opt.ports[c->node]);
     want(c, EPOLLOUT, EPOLL_CTL_ADD);
-    if (result && errno != EINPROGRESS) away(c);
+    if (result && errno != EINPROGRESS) try_another(c);
 }
 
 /* ---- sending -------------------------------------------------------------------------------------------------- */
@@ -183,7 +209,7 @@ void on_event(struct conn *c, uint32_t events) {
     if (c->link.fd < 0) return;
     if (c->stage == CONNECTING) {
         if (events & (EPOLLERR | EPOLLHUP)) {
-            away(c);
+            try_another(c);
             return;
         }
         c->stage = UPGRADING;

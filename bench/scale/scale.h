@@ -9,6 +9,7 @@ enum stage { AWAY, CONNECTING, UPGRADING, GREETING, RESTORING, READY };
 struct conn {
     struct link link; /* the first member, so that a link can be cast to its connection */
     int number;       /* of the user */
+    int node;         /* index of the node that the connection is, or was, opened to */
     enum stage stage;
     double due;        /* time of the next connect, while the connection is closed */
     double hint;       /* delay in seconds that the server gave; negative: none */

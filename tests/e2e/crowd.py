@@ -87,8 +87,8 @@ class Crowd:
             connection = self.connections[at // 10_000]
             session = connection.session
             assert session is not None
-            await self._node._visibility.learn(TENANT, [session.user], ())
             topics = [Topic("watch", TENANT, f"u{number}") for number in range(at, at + 1_000)]
+            await self._node._visibility.learn(TENANT, [session.user], [topic.name for topic in topics])
             await watching._watched.open(topics)
             connection.watches = (connection.watches or set()).union(topic.name for topic in topics)
             for topic in topics:

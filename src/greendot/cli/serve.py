@@ -33,14 +33,17 @@ from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
-STUCK_S = 10.0  # seconds to stop after the drain; a server that needs more is taken for stuck
+STUCK_S = 10.0  # a server that has not ended this many seconds after the drain is stuck, and is killed
 STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a server. The command gets them as `flags`, grouped by the sections of the settings."""
+    """Add the options of a server to a command.
+
+    The command gets the values as `flags`. Like the settings, they are grouped by section: `flags["server"]["port"]`.
+    """
 
     @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
     @click.option("--port", type=int, help="Port to listen on. [default: 8000]")
@@ -93,9 +96,9 @@ def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
 
 
 def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings:
-    """Return the settings of a dev server: loopback only, dashboard on, and a secret and a key where none is given.
+    """Return the settings for `--dev`: the server listens on loopback only, and the dashboard is on.
 
-    Raise UsageError if the server would listen on another address.
+    If the settings have no secret or no API key, use generated ones. Raise UsageError if `host` is not loopback.
     """
     server = msgspec.structs.replace(settings.server, host=host or "127.0.0.1")
     if server.host not in ("127.0.0.1", "localhost", "::1"):
@@ -108,7 +111,8 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
         where = dev_file(settings, "api-key")
         notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
     auth = msgspec.structs.replace(settings.auth, secret=secret)
-    # Against DNS rebinding: a foreign page could resolve its own name to this server and get tokens.
+    # Accept only names of loopback. Otherwise a foreign page could point its own host name at this server, and get
+    # tokens (DNS rebinding).
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or LOOPBACK)
     admin = msgspec.structs.replace(settings.admin, enabled=True)
     return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key), door=door, admin=admin)
@@ -122,7 +126,7 @@ def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngi
         resolved = msgspec.structs.replace(settings, server=server)
 
         def work(number: int, ready: Callable[[], None]) -> None:
-            held.close()  # only the parent reserves the port: an orphaned worker must not keep it reserved
+            held.close()  # a worker listens on its own socket; only the parent reserves the port
             _on_a_loop(resolved, _serve_as_worker(resolved, number, ready))
 
         Supervisor(
@@ -146,7 +150,7 @@ async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], 
     greendot = Greendot(settings)
     greendot.share_ports(number)
     await _until_signal(greendot, (signal.SIGTERM,), ready)
-    # Keep the handler of SIGTERM: a worker can get the signal twice, and the second must not end the drain.
+    # Keep the handler of SIGTERM. A worker can get SIGTERM twice, and the second one must not interrupt the drain.
     await greendot.stop()
 
 
@@ -164,16 +168,16 @@ async def _serve_alone(settings: Settings, notes: list[str]) -> None:
 
 
 def _patience_s(settings: Settings) -> float:
-    """Return the seconds after which a stopping server that has not ended is killed."""
+    """Return the seconds after the stop signal at which a server that still runs is killed."""
     return settings.server.drain_notice_s + settings.server.drain_s + STUCK_S
 
 
 async def _until_signal(greendot: Greendot, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]) -> None:
-    """Start the server, call `ready` when clients can connect, and return on one of the signals."""
+    """Start the server, call `ready` when clients can connect, and return when one of the signals arrives."""
     stopping = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    if greendot.settings.tls.cert:  # otherwise SIGHUP ends the process, for example when its terminal is closed
+    if greendot.settings.tls.cert:  # without TLS, SIGHUP ends the process, for example when its terminal is closed
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
     await greendot.start()
     ready()
@@ -202,23 +206,25 @@ def _announce(settings: Settings, port: int, notes: list[str], companion: LocalE
 
 
 def _shown(host: str) -> str:
-    """Return the host for a URL that can be opened on this machine."""
+    """Return the host for a URL that works in a browser on this machine."""
     everywhere = ("0.0.0.0", "::")  # noqa: S104  (nothing is bound here)
     return "127.0.0.1" if host in everywhere else f"[{host}]" if ":" in host else host
 
 
 def log_key(settings: Settings) -> bytes | None:
-    """Return the key that ids in log lines are hashed with; None to log plain ids."""
+    """Return the key for hashing the ids in log lines. None: log plain ids."""
     if settings.privacy.log_ids == "plain":
         return None
     return hash_key(settings.privacy.hash_key, settings.auth.secret) or secrets.token_bytes(32)
 
 
 def _set_up_process() -> None:
-    """Raise the limit of open files, and let garbage collections be rare until `Collector` takes over."""
+    """Raise the limit of open files. Make garbage collections rare until `Collector` controls them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.freeze()  # imported objects stay: the collector need not visit them
-    # Most objects that are made during the start stay. With the default of 700 they would be visited again and again.
+    gc.freeze()  # imported objects are never freed, so the collector need not visit them
+    # Most objects that are made during the start are not freed either.
+    # With the default threshold of 700 new objects, the collector would
+    # visit them again and again.
     gc.set_threshold(50_000, 50, 50)

@@ -1,4 +1,8 @@
-"""Session of a client: one link after another, each restored to the state of the last."""
+"""Session of a client, which survives lost connections.
+
+A link is one WebSocket connection. When a link is lost, the session opens a new one and restores the state: it watches
+the same users, joins the same rooms and receives the missed messages.
+"""
 
 from __future__ import annotations
 
@@ -45,17 +49,18 @@ from greendot.protocol.versions import VERSIONS
 R = TypeVar("R", bound=Reply)
 Token = str | Callable[[], str | Awaitable[str]]
 
-ATTEMPT_S = 10.0  # seconds for one attempt, from the token to the welcome
-READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}  # other events: version 1
-AGED_S = 30.0  # seconds without a connection until presence is stale, as on the server
-STEADY_S = 5.0  # seconds until a connection counts as steady: the next failure is then the first
+ATTEMPT_S = 10.0  # time limit of one attempt: get a token, open the socket, receive the welcome
+# Versions that this client reads, for events with several versions. Other events have only version 1.
+READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}
+AGED_S = 30.0  # after this time without a connection, presence is marked stale; the server uses the same time
+STEADY_S = 5.0  # after a connection of this length, the number of failures starts again at 0
 
 log = logging.getLogger("greendot.client")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Target of a connection: address, identity and limits."""
+    """Settings of a connection: address, token, device, delays and limits."""
 
     url: str
     token: Token = field(repr=False)
@@ -66,9 +71,9 @@ class Target:
 
 
 class Session:
-    """Client side of a session, over as many sockets as needed.
+    """Client side of a session. It uses one link after another.
 
-    `publish` is called with every new event, in order. States:
+    `publish` is called with every new event, in order. The states are:
 
         connecting ──► connected ◄──► reconnecting
             └──────────────┴───────────────┴──────► closed (by the program, or by a close code 4500–4999)
@@ -77,28 +82,33 @@ class Session:
     def __init__(self, target: Target, publish: Callable[[Event], None], cursors: Cursors | None = None) -> None:
         self.state: ClientState = "connecting"
         self.view = View(cursors)
-        self.welcome: Welcome | None = None  # latest welcome
-        self.error: Exception | None = None  # reason of the close, once closed
+        self.welcome: Welcome | None = None  # last welcome from the server; None before the first connection
+        self.error: Exception | None = None  # reason why the session is closed; None while it is open
         self._target = target
         self._publish = publish
         self._sends = Sends(target.queue)
         self._link: Link | None = None  # None while no command can be sent
-        self._catch_up: CatchUp | None = None  # exists as long as the link
-        self._refreshing: TokenRefresher | None = None  # likewise; started if tokens come from a function
-        self._keeper: asyncio.Task[None] | None = None
+        self._catch_up: CatchUp | None = None  # fetches missed records; None without a link
+        # Renews the token, if tokens come from a function; None without a link.
+        self._refreshing: TokenRefresher | None = None
+        self._keeper: asyncio.Task[None] | None = None  # task that connects again after each loss
         self._first: asyncio.Future[None] | None = None  # resolved by the first connection
         self._last_failure: BaseException | None = None
         self._retry_in_ms: int | None = None  # delay that the server asked for before the next attempt
         self._typing_timer: asyncio.TimerHandle | None = None
-        self._ageing: asyncio.TimerHandle | None = None  # runs while there is no link
-        self._ahead_ms = 0.0  # lead of the server's clock over the monotonic clock
+        self._ageing: asyncio.TimerHandle | None = None  # marks presence as stale; runs while there is no link
+        self._ahead_ms = 0.0  # server's time minus the monotonic time of this machine
         self._since = time.monotonic()  # monotonic time of the last state change
-        self._bye = False
+        self._bye = False  # argument of `close`
 
     # Calls of the client
 
     async def open(self, timeout: float) -> None:
-        """Connect for the first time. Raise Unreachable after `timeout` seconds, ConnectionRefused at once."""
+        """Connect for the first time.
+
+        Raise Unreachable if there is no connection after `timeout` seconds. Raise ConnectionRefused if the server
+        refuses this client.
+        """
         self.check_open()
         if self._keeper is not None:
             raise RuntimeError("this client is already connected")
@@ -116,10 +126,13 @@ class Session:
             raise
 
     async def close(self, *, bye: bool = True) -> None:
-        """End the session and all its tasks; with `bye` the server ends the session at once."""
+        """Close the connection and end all tasks of this client.
+
+        With `bye`, the server ends the session at once. Otherwise the server keeps the session for some seconds.
+        """
         try:
             if self._keeper is not None and not self._keeper.done():
-                if not self._keeper.cancelling():  # a second cancel would cut the closing handshake short
+                if not self._keeper.cancelling():  # a second cancel would interrupt the closing handshake
                     self._bye = bye
                     self._keeper.cancel()
                 await asyncio.wait([self._keeper])
@@ -127,14 +140,17 @@ class Session:
             self._stop(Closed())
 
     async def call(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
-        """Send a command; return its reply. Raise Disconnected without a link, or if it is lost before the reply."""
+        """Send a command; return its reply.
+
+        Raise Disconnected if there is no link, or if the link is lost before the reply.
+        """
         self.check_open()
         if self._link is None:
             raise Disconnected(reason=self.state)
         return await self._link.request(command, kind, fold)
 
     def send_unanswered(self, command: Command) -> bool:
-        """Send a command that has no value later; return whether it was sent. Without a link it is dropped."""
+        """Send a command that is useless later, such as typing. Without a link, drop the command and return False."""
         self.check_open()
         if self._link is None:
             return False
@@ -142,37 +158,43 @@ class Session:
         return True
 
     async def send(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
-        """Send an idempotent command over as many links as needed; return its reply."""
+        """Send a command again on each new link until the server replies; return the reply.
+
+        The command must be idempotent: if it arrives twice, the effect is the same as once.
+        """
         self.check_open()
         answer: R = await self._sends.send(Sending(command, kind, fold), self._link)
         return answer
 
     async def refresh(self) -> int:
-        """Get a new token and send it to the server; return its expiry (ms UTC)."""
+        """Get a new token and send it to the server; return the time at which the token expires (ms UTC)."""
         self.check_open()
         if isinstance(self._target.token, str):
-            raise ValueError("there is no other token: give Client a function that makes them")
+            raise ValueError("a fixed token cannot be renewed: give Client a function that returns a new token")
         if self._refreshing is None:
             raise Disconnected(reason=self.state)
         return await self._refreshing.refresh()
 
     @property
     def waiting(self) -> int:
-        """Return the number of unanswered commands that are sent until the server answers."""
+        """Return the number of commands of `send` that the server has not answered yet."""
         return len(self._sends)
 
     def now_ms(self) -> float:
-        """Return the server's time in ms UTC, to compare with its timestamps; local time before the first welcome."""
+        """Return the server's time in ms UTC, to compare with timestamps from the server.
+
+        Before the first connection, return the local time.
+        """
         return time.time() * 1000 if self.welcome is None else time.monotonic() * 1000 + self._ahead_ms
 
     def check_open(self) -> None:
         if self.error is not None:
-            raise self.error.with_traceback(None)  # else the traceback would grow with every call on a closed client
+            raise self.error.with_traceback(None)  # otherwise the traceback would grow with every call
 
     def receive(self, event: Event) -> None:
         """Apply an event from the server; publish it if it is new."""
         if isinstance(event, RoomMessage) and event.ref is None and self.view.typists.stopped(event.room, event.user):
-            # A user who sent a message has stopped typing. The stop from the server may be lost.
+            # A user who sent a message has stopped typing. The server's own event about this may be lost.
             self._publish(TypingStopped(event.room, event.user))
         match event:
             case HeartbeatAck():
@@ -195,12 +217,12 @@ class Session:
         self.watch_typing()
 
     def catch_up(self) -> None:
-        """Start to fetch records that the server left out."""
+        """Start to fetch missing records (messages and notifications), if there are any."""
         if self._catch_up is not None:
             self._catch_up.check()
 
     def watch_typing(self) -> None:
-        """Schedule the expiry of typing users without new events."""
+        """Set a timer for the next user whose typing ends without an event."""
         if self._typing_timer is not None or self.error is not None:
             return
         end = self.view.typists.next_end()
@@ -227,7 +249,7 @@ class Session:
             self._stop(error)
 
     async def _keep_connected(self) -> None:
-        """Connect again and again until an error forbids it; raise that error."""
+        """Connect, and connect again after each loss, until an error forbids a reconnect. Raise this error."""
         failures = 0
         while True:
             try:
@@ -243,15 +265,16 @@ class Session:
                 failures += 1
 
     def _check_curable(self, error: Exception) -> None:
-        """Raise an error that another attempt cannot change."""
+        """Raise `error` if another attempt would fail in the same way."""
         match error:
             case Disconnected(code=Close.TOKEN_EXPIRED) if isinstance(self._target.token, str):
-                # The server invites a return with a fresh token, and there is none.
+                # The server asks for a new token, but this client has only the expired one.
                 raise ConnectionRefused(error.code, error.reason) from None
             case Disconnected() | OSError() | WSError():
                 return
             case _ if self.welcome is None:
-                # A token function that never worked is a mistake, to be reported at once; later it is an outage.
+                # There was no connection yet: an error in the token function is probably a mistake in the program, so
+                # report it at once. After a first connection, it is probably an outage, so try again.
                 raise error
 
     async def _wait(self, failures: int, error: Exception) -> None:
@@ -266,7 +289,7 @@ class Session:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Link]:
-        """Yield a link that is restored to the state of the last one; close it on exit."""
+        """Connect, restore the state of the last link, and yield the new link. Close the link on exit."""
         try:
             async with asyncio.timeout(ATTEMPT_S):
                 link, welcome, token = await self._greeted()
@@ -336,7 +359,7 @@ class Session:
             self._publish(change)
 
     def _stop(self, error: Exception) -> None:
-        """Close the session for good: calls that wait, and later calls, raise `error`."""
+        """Close the session for ever. Waiting calls and later calls raise `error`."""
         if self.error is not None:
             return
         self.error = error

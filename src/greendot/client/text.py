@@ -1,8 +1,11 @@
-"""Lines to show: typing users, and when a user was last seen. English, unless other words are given.
+"""Texts to show: which users type, and when a user was last seen.
 
-Words are templates: `{0}` and `{1}` are names, `{n}` is a number. A number selects one of several templates: one for
-each plural form of the language. The forms have their CLDR names (`zero`, `one`, `two`, `few`, `many`, `other`). A
-function returns the form for a number.
+The texts are in English. For another language, pass your own `TypingWords` or `SeenWords`. They consist of templates:
+`{0}` and `{1}` are replaced by names, `{n}` by a number.
+
+A template with a number has a text for each plural form of the language, such as "1 minute" and "2 minutes" (`Forms`).
+The forms have their CLDR names: `zero`, `one`, `two`, `few`, `many`, `other`. A function (`Plural`) returns the name of
+the form for a number.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
 def one_other(number: int) -> str:
-    """Return the plural form of English, German, Spanish and many other languages."""
+    """Return the name of the plural form for English, German, Spanish and many other languages."""
     return "one" if number == 1 else "other"
 
 
@@ -29,19 +32,19 @@ def _forms(one: str, other: str) -> Forms:
 
 @dataclass(frozen=True)
 class TypingWords:
-    """Words for typing users."""
+    """Templates for the users who type."""
 
     one: str = "{0} is typing…"
     two: str = "{0} and {1} are typing…"
-    several: str = "several people are typing…"
-    # for large rooms, where only the number is known
+    several: str = "several people are typing…"  # three or more
+    # for large rooms, where the server sends only the number of users who type
     counted: Forms = field(default_factory=lambda: _forms("{n} person is typing…", "{n} people are typing…"))
     plural: Plural = one_other
 
 
 @dataclass(frozen=True)
 class SeenWords:
-    """Words for a user's state, and for when the user was last seen."""
+    """Templates for the state of a user, and for the time when the user was last seen."""
 
     online: str = "online"
     idle: str = "away"
@@ -60,9 +63,9 @@ ENGLISH_SEEN = SeenWords()
 
 
 def typing_text(names: Iterable[str], *, count: int = 0, words: TypingWords = ENGLISH_TYPING) -> str:
-    """Return the line to show under a conversation: up to two names, then "several people"; empty if no user types.
+    """Return the text to show below a conversation, such as "Alice is typing…". The text is empty if no user types.
 
-    `count` is for large rooms, where users are not named.
+    `names` are the users who type. In large rooms there are no names: `count` is then the number of users who type.
     """
     match list(names):
         case []:
@@ -76,7 +79,10 @@ def typing_text(names: Iterable[str], *, count: int = 0, words: TypingWords = EN
 
 
 def seen_text(entry: Presence, now_ms: float, words: SeenWords = ENGLISH_SEEN) -> str:
-    """Return the line to show beside a name. The line ages: call again with a later `now_ms` (`Client.now_ms()`)."""
+    """Return the text to show beside a user's name, such as "online" or "last seen 5 minutes ago".
+
+    `now_ms` is the present time (`Client.now_ms()`). The text changes with time, so call the function again regularly.
+    """
     if entry.mode == "poll":
         return words.recently if entry.recently_active is True else words.offline
     if entry.state != "offline":
@@ -94,5 +100,5 @@ def seen_text(entry: Presence, now_ms: float, words: SeenWords = ENGLISH_SEEN) -
 
 
 def _counted(number: int, forms: Forms, plural: Plural) -> str:
-    # A translator may have left out forms; `other` always exists.
+    # A translation may lack some forms, but it always has `other`.
     return (forms.get(plural(number)) or forms["other"]).format(n=number)

@@ -1,8 +1,10 @@
-"""Delivery of notifications to every device of a user on this node: in order, each once, without gaps.
+"""Delivery of notifications to the devices of users on this node: in order, each once, without gaps.
 
-An inbox is a stream (`node.stream`): its notifications are numbered. A notification that was archived on another
-device, or has expired, is not delivered any more. Its number is then skipped. The cursor is the number of the last
-notification that was forwarded to the devices. The head is the last number in the store. A gap is a missing number.
+An inbox is a stream of numbered notifications. `node.stream` explains streams. The cursor is the number of the last
+notification that was forwarded to the devices. The head is the last number in the store. A gap is a missing number. If
+a missing notification was archived on another device, or has expired, its number is skipped.
+
+The badge is the number of unread and of unseen notifications. Devices get a new badge when these numbers change.
 """
 
 from __future__ import annotations
@@ -32,19 +34,19 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-COMPARE_S = 60.0  # seconds between two comparisons of all local inboxes' heads with the store
-READERS = 32  # concurrent reads of gaps and of missed notifications
+COMPARE_S = 60.0  # seconds between two comparisons of the inboxes on this node with the store
+READERS = 32  # maximum number of concurrent reads of gaps and of missed notifications
 
 
 class InboxCatchUp(NamedTuple):
-    """Data for a device that attaches: the number of unread notifications, and the events to send."""
+    """Data for a device that connects: the number of unread notifications, and the events to send."""
 
     unread: int
     events: list[Event]  # missed notifications, and those that wait for an acknowledgement
 
 
 class InboxDelivery(StreamFollower[LocalInbox]):
-    """Follower of the inboxes of all users with sessions on this node."""
+    """Delivery for the inboxes of all users with sessions on this node."""
 
     def __init__(self, store: Store, context: NodeContext, metrics: Metrics) -> None:
         super().__init__(context, "inboxes", COMPARE_S)
@@ -61,17 +63,18 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     # --- attaching and leaving ---
 
     def ask(self, session: Session) -> asyncio.Future[Inbox]:
-        """Request the inbox of a session that connects. Notifications that arrive from now on are not lost."""
+        """Start to read the inbox of a session that connects. Notifications that arrive from now on are kept for it."""
         self._of(session.key)
         return self._heads.ask(session.key)
 
     async def attach(
         self, connection: Connection, session: Session, asked: asyncio.Future[Inbox], after: int | None
     ) -> InboxCatchUp:
-        """Attach a device; return the notifications after `after`. From now on new ones are delivered to the device.
+        """Attach a device: from now on, new notifications are delivered to it. Return what the device has missed.
 
-        `after` is the number of the last notification that the client has. With None, the client asks for no missed
-        notifications. Notifications that wait for an acknowledgement are always returned.
+        `after` is the number of the last notification that the client has. If `after` is None, the client asks for no
+        missed notifications. Notifications that wait for an acknowledgement are always returned. `asked` is the result
+        of `ask`.
         """
         local = self._of(session.key)
         inbox = await asked
@@ -83,8 +86,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         missed: list[Notification] | None = []
         if start != local.cursor:
             missed, inbox = await self._missed(local, start, inbox)
-        # No await below: the device gets the loaded notifications, and new ones from `gets_inbox` on. A notification
-        # that arrived between the load and `gets_inbox` would be lost.
+        # No await below. The device gets the notifications that were loaded, and after `gets_inbox` is set also new
+        # ones. A notification that arrives between the two would be lost.
         self._show(local, inbox)
         events: list[Event] = []
         if missed is None:
@@ -109,7 +112,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
-        """Advance the cursor to `head`, so that an attaching device is not ahead of the attached ones."""
+        """Forward all notifications up to `head` to the attached devices, so that a new device is not ahead of them."""
         if not local.known:
             local.known = True
             self._forward(local, local.stream.skip_to(head))
@@ -119,9 +122,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             await self._fill(local)
 
     async def _missed(self, local: LocalInbox, after: int, inbox: Inbox) -> tuple[list[Notification] | None, Inbox]:
-        """Read the notifications after `after` up to the cursor; None if too many, or if `after` is above the cursor.
+        """Read the notifications after `after`, up to the cursor. Return them and the inbox as of the last read.
 
-        The returned inbox is that of the last read, or `inbox` if no read was needed.
+        Return None instead of the notifications if there are too many, or if `after` is above the cursor. If no read
+        was needed, return `inbox` itself.
         """
         missed: list[Notification] = []
         if after > local.cursor:
@@ -141,11 +145,11 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     @staticmethod
     def _replayed(missed: list[Notification]) -> list[Event]:
-        """Return the events that a connected device would have got: the notifications, then their changes of state."""
+        """Return the events that the device missed: the notifications, then their changes, such as read marks."""
         return [*(created_event(notification) for notification in missed), *state_events(missed)]
 
     def left(self, key: Key) -> None:
-        """Drop the inbox of a user whose last session on this node has ended."""
+        """Drop the inbox of a user, because the user's last session on this node has ended."""
         local = self._local.pop(key, None)
         if local is not None:
             self.drop(local)
@@ -189,7 +193,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     # --- sending ---
 
     def _devices(self, local: LocalInbox) -> Iterator[Connection]:
-        if local.stream.closed:  # closed during a read
+        if local.stream.closed:  # the last session has ended during a read
             return iter(())
         return (c for c in self._context.registry.connections_of(*local.key) if c.gets_inbox and not c.closing)
 
@@ -205,7 +209,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return sent
 
     def _forward(self, local: LocalInbox, entries: list[QueuedNotification]) -> None:
-        """Send entries to the devices. The caller has already moved the cursor to the number of the last entry."""
+        """Send notifications to the devices. The cursor is already at the number of the last entry."""
         if not entries:
             return
         first = local.cursor - len(entries) + 1
@@ -221,8 +225,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        # The head is read before the notifications. If the second read lacks a number up to this head, its notification
-        # was archived or has expired.
+        # Read the head first, then the notifications. If a number up to this head is not among the notifications, its
+        # notification was archived or has expired.
         head = (await self._heads.get(local.key)).head
         found: list[Notification] = []
         if head > local.cursor and self._is_attached(local):
@@ -247,7 +251,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 entry = QueuedNotification(created_frame(notification, now), notification.ack)
                 self._forward(local, local.stream.offer(notification.seq, entry))
         if len(found) >= RECOVER and head > local.cursor:
-            # Too many notifications for a live stream: the JavaScript and Python clients fetch them.
+            # There are too many notifications to send them all. On `resync`, the JavaScript and Python clients fetch
+            # them.
             self._send(local, encode_event(Resync("inbox"), now))
         self._forward(local, local.stream.skip_to(head))
 
@@ -267,9 +272,9 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 self._show(local, inbox)
 
     def _show(self, local: LocalInbox, inbox: Inbox) -> None:
-        """Send a new badge if the counts of unread or unseen notifications differ from those in the last badge.
+        """Send a new badge if the counts of unread or unseen notifications differ from the last badge.
 
-        They differ if the bus lost the message that notifications were marked as read or seen.
+        This happens after a device has marked notifications as read or seen, if the bus lost the message about it.
         """
         if local.shown is None:
             local.shown = inbox
@@ -277,10 +282,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             self.badges.changed([local.key])
 
     def answered(self, key: Key, inbox: Inbox) -> None:
-        """Send a new badge if the counts in a reply to a device differ from those in the last badge.
+        """Send a new badge if the counts in a reply to a device differ from the counts in the last badge.
 
-        The counts in the reply may be older than those in the badge. If the device gets the reply after the badge, it
-        shows the older counts until the next badge.
+        The counts in the reply may be older than the last badge, but reach the device after it. Without a new badge,
+        the device would continue to show the older counts.
         """
         if (local := self._local.get(key)) is not None:
             self._show(local, inbox)
@@ -293,9 +298,9 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         self._compared(inboxes)
 
     def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
-        """Schedule a gap read for each inbox whose cursor is below the head in the store.
+        """Schedule a gap read for each inbox with a cursor below the head in the store.
 
-        If the missing notifications arrive before the read, the read is not needed and does nothing.
+        If the missing notifications arrive by the bus before the read, the read does nothing.
         """
         for key, inbox in inboxes.items():
             local = self._local.get(key)
@@ -304,10 +309,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 self._schedule(local, GAP_S)
 
     async def resync(self, part: Part, node: str) -> None:
-        """Compare the inboxes of the users in `part` with the store, because the bus may have lost messages.
+        """Compare inboxes with the store, because the bus may have lost messages of the partitions in `part`.
 
-        A message to a node travels in the partition of the node's name, even if the message is about a user of another
-        partition. If `part` covers `node`, all inboxes are therefore compared.
+        Compare the inboxes of the users in these partitions. But messages for the users of this node come on the
+        channel of the node. If `part` has the partition of this channel, compare all inboxes.
         """
         everything, found = part.covers("", node), []
         async for some in self._context.slices.cut([*self._local.items()]):

@@ -1,8 +1,12 @@
 """Supervisor of `greendot serve --workers N`: several processes on one port, and a parent that keeps them running.
 
-The parent serves no client and has neither an event loop nor a thread, so it may fork at any time. Two kinds of pipes
-connect the parent with its workers. A worker reports on its status pipe that it is ready, or why it failed. The
-second pipe, the lifeline, carries no data: it closes when the parent ends, for whatever reason. A worker then stops.
+The parent serves no client. It has no event loop and no threads, so it may fork at any time. Two kinds of pipes connect
+the parent with its workers:
+
+- Each worker has a status pipe. On this pipe the worker reports that it is ready, or why it failed.
+- All workers share the lifeline, a pipe without data. It closes when the parent ends, even if the parent was killed.
+  The workers then stop.
+
 SIGTERM also stops a worker, whether the parent or another process sends it.
 """
 
@@ -28,38 +32,39 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.transport.listener import bind
 
-FIRST_PAUSE_S = 0.1
+FIRST_PAUSE_S = 0.1  # pause before the second restart in a row
 LONGEST_PAUSE_S = 5.0
-LONG_LIFE_S = 10.0  # a worker that lived longer did not fail at its start
+LONG_LIFE_S = 10.0  # after a worker that lived longer, the restart has no pause
 
-# Main function of a worker. Arguments: the worker's number, and a callback for readiness. Returns after SIGTERM.
+# Main function of a worker. It gets the worker's number, and a function to call when the worker is ready. It returns
+# after SIGTERM.
 Work = Callable[[int, Callable[[], None]], None]
 
-_READY = b"\0"  # first byte that a ready worker writes; all other bytes are the reason why the worker ends
-_MOST_OUTPUT = 4096  # PIPE_BUF: a write of at most this many bytes is never split; also the size of a read
+_READY = b"\0"  # a worker writes this byte first, when it is ready; all other bytes are the reason why it ends
+_MOST_OUTPUT = 4096  # bytes of one read; a write of at most this size (PIPE_BUF) is never split
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS = (*_STOPS, signal.SIGCHLD)
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Return a socket that holds the port for the workers; port 0 takes a free one.
+    """Return a socket that reserves the port for the workers. With port 0, reserve any free port.
 
     Raise ConfigError if the port is in use.
     """
     if port:
-        # Shared sockets do not conflict with each other: without this test, two Greendots would share the port.
+        # Several sockets can share a port. Without this test, two Greendot servers could start on the same port.
         bind(host, port).close()
     return bind(host, port, shared=True)
 
 
 class RestartBackoff:
-    """Backoff before a worker is restarted: none at first, then doubling while new workers die young."""
+    """Pause before a worker is restarted: none at first, then longer each time while new workers soon end."""
 
     def __init__(self) -> None:
         self._pause_s = 0.0
 
     def after(self, lived_s: float) -> float:
-        """Return the pause in seconds after a worker that lived for `lived_s`."""
+        """Return the seconds to wait before the restart of a worker that lived for `lived_s` seconds."""
         pause = 0.0 if lived_s > LONG_LIFE_S else self._pause_s
         self._pause_s = min(max(FIRST_PAUSE_S, 2 * pause), LONGEST_PAUSE_S)
         return pause
@@ -67,13 +72,14 @@ class RestartBackoff:
 
 @dataclass(slots=True)
 class _Place:
-    """Place of one of the N workers, and the process that fills the place now."""
+    """Place of one of the N workers, with the process that runs there now."""
 
-    # `due` is None while a worker runs, while places 2 to N wait until worker 1 is ready, and during a stop.
     number: int
-    due: float | None = None  # when to start the next worker here; None: see above
+    # Time at which to start the next worker here. None while a worker runs and during a stop. Also None at places 2 to
+    # N until worker 1 is ready.
+    due: float | None = None
     pid: int = 0  # 0 while no worker runs
-    status: int = -1  # our end of the worker's status pipe; -1 when closed
+    status: int = -1  # the parent's end of the worker's status pipe; -1 when closed
     said: bytes = b""  # bytes read from the status pipe
     started_at: float = 0.0
     backoff: RestartBackoff = field(default_factory=RestartBackoff)
@@ -87,7 +93,7 @@ class _Place:
 
     @property
     def complaint(self) -> str:
-        """Return the worker's reason for ending; empty if it reported none."""
+        """Return the reason that the worker reported for its end; empty if it reported none."""
         return self.said.removeprefix(_READY).decode(errors="replace")
 
     def listen(self) -> None:
@@ -108,7 +114,10 @@ class _Place:
 
 
 class Companion(Protocol):
-    """Process that all workers use. It starts before the workers. The parent restarts it whenever it ends."""
+    """Process that all workers use, such as a private Redis.
+
+    The companion starts before the workers. Whenever it ends, the parent starts it again.
+    """
 
     @property
     def pid(self) -> int: ...
@@ -118,10 +127,10 @@ class Companion(Protocol):
 
 
 class Supervisor:
-    """Parent that keeps `count` workers running, and their companion if there is one.
+    """Parent process that keeps `count` workers running, and their companion if there is one.
 
-    `on_ready` is called once, when all workers are ready. `on_stop` is called when a signal starts the stop. A worker
-    that still runs `patience_s` seconds after SIGTERM is killed.
+    `on_ready` is called once, when all workers are ready. `on_stop` is called when a signal asks the server to stop.
+    The workers then get SIGTERM. A worker that still runs `patience_s` seconds later is killed.
     """
 
     def __init__(
@@ -136,7 +145,7 @@ class Supervisor:
         companion: Companion | None = None,
     ) -> None:
         self._companion = companion
-        self._companion_due: float | None = None  # when to start the companion again; None while it runs
+        self._companion_due: float | None = None  # time at which to start the companion again; None while it runs
         self._companion_started_at = time.monotonic()
         self._companion_backoff = RestartBackoff()
         self._passed_on = passed_on  # signals that are forwarded to the workers
@@ -145,31 +154,33 @@ class Supervisor:
         self._patience_s = patience_s
         self._on_ready = on_ready
         self._on_stop = on_stop
-        self._announced = False
+        self._announced = False  # `on_ready` was called
         self._asked: list[int] = []  # received signals that are not handled yet
-        self._kill_at: float | None = None  # when workers are killed; None until they get SIGTERM
+        self._kill_at: float | None = None  # time at which running workers are killed; None until they get SIGTERM
         self._failure: BaseException | None = None  # the error that `run` raises at its end
         self._killed_by = 0  # number of the second stop signal; 0: none
-        self._wake = (-1, -1)  # a pipe that signals write to, so that each signal ends a wait
-        self._lifeline = (-1, -1)  # a pipe without data, whose write end only the parent holds
+        self._wake = (-1, -1)  # pipe: each signal writes to it, which ends a wait
+        self._lifeline = (-1, -1)  # pipe without data; only the parent has its write end
 
     def run(self) -> None:
-        """Run the workers until a signal stops them. Return when all have ended; no worker is left in any case.
+        """Run the workers until a signal stops them. When this call returns or raises, no worker is left.
 
-        Until all workers have been ready at the same time, a worker that ends before it is ready stops the server.
-        Raise ConfigError with its reason, or SystemExit if it gave none. Any other worker that ends is restarted. Raise
-        SystemExit also if a worker had to be killed. A second signal kills the workers. The signal's default action
-        then ends this process.
+        - Start: if a worker ends before it is ready, the server stops. Raise ConfigError with the worker's reason, or
+          SystemExit if the worker gave none. This rule ends when all workers have been ready at the same time.
+        - Restart: a worker that ends in any other case is started again.
+        - Stop: the first signal asks the workers to stop. Raise SystemExit if a worker did not stop and was killed.
+        - Second signal: kill the workers, then end this process by the same signal.
         """
         with ExitStack() as stack:
             self._wake = stack.enter_context(_pipe())
             self._lifeline = stack.enter_context(_pipe())
             stack.enter_context(self._signals_noted())
             if self._companion is not None:
-                stack.callback(self._companion.stop)  # after the workers
+                stack.callback(self._companion.stop)  # callbacks run in reverse order: after the workers have ended
             stack.callback(self._kill_all)
-            gc.freeze()  # memory that the collector does not touch stays shared by all processes
-            # Worker 1 starts first: it sets up the store for all, and a mistake in the settings is reported once.
+            gc.freeze()  # the collector then does not write to this memory, so all processes can share it
+            # Worker 1 starts first. It sets up the store for all workers. If the settings have a mistake, only worker 1
+            # reports it.
             self._places[0].due = time.monotonic()
             while self._kill_at is None or self._running():
                 self._start_due()
@@ -182,7 +193,7 @@ class Supervisor:
         if self._killed_by:
             signal.signal(self._killed_by, signal.SIG_DFL)
             os.kill(os.getpid(), self._killed_by)
-            raise SystemExit(128 + self._killed_by)  # process 1 of a container survives its own signal
+            raise SystemExit(128 + self._killed_by)  # in a container, process 1 survives a signal to itself
         if self._failure is not None:
             raise self._failure
 
@@ -233,8 +244,8 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> None:
         for place in self._running():
-            # A worker in this list may already be dead. No other process can have its pid before `_reap` has called
-            # `waitpid` for it.
+            # This worker may already have ended. Its pid still belongs to it until `_reap` calls `waitpid`, so the
+            # signal cannot reach another process.
             os.kill(place.pid, number)
 
     # --- waiting ---
@@ -243,7 +254,7 @@ class Supervisor:
         return [place for place in self._places if place.pid]
 
     def _wait(self) -> None:
-        """Wait until a signal comes, a worker writes to its status pipe, or a start or kill is due."""
+        """Wait until a signal comes, a worker writes to its status pipe, or it is time to start or kill a worker."""
         poll = select.poll()
         for source in (self._wake[0], *(place.status for place in self._places)):
             if source >= 0:
@@ -252,7 +263,7 @@ class Supervisor:
         if self._kill_at is not None and self._kill_at < math.inf:
             moments.append(self._kill_at)
         left_s = max(0.0, min(moments) - time.monotonic()) if moments else None
-        # Wait at most an hour at once: poll takes milliseconds in a C int, too small for the longest allowed drain.
+        # Wait at most an hour: `poll` takes milliseconds as a C int, which is too small for the longest drain.
         poll.poll(None if left_s is None else math.ceil(min(left_s, 3600) * 1000))
         try:
             os.read(self._wake[0], 4096)
@@ -287,7 +298,8 @@ class Supervisor:
                 return
             if self._companion is not None and self._companion.pid == pid:
                 self._companion_ended(self._companion, os.waitstatus_to_exitcode(status))
-            # Process 1 of a container is also the parent of foreign processes. `waitpid` is enough for these.
+            # As process 1 of a container, this process is also the parent of foreign processes. For these, `waitpid`
+            # is enough.
             for place in self._places:
                 if place.pid == pid:
                     self._listen(place)
@@ -297,7 +309,7 @@ class Supervisor:
         how = f"{place} {_outcome(code)}"
         complaint, ready = place.complaint, place.ready
         place.deafen()
-        place.pid, place.said = 0, b""  # before all else: from now on another process may get this pid
+        place.pid, place.said = 0, b""  # forget the pid first: from now on another process may get it
         if self._kill_at is not None:
             if code not in (0, -signal.SIGTERM, -signal.SIGKILL) and self._failure is None:
                 log(log_events.WORKER_ENDED_LATE, worker=place.number, outcome=how)
@@ -323,7 +335,7 @@ class Supervisor:
         log(log_events.LOCAL_ENGINE_ENDED, outcome=_outcome(code), when=_when(pause_s))
 
     def _kill_all(self) -> None:
-        """Kill all workers and wait for their end, so that no worker is left when `run` ends with an error."""
+        """Kill all workers and wait until they have ended. So no worker is left if `run` raises an error."""
         self._signal_all(signal.SIGKILL)
         for place in self._running():
             os.waitpid(place.pid, 0)
@@ -357,8 +369,8 @@ class Supervisor:
         os.set_blocking(status, False)
         sys.stdout.flush()  # otherwise the worker would write the buffered text again
         sys.stderr.flush()
-        # Block signals until the worker has its own handlers. Until then it has the parent's handler `_note`, which
-        # adds the signal to a list that the worker never reads.
+        # Block signals until the worker has set its own handlers. Before that, the worker still has the parent's
+        # handler `_note`. It would only add the signal to a list, and the worker never reads this list.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, *self._passed_on))
         try:
             pid = os.fork()
@@ -373,14 +385,14 @@ class Supervisor:
         place.pid, place.status = pid, status
 
     def _be_worker(self, number: int, status: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
-        """Run the worker in the new process. Never return into the parent's code: end with `os._exit`."""
+        """Run the worker in the new process, then end the process. This call never returns into the parent's code."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # A terminal sends Ctrl-C to every process. The parent handles it and stops the workers.
-            # Ignore the forwarded signals (SIGHUP) only until the worker installs its own handlers for them.
+            # Ignore SIGINT: on Ctrl-C a terminal sends SIGINT to every process, and the parent stops the workers.
+            # Ignore the forwarded signals (SIGHUP) until the worker sets its own handlers for them.
             for ignored in (signal.SIGINT, *self._passed_on):
                 signal.signal(ignored, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -433,9 +445,9 @@ def _report(report: int, words: bytes) -> None:
 
 
 def _stop_with_parent(lifeline: int, patience_s: float) -> None:
-    """Stop this worker when its parent ends; kill it after `patience_s`.
+    """Wait until the parent ends, then stop this worker. Kill the worker if it still runs after `patience_s` seconds.
 
-    Runs in a thread, so that the worker stops even while its event loop is busy or stuck.
+    This function runs in a thread, so that it works even while the event loop of the worker is busy or stuck.
     """
     os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGTERM)

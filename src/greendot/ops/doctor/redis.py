@@ -13,12 +13,12 @@ from greendot.ops.doctor.secrets import weakness
 from greendot.ops.facts_model import RedisFacts
 from greendot.ops.local_engine import find_program
 
-OLDEST = (7, 0)
-LISTPACK = 256
-SKEW_MS, TOO_MUCH_SKEW_MS = 500.0, 5_000.0
-FULL, NEARLY_FULL = 0.95, 0.8
-LEAST_PASSWORD = 20
-LEAST_BUFFER = 8_000_000
+OLDEST = (7, 0)  # oldest version of Redis
+LISTPACK = 256  # lowest hash-max-listpack-value, in bytes
+SKEW_MS, TOO_MUCH_SKEW_MS = 500.0, 5_000.0  # clock differences that are a warning and an error
+FULL, NEARLY_FULL = 0.95, 0.8  # shares of maxmemory or maxclients that are in use
+LEAST_PASSWORD = 20  # characters
+LEAST_BUFFER = 8_000_000  # lowest limit of a subscriber's output buffer, in bytes
 _LOGIN = re.compile("://([^/?#]*)@")
 
 
@@ -32,8 +32,8 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     for server in servers:
         about = f"Redis {server.address}"
         if server.trouble:
-            why = "Without Redis no client is admitted."
-            yield error(about, f"not usable: {server.trouble}", why, "Check engine.url, and that Redis runs.")
+            why = "Without Redis, no client can connect."
+            yield error(about, f"not usable: {server.trouble}", why, "Check engine.url. Check that Redis runs.")
             continue
         summary = f"{server.product} {server.version}, {server.policy}, clock {_offset(server.skew_ms)}"
         yield from or_ok(about, summary, _server(about, server, clustered="+cluster" in settings.engine.url))
@@ -48,14 +48,14 @@ def _local() -> Findings:
             f"{find_program()}, started by Greendot: for one machine; presence is lost when `greendot serve` ends",
         )
     except ConfigError as missing:
-        why = "The workers cannot start without it."
-        yield error("engine", "no Valkey or Redis program found to start", why, str(missing))
+        why = "Greendot cannot start its workers without this program."
+        yield error("engine", "no Valkey or Redis program is installed", why, str(missing))
 
 
 def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
     numbers = tuple(int(part) for part in server.version.split(".")[:2] if part.isdecimal())
     if numbers < OLDEST:
-        why = "Scripts and sharded channels need version 7.0."
+        why = "The scripts and channels of Greendot need version 7.0."
         yield error(about, f"version {server.version} is too old", why, "Use Redis 7.0 or newer, or Valkey.")
     if server.role != "master":
         yield error(about, "the server is a replica", "A replica refuses writes.", "Set engine.url to the primary.")
@@ -83,7 +83,8 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
 
 
 LONG_RECORDS = (
-    "A record has 40 to 120 bytes. If one is longer than the limit, Redis needs twice the memory for its whole hash."
+    "Redis stores users in hashes. Each user takes 40 to 120 bytes. If one user of a hash takes more bytes than this "
+    "limit, the whole hash needs twice the memory."
 )
 
 
@@ -122,19 +123,19 @@ def _duties(about: str, server: RedisFacts) -> Findings:
         )
         yield error(about, "the last snapshot failed", why, do)
     elif server.persists:
-        why = "Greendot does not need this: after a loss of data, nodes write it again. Forks take memory and time."
+        why = "This costs memory and time. Greendot does not need it: if data is lost, the nodes write it again."
         yield note(about, "it writes snapshots or a log to disk", why, 'Set save "" and appendonly no in redis.conf.')
     if server.clients_most and server.clients > NEARLY_FULL * server.clients_most:
         found = f"{server.clients} of {server.clients_most} connections (maxclients) are in use"
-        why = "A node without a connection cannot start or recover."
-        yield warning(about, found, why, "Raise maxclients, or find their owners: redis-cli CLIENT LIST")
+        why = "If all connections are in use, a node cannot connect to Redis."
+        yield warning(about, found, why, "Raise maxclients, or list the connections: redis-cli CLIENT LIST")
     if server.notifies:
-        why = "Redis publishes every change of a key. Greendot does not use these events."
+        why = "Redis publishes an event for every change of a key. Greendot does not use these events."
         do = 'Run: redis-cli CONFIG SET notify-keyspace-events "", unless another app needs them.'
         yield note(about, f"notify-keyspace-events is {server.notifies}", why, do)
     if server.pubsub_buffer is not None and 0 < server.pubsub_buffer < LEAST_BUFFER:
         found = f"client-output-buffer-limit disconnects subscribers at {server.pubsub_buffer / 1e6:.1f} MB"
-        why = "A node that is slow for a moment is disconnected, and must then read again what its clients follow."
+        why = "Nodes are subscribers. A node that is slow for a moment is disconnected, and must read much data again."
         do = 'Run: redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"'
         yield warning(about, found, why, do)
 
@@ -144,8 +145,10 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     url = settings.engine.url
     local = all(server.address.startswith("/") or is_local(server.address.rpartition(":")[0]) for server in servers)
     if not url.startswith("rediss") and not local:
-        why = "Messages, and the key that scripts sign with, can be read on the network."
-        yield warning("engine.url", "no TLS to Redis on another machine", why, "Use rediss://…?ca=FILE")
+        why = "An attacker on the network can read messages, and the key with which messages are signed."
+        yield warning(
+            "engine.url", "the connection to Redis on another machine has no TLS", why, "Use rediss://…?ca=FILE"
+        )
     open_ones = [server.address for server in servers if server.lets_anyone_in]
     if open_ones:
         why = "Any program that reaches the port can forge presence, read messages and delete all data."
@@ -162,14 +165,14 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
             "Generate one with: openssl rand -hex 32",
         )
     if any(server.has_more_rights for server in servers) and not (local and open_ones):
-        why = "An attacker with this login can do more than Greendot needs."
+        why = "An attacker who gets this login can do more harm than necessary."
         yield note(
             "engine.url", "the login has more rights than needed", why, "Create a user as in docs/redis-keys.md."
         )
 
 
 def skew(about: str, ms: float) -> Findings:
-    """Yield a finding if a server's clock differs from ours."""
+    """Yield a finding if a server's clock differs from the clock of this machine."""
     if abs(ms) < SKEW_MS:
         return
     why = "Presence times, tokens and revocations depend on both clocks."

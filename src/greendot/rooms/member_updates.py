@@ -21,8 +21,6 @@ from greendot.rooms.members import RoomMembers
 from greendot.rooms.members_model import NONE, Applicable
 from greendot.store.rooms import Room
 
-DELETED = "room deleted"  # reason of the removal of all listeners
-
 
 class MemberUpdates:
     """Updates of the members of local rooms. `remove` removes a listener, `receive` handles a message that waited."""
@@ -162,10 +160,9 @@ class MemberUpdates:
                 gone = await self._membership.refresh(local)
             else:
                 gone = await self._membership.refresh_some(local, changes, users)
-            reason = "removed" if local.room is not None else DELETED
-            async for some in self._context.slices.cut(gone):
+            async for some in self._context.slices.cut([*gone]):
                 for user in some:
-                    self._remove(topic.tenant, topic.name, user, reason)
+                    self._remove(topic.tenant, topic.name, user, gone[user])
         except StoreUnavailable:
             # The members are unknown: drop the waiting messages, which are read again once the store answers.
             local.members_rev = NONE

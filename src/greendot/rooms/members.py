@@ -8,7 +8,7 @@ the revision, and heads are compared periodically. Reads of many clients that ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from msgspec import UNSET, UnsetType, structs
@@ -33,6 +33,8 @@ STORE_S = 1.0  # time for the store to answer whether a room exists
 AGAIN_MS = 10_000  # a room that is being deleted can usually be created again after this time
 STATES = 500  # states in one read: more would hold the loop too long
 NOBODY = MemberState(None, 0)
+# Reasons of the removal of a listener, as clients get them.
+REMOVED, BANNED, DELETED = "removed", "banned by the app", "room deleted"
 MemberKey = tuple[str, str, str]  # tenant, room and user
 
 
@@ -175,8 +177,8 @@ class RoomMembers:
 
     # --- changes of members ---
 
-    async def refresh(self, local: LocalRoom) -> list[str]:
-        """Read the members who listen; return the listening users who may no longer be in the room.
+    async def refresh(self, local: LocalRoom) -> dict[str, str]:
+        """Read the members who listen; return the listening users who may not stay in the room, each with the reason.
 
         The revision is read first: the states read later have at least this revision. No session joins meanwhile.
         """
@@ -189,10 +191,10 @@ class RoomMembers:
             states |= await self._read_states(local, some)
         local.room, local.members_rev = room, room.members_rev if room else local.members_rev
         local.roles = states
-        return [user for user, granted in grants.items() if not self._stays(granted, room, states[user])]
+        return self._leaving(grants.values(), room, states)
 
-    async def refresh_some(self, local: LocalRoom, changes: Applicable, users: list[str]) -> list[str]:
-        """Read the changed members who listen (`users`), and apply the changes; return those who may not stay."""
+    async def refresh_some(self, local: LocalRoom, changes: Applicable, users: list[str]) -> dict[str, str]:
+        """Read the changed members who listen (`users`), and apply the changes. For the result see `refresh`."""
         room = await self._read_room(local)
         states = await self._read_states(local, users)
         # Deleted, or the store was restored.
@@ -200,7 +202,7 @@ class RoomMembers:
             return await self.refresh(local)
         self.apply(local, room, changes, states)
         sessions = [c.session for user in users for c in self._registry.connections_in(local.channel, user)]
-        return [*{s.user for s in sessions if s is not None and not self._stays(s.grants, room, states[s.user])}]
+        return self._leaving([s.grants for s in sessions if s is not None], room, states)
 
     def apply(self, local: LocalRoom, room: Room, changes: Applicable, states: Mapping[str, MemberState]) -> None:
         """Set the revision, and in the same turn the states of changed members. Forget those that were not read.
@@ -213,9 +215,20 @@ class RoomMembers:
         local.room = structs.replace(room, members_rev=changes.revision)
         local.members_rev = changes.revision
 
+    def _leaving(
+        self, listening: Iterable[Grants], room: Room | None, states: Mapping[str, MemberState]
+    ) -> dict[str, str]:
+        leaving = [grants.user for grants in listening if not self._stays(grants, room, states[grants.user])]
+        if room is None:
+            return dict.fromkeys(leaving, DELETED)
+        return {user: BANNED if self._is_banned(states[user]) else REMOVED for user in leaving}
+
+    def _is_banned(self, state: MemberState) -> bool:
+        return bool(state.banned) and state.banned > self._context.clock.now_ms()
+
     def _stays(self, grants: Grants, room: Room | None, state: MemberState) -> bool:
         """Return whether a user may be in the room now."""
-        if room is None or (state.banned and state.banned > self._context.clock.now_ms()):
+        if room is None or self._is_banned(state):
             return False
         return may_be_in(grants, room, state.role)
 

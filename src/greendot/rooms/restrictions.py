@@ -13,12 +13,11 @@ from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import RoomChanged
+from greendot.rooms.members import BANNED
 from greendot.store.audit import AuditNote
 from greendot.store.port import Store
 from greendot.store.restrictions import EVERYWHERE, FOREVER, Restriction, RestrictionKind, RestrictionWritten
 from greendot.telemetry.metrics import Metrics
-
-BANNED = "banned by the app"  # reason of a removal from a room
 
 
 class RestrictionService:

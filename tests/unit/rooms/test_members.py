@@ -9,6 +9,8 @@ import pytest
 from greendot.engine.messages import Topic
 from greendot.errors import Refused
 from greendot.protocol.codes import Err
+from greendot.store.audit import AuditNote
+from greendot.store.restrictions import FOREVER, Restriction
 from greendot.store.rooms import MemberState
 from unit.service_parts import TENANT, Parts, in_virtual_time
 
@@ -136,11 +138,14 @@ async def test_a_refresh_names_listeners_who_lost_the_room_and_keeps_those_whom_
         local = await parts.join(connection, "lobby")
     before = local.members_rev
     await parts.store.remove_member(TENANT, "lobby", "bob")
-    assert await parts.rooms.membership.refresh(local) == ["bob"]
+    assert await parts.rooms.membership.refresh(local) == {"bob": "removed"}
     assert local.members_rev == before + 1
     assert {user: state.role for user, state in local.roles.items()} == {"ann": "member", "bob": None, "cid": None}
     await parts.store.put_room(TENANT, "lobby", open=True)
-    assert await parts.rooms.membership.refresh(local) == []
+    assert await parts.rooms.membership.refresh(local) == {}
+    note = AuditNote(TENANT, 0, "desk", "user.banned", "lobby", "cid")
+    await parts.store.restrict(Restriction(TENANT, "lobby", "cid", "ban", FOREVER, 0, "desk"), note)
+    assert await parts.rooms.membership.refresh(local) == {"cid": "banned by the app"}
 
 
 @in_virtual_time

@@ -35,10 +35,8 @@ def test_a_ratio_is_taken_round_by_round_and_a_failed_round_is_left_out() -> Non
 
 
 def test_a_target_is_shown_met_missed_or_not_measured() -> None:
-    table = targets(
-        contenders(greendot={0: 900.0, 1: 800.0}, bun={0: 1000.0, 1: 1000.0}, socketio={0: 400.0, 1: 400.0})
-    )
-    assert "| 0.85 " in row(table, "16 in flight: Greendot ÷ Bun")
+    table = targets(contenders(greendot={0: 900.0, 1: 800.0}, bun={0: 600.0, 1: 600.0}, socketio={0: 400.0, 1: 400.0}))
+    assert "| 1.42 " in row(table, "16 in flight: Greendot ÷ Bun")
     assert "| met " in row(table, "16 in flight: Greendot ÷ Bun")
     assert "**missed**" in row(table, "16 in flight: Greendot ÷ Socketio")
     assert "not measured" in row(table, "16 in flight: Greendot ÷ Centrifugo")

@@ -119,7 +119,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
-        """Forward all notifications up to `head` to the attached devices, so that a new device is not ahead of others."""
+        """Forward all notifications up to `head` to attached devices, so that a new device is not ahead of others."""
         if not local.known:
             local.known = True
             self._forward(local, local.stream.skip_to(head))
@@ -232,8 +232,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        # Read the head first, then the notifications. If the store has no notification for a number up to this head, the
-        # notification was archived or has expired.
+        # Read the head first, then the notifications. If the store has no notification with a number up to this head,
+        # the notification was archived or has expired.
         head = (await self._heads.get(local.key)).head
         found: list[Notification] = []
         if head > local.cursor and self._is_attached(local):

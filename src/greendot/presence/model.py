@@ -163,8 +163,8 @@ class UserPresence:
             return True, self.settle(now, nodes, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
-            # The client has returned, so the session lingers no longer. `linger` sets `deadline` and `heard` again when
-            # this connection ends.
+            # The client has returned, so the session lingers no longer. When this connection ends, `linger` sets the
+            # deadline and the time of the last frame again.
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
@@ -196,8 +196,8 @@ class UserPresence:
     ) -> tuple[int | None, Change | None]:
         """Let a session linger for `grace` milliseconds, because its connection `ref` has ended.
 
-        `heard` is the time of the last frame of the connection. Return `grace`, and the change. If `ref` is not the
-        current connection of the session, do not change the session, and return None instead of `grace`.
+        Return `grace`, and the change. If `ref` is not the current connection of the session, do not change the
+        session, and return None instead of `grace`.
         """
         self._prune(now, nodes)  # an ended session must not begin to linger again
         record = self._record(ref)

@@ -682,13 +682,13 @@ var Room = class {
   #after = null;
   // the option `after` of the first join
   #history;
-  // the option `history` of a join without an answer
+  // option `history` of the join that the server has not answered yet
   #said = false;
   // a join was sent, and no leave after it
   #entry = 0;
   // number of the last join sent; answers to older joins are ignored
   #waiters = [];
-  // callers that wait for the join
+  // `join` calls that wait for the answer
   #marker = 0;
   // number of the last read message
   #sent = /* @__PURE__ */ new Set();
@@ -713,22 +713,23 @@ var Room = class {
       moved: () => core.cursors.moveRoom(name, this.#stream.last)
     });
   }
-  /** Number of unread messages. */
+  /** Number of unread messages. Edits, deletions and reactions count too. */
   get unread() {
     return Math.max(0, this.head - this.#marker);
   }
-  /** Users who type. The same object until something changes. */
+  /** Users who type. Returns the same object until the users or their number change. */
   get typers() {
     return this.#typing;
   }
+  /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
   on(type, listener) {
     return this.#events.on(type, listener);
   }
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. With neither, only new messages are delivered.
-   * With `history`, the result has the newest messages, at most 100, and the events continue after them.
-   * Joins are counted: the room is left after one `leave` for each `join`.
+   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered.
+   * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
+   * Joins are counted: the client leaves the room after one `leave` for each `join`.
    */
   join({ after, history } = {}) {
     if (after !== void 0 && history !== void 0) throw new GreendotError("bad_field", "give `after` or `history`, not both");
@@ -744,14 +745,16 @@ var Room = class {
     this.#plan();
     return promise;
   }
+  /** Undo one `join`. The last `leave` leaves the room. Without a `join` it does nothing. */
   leave() {
     if (!this.#wanted || --this.#wanted) return;
     this.#outside(new GreendotError("closed", "room left"));
     this.#plan();
   }
   /**
-   * Send a message. Resolves when the server has stored it. Without a connection, messages wait in order. The key, by
-   * default a generated one, makes the server store the message once, however often it is sent.
+   * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. The
+   * client may send a message several times. The server stores it once, because each time it has the same `key` (by
+   * default a generated one).
    */
   send(body, options) {
     this.#keystrokes.ended();
@@ -765,21 +768,27 @@ var Room = class {
   delete(ref, options) {
     return this.#write("room.delete", { ref }, options);
   }
-  /** Set a reaction of this user to the message with number `ref`, or remove it with `on: false`. Repeating it changes nothing. */
+  /** Set a reaction of this user to the message with number `ref`, or remove the reaction with `on: false`. A repeated call has no effect. */
   react(ref, reaction, { on = true, key } = {}) {
     return this.#write("room.react", { ref, reaction, on }, { key });
   }
-  /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
+  /**
+   * Fetch up to `limit` messages in ascending order. With `after`: the first messages that follow this number. With
+   * `before`: the last messages before this number. With neither: the newest messages. `after` and `before` together fail.
+   */
   async history(bounds = {}) {
     return (await this.#core.deliver(/* @__PURE__ */ Symbol(), "room.history", { room: this.name, ...bounds })).messages;
   }
-  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. Waits for a connection. */
+  /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
   async read(seq = this.head) {
     this.#readUpTo(seq);
     const lane = `read ${this.name}`;
     return (await this.#core.deliver(lane, "room.read", { room: this.name, seq })).unread;
   }
-  /** Report typing. Call it at every keystroke, with false when the field is empty. The client sends it every 3 s. */
+  /**
+   * Report typing. Call it at every keystroke, with false when the field is empty. While the user types, the client sends
+   * a report at the interval that the server sets (`welcome.typing.repeat_ms`, by default 3 s).
+   */
   typing(isTyping = true) {
     this.#keystrokes.typing(isTyping);
   }
@@ -794,7 +803,7 @@ var Room = class {
     return this.#core.signal({ room: this.name, kind, body }, options);
   }
   // Called by the client
-  /** @internal Number to resume from; null if the room is not joined. */
+  /** @internal Number of the last delivered message, to resume after it; null if the room is not joined. */
   get cursor() {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -906,7 +915,7 @@ var Room = class {
     this.#events.emit("joined", joined);
     this.#answer(void 0, joined);
   }
-  /** Resolve callers that wait for the join, or reject them with `error`. */
+  /** Resolve the `join` calls that wait for the answer, or reject them with `error`. */
   #answer(error, joined) {
     for (const waiter of this.#waiters.splice(0)) waiter(error, joined);
   }

@@ -170,7 +170,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
-    // The number in the answer does not change `head`: more messages may have come since the server counted.
+    // Do not compute `head` from the number in the answer: more messages may have come since the server counted.
     const lane = `read ${this.name}`;
     return (await this.#core.deliver<{ unread: number }>(lane, "room.read", { room: this.name, seq })).unread;
   }
@@ -200,8 +200,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a signal, for example the position of a pointer. While signals wait for a slow client, a newer signal replaces an
-   * older one with the same `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
+   * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
+   * newer signal then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
    * promise that fails if the server refuses the signal, or if there is no connection.
    */
   signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
@@ -222,8 +222,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#said = false;
     if (!this.#wanted) return;
     if (state?.truncated) this.#stream.reach(state.head);
-    // The server has already joined a resumed room. Join again, because the reply has the typers, the number of users and
-    // the number of unread messages.
+    // With a resumed session, this client is already in the room again. Join nevertheless, because the reply has the
+    // typers, the number of users and the number of unread messages.
     this.#enter(!state);
   }
 
@@ -353,7 +353,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0, messages };
   }
 
-  #removed(why: string | null, error = new GreendotError(why ?? "not_a_member", "no longer in this room")): void {
+  #removed(why: string | null, error = new GreendotError("not_a_member", why ?? "no longer in this room")): void {
     this.#wanted = 0;
     this.#said = false;
     this.#outside(error);

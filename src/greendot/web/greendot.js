@@ -922,7 +922,7 @@ var Room = class {
   #standing(messages = []) {
     return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0, messages };
   }
-  #removed(why, error = new GreendotError(why ?? "not_a_member", "no longer in this room")) {
+  #removed(why, error = new GreendotError("not_a_member", why ?? "no longer in this room")) {
     this.#wanted = 0;
     this.#said = false;
     this.#outside(error);

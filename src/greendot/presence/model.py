@@ -179,8 +179,8 @@ class UserPresence:
         """Move the session with the id `session` to another node: give it the new id and the connection in `ref`.
 
         A client has resumed its session on another node. Ids usually begin with the incarnation of their node, so the
-        session gets a new id. Return a pair, and the change. The pair has the incarnation of the node that had the session
-        before, and whether the session is idle. If the session does not exist, return None instead of the pair.
+        session gets a new id. Return a pair, and the change. The pair has the incarnation of the node that had the
+        session before, and whether the session is idle. If the session does not exist, return None instead of the pair.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)

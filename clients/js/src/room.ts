@@ -109,7 +109,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered.
+   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered. If the room
+   * is joined already, `after` has no effect.
    * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
    * Joins are counted: the client leaves the room after one `leave` for each `join`.
    */
@@ -212,7 +213,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   // Called by the client
 
-  /** @internal Number of the last delivered message, to resume after it; null if the room is not joined. */
+  /** @internal Number of the last delivered message, to resume after it; null if the program has not joined the room. */
   get cursor(): number | null {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -285,7 +286,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     }
   }
 
-  /** Fetch a page of the history on this connection only. */
+  /** Fetch a page of the history. Fails if the connection is lost, and is not repeated on the next connection. */
   async #page(bounds: Bounds): Promise<RoomMessage<Body>[]> {
     return (await this.#core.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }

@@ -727,7 +727,8 @@ var Room = class {
   }
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered.
+   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered. If the room
+   * is joined already, `after` has no effect.
    * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
    * Joins are counted: the client leaves the room after one `leave` for each `join`.
    */
@@ -803,7 +804,7 @@ var Room = class {
     return this.#core.signal({ room: this.name, kind, body }, options);
   }
   // Called by the client
-  /** @internal Number of the last delivered message, to resume after it; null if the room is not joined. */
+  /** @internal Number of the last delivered message, to resume after it; null if the program has not joined the room. */
   get cursor() {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -867,7 +868,7 @@ var Room = class {
         else if (data.read !== void 0) this.#readUpTo(data.read);
     }
   }
-  /** Fetch a page of the history on this connection only. */
+  /** Fetch a page of the history. Fails if the connection is lost, and is not repeated on the next connection. */
   async #page(bounds) {
     return (await this.#core.ask("room.history", { room: this.name, ...bounds })).messages;
   }

@@ -8,8 +8,8 @@ record (`settle`): it removes ended sessions and an expired status, and computes
 changed, the new state gets a new version, and the verb returns the change. No later verb returns the same change again.
 So the change to offline is returned exactly once, by the first verb after the end of the last session.
 
-A record has two visible states: `visible` for other users, and `own` for the user's own devices. They differ only
-while the user is invisible. `visible` is then offline and does not change, even when the last session ends.
+A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their states
+and texts differ only while the user is invisible. `visible` is then offline and does not change, even when the last session ends.
 
 A node is one server process. Its incarnation is its name from its start to its end, and is never used again.
 
@@ -225,7 +225,7 @@ class UserPresence:
         return self.settle(now, nodes)
 
     def shift(self, jump: int) -> None:
-        """Move the ends of all graces by `jump` milliseconds, because the clock has jumped by this time.
+        """Move the ends of all graces by `jump` milliseconds, because the clock has jumped by as much.
 
         So each grace keeps its length. Only the memory engine calls this: the Redis engine corrects its time instead.
         This verb does not settle the record.
@@ -329,7 +329,7 @@ T = TypeVar("T")
 
 
 def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return the items at the positions in `order`. If `order` is a range, return `items` unchanged.
+    """Return the items at the positions in `order`. A range means that the items are already in order.
 
     Reads of many users take fewer round trips in the order of `PresenceEngine.order`. So `ordered` puts the users of a
     request into this order, and `restored_order` puts the results back into the order of the request.

@@ -9,7 +9,8 @@ changed, the new state gets a new version, and the verb returns the change. No l
 So the change to offline is returned exactly once, by the first verb after the end of the last session.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their states
-and texts differ only while the user is invisible. `visible` is then offline and does not change, even when the last session ends.
+and texts differ only while the user is invisible. `visible` is then offline and does not change, even when the last
+session ends.
 
 A node is one server process. Its incarnation is its name from its start to its end, and is never used again.
 

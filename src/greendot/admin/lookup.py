@@ -29,6 +29,7 @@ from greendot.protocol.cluster import (
 )
 from greendot.protocol.codes import Err
 from greendot.store.push import Device
+from greendot.store.restrictions import FOREVER, RestrictionKind
 from greendot.store.rooms import UserRoom
 
 WITHIN_S = 1.0  # time for the nodes to answer
@@ -94,8 +95,17 @@ class Lookup:
             "last_seen_kept_ms": kept_ms,
             "nodes": self._leases(nodes, {session["node"] for session in sessions}),
             "revoked_before": None if revocation is None else revocation.before,
-            "known": any((sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, recorded)),
+            "restrictions": (restrictions := self._restrictions(tenant, user)),
+            "known": any(
+                (restrictions, sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, recorded)
+            ),
         }
+
+    def _restrictions(self, tenant: str, user: str) -> dict[str, int | None]:
+        """Return the end of the user's mute and ban in the tenant, by kind; None: no end."""
+        kinds: tuple[RestrictionKind, ...] = ("mute", "ban")
+        ends = {kind: self._services.revocation_service.restricted_until(kind, tenant, user) for kind in kinds}
+        return {kind: None if end == FOREVER else end for kind, end in ends.items() if end}
 
     async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:
         """Return the rooms in which the user types, with the time until typing ends by itself.
@@ -207,6 +217,8 @@ class Lookup:
             "room": room,
             "known": found is not None,
             "open": found is not None and found.room.open,
+            "archived": found is not None and found.room.archived,
+            "slow_mode_s": 0 if found is None else found.room.slow_mode_s,
             "bus": None if found is None else found.room.bus,
             "head": 0 if found is None else found.room.head,
             "members": [] if found is None else [{"user": it.user, "role": it.role} for it in found.members],

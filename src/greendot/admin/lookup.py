@@ -67,12 +67,12 @@ class Lookup:
         read = {node: read_user(text) for node, text in answers.items()}
         there = {found.session: (node, found) for node, it in read.items() for found in it.sessions}
         sessions = [_session(node, found) for node, found in there.values()]
-        ends, others = self._ends(nodes), [entry for entry in entries if entry.session not in there]
-        sessions += [_session_entry(entry, ends.get(entry.node)) for entry in others]
+        ends, restrictions = self._ends(nodes), self._restrictions(tenant, user)
+        sessions += [_session_entry(entry, ends.get(entry.node)) for entry in entries if entry.session not in there]
         joined = {room for session in sessions for room in session["rooms"]}
         # The store lists all open rooms. Those without a session, role or marker of the user are left out.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
-        profile, recorded = profiles.get((tenant, user), NO_PROFILE), bool(seen or modes or profiles)
+        profile, recorded = profiles.get((tenant, user), NO_PROFILE), bool(seen or modes or profiles or restrictions)
         manual, revocation = statuses.get((tenant, user)), services.revocation_service.of_user(tenant, user)
         return {
             "tenant": tenant,
@@ -95,10 +95,8 @@ class Lookup:
             "last_seen_kept_ms": kept_ms,
             "nodes": self._leases(nodes, {session["node"] for session in sessions}),
             "revoked_before": None if revocation is None else revocation.before,
-            "restrictions": (restrictions := self._restrictions(tenant, user)),
-            "known": any(
-                (restrictions, sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, recorded)
-            ),
+            "restrictions": restrictions,
+            "known": any((sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, recorded)),
         }
 
     def _restrictions(self, tenant: str, user: str) -> dict[str, int | None]:

@@ -43,7 +43,7 @@ UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
         "PUT",
         "/v1/rooms/lobby",
         {"title": "The lobby"},
-        "`title`; use one of `open`, `bus`, `receipts`, `archived`, `slow_mode_s`",
+        "`title`; use one of `open`, `bus`, `receipts`, `archived`, `slow_mode_s`, `by`, `reason`",
     ),
     ("PUT", "/v1/rooms/lobby/mutes/alice", {"untl": 1}, "`untl`; did you mean `until`?"),
     ("PUT", "/v1/rooms/lobby/bans/alice", {"untill": 1}, "`untill`; did you mean `until`?"),

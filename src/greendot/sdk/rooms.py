@@ -44,19 +44,17 @@ class Rooming:
         receipts: bool | None = None,
         archived: bool | None = None,
         slow_mode_s: int | None = None,
-        by: str | None = None,
-        reason: str | None = None,
     ) -> Room:
         """Create a room, or change the settings of a room. A setting that is None stays unchanged.
 
         A new room is for members only, unless `open` is True. With `bus="hint"`, nodes send each other only the number
         of each message in its room, and read the content from the store. With `receipts`, users see how far others have
         read. An archived room can only be read. `slow_mode_s` is the time between two messages of one user; 0: no slow
-        mode. `by` and `reason` are for the audit of these two. Raise Conflict while an earlier room with the same name
-        is being deleted.
+        mode. `archive_room` and `set_slow_mode` also take who and why, for the audit. Raise Conflict while an earlier
+        room with the same name is being deleted.
         """
         changed = given(open=open, bus=bus, receipts=receipts, archived=archived, slow_mode_s=slow_mode_s)
-        return self._http.call(Call("PUT", room_path(room), changed | given(by=by, reason=reason)), Room)
+        return self._http.call(Call("PUT", room_path(room), changed), Room)
 
     def room(self, room: str) -> Room:
         """Return the room. Raise NotFound if the room does not exist."""

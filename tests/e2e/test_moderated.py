@@ -468,6 +468,8 @@ async def test_the_audit_has_each_change_with_its_actor(pair: str, tmp_path: Pat
             await ask(served, "PUT", "/v1/rooms/den", {"archived": archived})
         calm = {"slow_mode_s": 9, "archived": True, "by": "mod", "reason": "calm down"}
         assert (await ask(served, "PUT", "/v1/rooms/den", calm)).status == 200
+        refused = await ask(served, "PUT", "/v1/rooms/den", {"open": True, "by": "mod"})
+        assert (refused.status, "`by` and `reason` are for `archived`" in refused.json()["detail"]) == (400, True)
         await ask(served, "DELETE", "/v1/rooms/den?by=mod")
         found = (await ask(served, "GET", "/v1/audit")).json()["entries"]
         assert [(e["number"], e["actor"], e["action"], e["user"], e["ref"], e["reason"]) for e in found] == [

@@ -75,6 +75,10 @@ class PutRoom(Body):
     by: By = None
     reason: ReasonField = None
 
+    def __post_init__(self) -> None:
+        if self.archived is None and self.slow_mode_s is None and (self.by is not None or self.reason is not None):
+            raise ValueError("`by` and `reason` are for `archived` and `slow_mode_s`; give one of these")
+
 
 class PutMember(Body):
     """Role of a member. The body may be empty."""

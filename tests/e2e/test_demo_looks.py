@@ -152,6 +152,7 @@ def test_a_room_in_which_the_user_may_not_write(
 def test_two_devices_the_plug_and_the_end(
     open_tab: OpenTab, bob: Tab, site: ServerProcess, size: dict[str, Any], look: Look
 ) -> None:
+    site.call("PUT", "v1/rooms/a-room-that-does-not-fit-beside-the-others", {"open": True})
     ann = open_tab("Anna", reduced_motion="reduce", **size)
     ann.say("first")
     ann.page.get_by_role("button", name="Second device").click()

@@ -27,9 +27,11 @@ async def test_restrictions_made_on_one_node_hold_on_all(
                 await client.request(type="room.join", room="den")
             for path in ("rooms/den/mutes/bob", "mutes/bob"):
                 assert (await here.ask("PUT", f"/v1/{path}")).status == 200
+                await bob.hears("room.changed", muted_until=None)
                 refused = await bob.answer(type="room.send", room="den", body="muted")
                 assert refused["code"] == "muted", path
                 assert (await there.ask("DELETE", f"/v1/{path}")).status == 204
+                await bob.hears("room.changed", muted_until=0)
                 await bob.request(type="room.send", room="den", body="free")
             await here.ask("PUT", "/v1/rooms/den", {"slow_mode_s": 3_600})
             await bob.hears("room.changed", slow_mode_s=3_600)

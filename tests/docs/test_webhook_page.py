@@ -12,10 +12,20 @@ import msgspec
 import pytest
 
 from greendot.protocol.events import RoomMessage
-from greendot.protocol.webhooks import RECORDS, SIGNALS, TYPES, CreatedFor, OfRoom, OfUser, UpdatedFor, signature
+from greendot.protocol.webhooks import (
+    RECORDS,
+    SIGNALS,
+    TYPES,
+    Audited,
+    CreatedFor,
+    OfRoom,
+    OfUser,
+    UpdatedFor,
+    signature,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
-DATA = dict(zip(TYPES, (OfUser, OfUser, OfRoom, OfRoom, RoomMessage, CreatedFor, UpdatedFor), strict=True))
+DATA = dict(zip(TYPES, (OfUser, OfUser, OfRoom, OfRoom, RoomMessage, CreatedFor, UpdatedFor, Audited), strict=True))
 SECRET, BODY, NOW = "s" * 40, '{"events":["é"]}', 1_800_000_000
 
 

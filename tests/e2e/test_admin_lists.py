@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,6 +97,46 @@ def test_rooms_are_listed_in_pages(look: Callable[..., Tab], site: ServerProcess
     expect(page.locator(".found").get_by_role("heading", name="team-07")).to_be_visible()
 
 
+def test_a_room_is_archived_and_deleted_and_a_user_muted_and_banned(
+    look: Callable[..., Tab], open_tab: OpenTab, site: ServerProcess
+) -> None:
+    site.call("PUT", "v1/rooms/noisy", {"open": True})
+    dora = open_tab("Dora")
+    dora.open_room("noisy")
+    page = look("find").page
+    page.get_by_role("radio", name="Room").check(force=True)
+    page.get_by_label("Room id").fill("noisy")
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+    access = page.locator('#list [data-label="Access"]')
+
+    def confirm(button: str, yes: str, done: str) -> None:
+        page.get_by_role("button", name=button, exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name=yes, exact=True).click()
+        expect(page.locator("#toast")).to_have_text(f"Done: {done}.")
+
+    confirm("Archive noisy", "Archive", "room archived")
+    expect(access).to_have_text("open to all, archived")
+    expect(dora.page.locator(".talk:not([hidden]) .rights")).to_contain_text("This room is archived.")
+    confirm("Reopen noisy", "Reopen", "room reopened")
+    expect(access).to_have_text("open to all")
+    confirm("Delete noisy", "Delete", "room deleted")
+    expect(page.locator("#listed-count")).to_have_text("none, ids that begin with “noisy”")
+    expect(dora.page.locator(".talk:not([hidden]) .rights")).to_have_text("The app has deleted this room.")
+    page.get_by_role("radio", name="User").check(force=True)
+    page.get_by_label("User id").fill("dora")
+    page.get_by_role("button", name="Find").click()
+    moderation = page.locator(".fact", has_text="Moderation")
+    expect(moderation).to_contain_text("no mute, no ban")
+    confirm("Mute", "Mute", "user muted")
+    expect(moderation).to_contain_text("muted")
+    confirm("End mute", "End mute", "mute ended")
+    expect(moderation).to_contain_text("no mute, no ban")
+    confirm("Ban", "Ban", "user banned")
+    expect(moderation).to_contain_text("banned")
+    expect(dora.page.locator("#connection")).not_to_have_text("Connected")
+    confirm("End ban", "End ban", "ban ended")
+
+
 def test_the_audit_is_listed_newest_first_and_leads_to_users_and_rooms(
     look: Callable[..., Tab], site: ServerProcess
 ) -> None:
@@ -125,9 +167,11 @@ def test_the_lists_are_accessible_and_fit_the_screen(
     tab = look("find", reduced_motion="reduce", **screen)
     for what, row in (("User", "cleo"), ("Room", "lobby"), ("Audit", "1")):
         tab.page.get_by_role("radio", name=what).check(force=True)
-        expect(tab.page.locator(f'#list tr[data-id^="{row}"]')).to_be_visible()
+        expect(tab.page.locator(f'#list tr[data-id^="{row}"]').first).to_be_visible()
         for scheme in ("dark", "light"):
             tab.page.emulate_media(color_scheme=scheme)
+            if kept := os.environ.get("GREENDOT_TEST_PICTURES"):
+                tab.page.screenshot(path=Path(kept) / f"{scheme}-{screen['viewport']['width']}-admin-{what}.png")
             assert faults(tab.page, colours_only=scheme == "dark") == [], (what, scheme)
             assert not tab.overflows, (what, scheme)
 

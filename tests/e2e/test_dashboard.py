@@ -326,6 +326,8 @@ async def test_a_tenants_admin_sees_and_does_nothing_of_others() -> None:
                 {"type": "find.user", "user": "ann"},
                 {"type": "find.room", "room": "den"},
                 {"type": "act", "do": "revoke", "user": "ann"},
+                {"type": "act", "do": "ban", "user": "ann"},
+                {"type": "act", "do": "delete", "room": "den"},
             ):
                 assert await refusal(boss, **command, tenant=tenant) == "forbidden"
         found = await boss.request(type="find.user", user="ann")
@@ -896,10 +898,79 @@ async def test_a_test_notification_is_a_notification() -> None:
         assert (created["data"]["kind"], created["data"]["body"]) == ("test", {"text": "Is this on?"})
 
 
+async def test_users_are_muted_and_banned_and_the_audit_names_the_key() -> None:
+    async with serving(admin=ON) as served:
+        await served.node.store.put_room("default", "den", open=True)
+        ann, bob = await served.joined("ann", "den"), await served.joined("bob", "den")
+        client = await look(served)
+        offer = await client.request(type="act", do="mute", user="ann")
+        assert offer["title"] == "Mute ann (default)?"
+        assert (await client.request(type="find.user", user="ann"))["restrictions"] == {}
+        assert (await client.request(type="confirm", number=offer["number"]))["done"] == "user muted"
+        assert (await ann.receive("room.changed"))["data"]["muted_until"] is None
+        assert await refusal(ann, type="room.send", room="den", body="x") == "muted"
+        assert (await client.request(type="find.user", user="ann"))["restrictions"] == {"mute": None}
+        assert await done(client, do="unmute", user="ann") == "mute ended"
+        await ann.request(type="room.send", room="den", body="x")
+        assert await done(client, do="ban", user="bob", room="den") == "user banned"
+        assert await refusal(bob, type="room.join", room="den") == "banned"
+        assert await done(client, do="unban", user="bob", room="den") == "ban ended"
+        offer = await client.request(type="act", do="ban", user="ann")
+        assert offer["says"].endswith("1 session will be closed with 4501.")
+        assert (await client.request(type="confirm", number=offer["number"]))["done"] == "user banned"
+        assert (await ann.closed()).code == 4501
+        assert (await client.request(type="find.user", user="ann"))["restrictions"] == {"ban": None}
+        assert await done(client, do="unban", user="ann") == "ban ended"
+        await served.client("ann")
+        entries = (await client.request(type="list.audit"))["audits"]
+        assert [(it["action"], it["user"], it["room"], it["actor"]) for it in reversed(entries)] == [
+            ("user.muted", "ann", None, "admin.key"),
+            ("user.unmuted", "ann", None, "admin.key"),
+            ("user.banned", "bob", "den", "admin.key"),
+            ("user.unbanned", "bob", "den", "admin.key"),
+            ("user.banned", "ann", None, "admin.key"),
+            ("user.unbanned", "ann", None, "admin.key"),
+        ]
+
+
+async def test_rooms_are_archived_and_deleted_and_another_tenants_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "greendot")
+    async with serving(admin=ON) as served:
+        for tenant in ("default", "acme"):
+            await served.node.store.put_room(tenant, "den", open=True)
+        ann = await served.joined("ann", "den")
+        client = await look(served)
+        assert await done(client, do="archive", room="den") == "room archived"
+        assert (await ann.receive("room.changed"))["data"]["archived"]
+        assert (await client.request(type="find.room", room="den"))["archived"]
+        assert await done(client, do="unarchive", room="den") == "room reopened"
+        offer = await client.request(type="act", do="delete", room="den")
+        assert offer["title"] == "Delete room den (default)?"
+        assert (await client.request(type="confirm", number=offer["number"]))["done"] == "room deleted"
+        assert await refusal(client, type="act", do="delete", room="den") == "bad_field"
+        assert await served.node.store.room("default", "den") is None
+        assert await served.node.store.room("acme", "den") is not None
+        assert "performed delete on room den of tenant default: room deleted" in caplog.text
+        offer = await client.request(type="act", do="archive", room="den", tenant="acme")
+        note = AuditNote("acme", served.clock.now_ms(), "app", "room.deleted", "den")
+        assert await served.node.store.delete_room("acme", "den", note)  # before the confirmation
+        assert await refusal(client, type="confirm", number=offer["number"]) == "bad_field"
+
+
 @pytest.mark.parametrize(
     "act",
     [
         {"do": "disconnect"},
+        {"do": "disconnect", "room": "den"},
+        {"do": "revoke", "user": "ann", "room": "den"},
+        {"do": "mute"},
+        {"do": "mute", "room": "den"},
+        {"do": "ban", "user": "ann", "session": "abcd-1"},
+        {"do": "archive"},
+        {"do": "delete", "user": "ann"},
+        {"do": "delete", "user": "ann", "room": "den"},
+        {"do": "delete", "node": "abcd"},
+        {"do": "mute", "user": "ann", "room": "no-such-room"},
         {"do": "notify", "session": "abcd-1"},
         {"do": "revoke", "user": "ann", "session": "abcd-1"},
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -206,7 +207,52 @@ def test_a_refused_message_is_marked_as_not_sent_and_can_be_retried(open_tab: Op
     expect(lea.messages.last).to_have_text("no longer one")
 
 
+def test_a_room_shows_why_the_user_may_not_write(open_tab: OpenTab, site: ServerProcess) -> None:
+    site.call("PUT", "v1/rooms/ruled", {"open": True})
+    mia = open_tab("Mia")
+    mia.open_room("ruled")
+    talk = mia.page.locator("#desk .talk:not([hidden])")
+    rights, field = talk.locator(".rights"), talk.locator("textarea")
+    expect(rights).to_be_hidden()
+    site.call("PUT", "v1/rooms/ruled/mutes/mia")
+    expect(rights).to_have_text("The app has muted you. You can only read.")
+    expect(field).to_be_hidden()
+    site.call("PUT", "v1/rooms/ruled/mutes/mia", {"until": round(time.time() * 1000) + 3_600_000})
+    expect(rights).to_contain_text("The app has muted you until ")
+    site.call("DELETE", "v1/rooms/ruled/mutes/mia")
+    expect(rights).to_be_hidden()
+    site.call("PUT", "v1/rooms/ruled", {"slow_mode_s": 3_600})
+    expect(field).to_have_attribute("placeholder", "Write to ruled… (slow mode: one message in 3600 s)")
+    site.call("PUT", "v1/rooms/ruled", {"archived": True})
+    expect(rights).to_have_text("This room is archived. You can only read it.")
+    expect(field).to_be_hidden()
+    site.call("PUT", "v1/rooms/ruled", {"archived": False})
+    expect(field).to_be_visible()
+    site.call("PUT", "v1/rooms/ruled/bans/mia")
+    expect(rights).to_have_text("The app has banned you from this room.")
+    mia.page.reload()
+    expect(rights).to_have_text("The app has banned you from this room.")
+    assert mia.problems == []
+
+
 # --- people ---
+
+
+def test_avatars_show_the_info_that_the_app_has_set(open_tab: OpenTab, site: ServerProcess) -> None:
+    noa, pia = open_tab("Noa"), open_tab("Pia")
+    noa.say("before")
+    row = pia.person("noa")
+    expect(row.locator(".initials")).to_have_text("N")
+    site.call("PUT", "v1/users/noa/info", {"info": {"avatar": "🦊", "colour": "#0000ff"}})
+    expect(row.locator(".initials")).to_have_text("🦊")
+    expect(row).to_have_css("--hue", "240")
+    expect(noa.page.locator("#me .initials")).to_have_text("🦊")
+    noa.say("after")
+    expect(pia.messages.last).to_have_text("after")
+    expect(pia.page.locator(".message").last.locator(".initials")).to_have_text("🦊")
+    site.call("PUT", "v1/users/noa/info", {"info": {"avatar": "https://example.com/noa.png", "colour": "url(x)"}})
+    expect(row.locator(".initials")).to_have_text("N")
+    assert pia.problems == []
 
 
 def test_busy_has_an_end_and_a_note_that_others_see(open_tab: OpenTab) -> None:

@@ -129,9 +129,30 @@ def look_at_the_list(ann: Tab, bob: Tab, look: Look) -> None:
     expect(ann.page.locator("#me .dot")).to_have_attribute("data-state", "online")
 
 
+def test_a_room_in_which_the_user_may_not_write(
+    open_tab: OpenTab, site: ServerProcess, size: dict[str, Any], look: Look
+) -> None:
+    user = f"quiet-{size['viewport']['width']}"
+    room = f"rules-{size['viewport']['width']}"
+    site.call("PUT", f"v1/rooms/{room}", {"open": True})
+    site.call("PUT", f"v1/users/{user}/info", {"info": {"avatar": "🦊", "colour": "#06f"}})
+    ann = open_tab(user.replace("-", " "), reduced_motion="reduce", **size)
+    menu = ann.page.get_by_role("button", name="Rooms and people")
+    if menu.is_visible():
+        menu.click()
+    ann.open_room(room)
+    ann.say("mine")
+    rights = ann.page.locator("#desk .talk:not([hidden]) .rights")
+    for path in (f"mutes/{user}", f"bans/{user}"):
+        site.call("PUT", f"v1/rooms/{room}/{path}")
+        expect(rights).to_contain_text("The app has")
+        look(ann, f"rights-{path[:3]}")
+
+
 def test_two_devices_the_plug_and_the_end(
     open_tab: OpenTab, bob: Tab, site: ServerProcess, size: dict[str, Any], look: Look
 ) -> None:
+    site.call("PUT", "v1/rooms/a-room-that-does-not-fit-beside-the-others", {"open": True})
     ann = open_tab("Anna", reduced_motion="reduce", **size)
     ann.say("first")
     ann.page.get_by_role("button", name="Second device").click()

@@ -466,6 +466,10 @@ async def test_the_audit_has_each_change_with_its_actor(pair: str, tmp_path: Pat
         await ask(served, "DELETE", "/v1/rooms/den/messages/2?reason=again")
         for archived in (True, True, False):
             await ask(served, "PUT", "/v1/rooms/den", {"archived": archived})
+        calm = {"slow_mode_s": 9, "archived": True, "by": "mod", "reason": "calm down"}
+        assert (await ask(served, "PUT", "/v1/rooms/den", calm)).status == 200
+        refused = await ask(served, "PUT", "/v1/rooms/den", {"open": True, "by": "mod"})
+        assert (refused.status, "`by` and `reason` are for `archived`" in refused.json()["detail"]) == (400, True)
         await ask(served, "DELETE", "/v1/rooms/den?by=mod")
         found = (await ask(served, "GET", "/v1/audit")).json()["entries"]
         assert [(e["number"], e["actor"], e["action"], e["user"], e["ref"], e["reason"]) for e in found] == [
@@ -473,20 +477,22 @@ async def test_the_audit_has_each_change_with_its_actor(pair: str, tmp_path: Pat
             (2, "settings", "message.deleted", "ann", 2, "spam"),
             (3, "settings", "room.archived", None, None, None),
             (4, "settings", "room.unarchived", None, None, None),
-            (5, "mod", "room.deleted", None, None, None),
+            (5, "mod", "room.slow_mode", None, None, "calm down"),
+            (6, "mod", "room.archived", None, None, "calm down"),
+            (7, "mod", "room.deleted", None, None, None),
         ]
         assert {(e["at"], e["room"], e["until"]) for e in found} == {(at, "den", None)}
         for query, numbers in (
             ("after=2&limit=2", [3, 4]),
-            ("limit=2", [4, 5]),
+            ("limit=2", [6, 7]),
             ("before=3", [1, 2]),
             ("user=ann", [1, 2]),
-            ("room=den&action=room.archived", [3]),
+            ("room=den&action=room.archived", [3, 6]),
             ("room=attic", []),
         ):
             page = (await ask(served, "GET", f"/v1/audit?{query}")).json()["entries"]
             assert [entry["number"] for entry in page] == numbers, query
-        assert re.search(r"room_moderations_total{.*} 6\.0", (await ask(served, "GET", "/metrics")).body.decode())
+        assert re.search(r"room_moderations_total{.*} 8\.0", (await ask(served, "GET", "/metrics")).body.decode())
 
 
 async def test_entries_are_removed_after_the_time_in_the_settings() -> None:

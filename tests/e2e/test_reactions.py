@@ -175,6 +175,9 @@ async def test_the_app_reacts_for_a_user(pair: str, tmp_path: Path, postgres: st
         (place(2**59), 400, "Expected `int` <= 9007199254740992 - at `seq` of the path"),
         (place(reaction="x" * 33), 400, "Expected `str` of length <= 32 - at `reaction` of the path"),
         (place(reaction="\n"), 400, "at `reaction` of the path"),
+        (place(reaction=" "), 400, "at `reaction` of the path"),
+        (place(reaction="\u200b"), 400, "at `reaction` of the path"),  # a space of width zero
+        (place(reaction="a\u202e"), 400, "at `reaction` of the path"),  # turns the text around it
         (place(user="not%20valid"), 400, "at `user`"),
         (place().partition("?")[0], 400, "missing required field `user`"),
         (place() + "&on=true", 400, "unknown query parameter `on`"),

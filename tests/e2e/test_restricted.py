@@ -112,8 +112,8 @@ async def test_a_muted_user_can_read_and_send_nothing_until_the_end(
             "reason": "rude",
         }
         assert (await ask(served, "GET", path.removesuffix("/ann"))).json() == {"users": [made.json()], "next": None}
+        assert (await hear(ann, "room.changed"))["data"]["muted_until"] == end
         if room:
-            assert (await hear(ann, "room.changed"))["data"]["muted_until"] == end
             await until(lambda: served.node.rooms.local(DEN).roles["ann"].muted == end)  # type: ignore[union-attr]
         await served.advance(1, [ann, bob])
         assert await codes(ann, *SENDING) == {"muted"}
@@ -152,6 +152,38 @@ async def test_a_mute_without_end_lasts_until_it_is_lifted(pair: str, path: str,
             ("user.unmuted", "mod", room, "ann"),
         ]
         assert re.search(r"room_moderations_total{.*} 2\.0", (await ask(served, "GET", "/metrics")).body.decode())
+
+
+@on_each_pair
+async def test_a_client_gets_the_later_end_of_a_mute_in_the_room_and_one_in_the_tenant(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        ann, bob = await furnished(served, "ann", "bob")
+        soon = served.clock.now_ms() + 60_000
+
+        async def told() -> int | None:
+            changed = (await hear(ann, "room.changed"))["data"]
+            assert changed["room"] == "den"
+            return changed["muted_until"]  # type: ignore[no-any-return]
+
+        await ask(served, "PUT", "/v1/mutes/ann", {"until": soon + 60_000})
+        assert await told() == soon + 60_000
+        await ask(served, "PUT", "/v1/rooms/den/mutes/ann", {"until": soon})
+        assert await told() == soon + 60_000
+        await until(lambda: served.node.rooms.local(DEN).roles["ann"].muted == soon)  # type: ignore[union-attr]
+        await ask(served, "DELETE", "/v1/mutes/ann")
+        assert await told() == soon
+        await ask(served, "PUT", "/v1/mutes/ann")
+        assert await told() is None
+        await ask(served, "DELETE", "/v1/rooms/den/mutes/ann")
+        assert await told() is None
+        await ask(served, "DELETE", "/v1/mutes/ann")
+        assert await told() == 0
+        await missed(served, "mute", EVERYWHERE, "ann", soon)
+        await served.advance(15, [bob])
+        assert await told() == soon
+        assert [frame for frame in await bob.quiet() if frame["type"] == "room.changed"] == []
 
 
 @on_each_pair

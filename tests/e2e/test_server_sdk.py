@@ -111,6 +111,7 @@ async def test_users_are_muted_and_banned() -> None:
         with server_of(served) as server:
             assert (await ask(server.put_room, "hall", open=True, slow_mode_s=30)).slow_mode_s == 30
             assert (await ask(server.room, "hall")).slow_mode_s == 30
+            assert (await ask(server.set_slow_mode, "hall", 5, by="mod", reason="calm")).slow_mode_s == 5
             now = served.clock.now_ms()
             mute = await ask(server.mute, "ann", "hall", until=now + 60_000, by="mod", reason="rude")
             assert mute == Restriction("ann", "hall", now + 60_000, now, "mod", "rude")
@@ -125,6 +126,7 @@ async def test_users_are_muted_and_banned() -> None:
             entries = await ask(lambda: [*server.every_audit_entry()])
             assert [(it.action, it.user, it.actor, it.reason, it.until) for it in entries] == [
                 ("room.slow_mode", None, "settings", None, None),
+                ("room.slow_mode", None, "mod", "calm", None),
                 ("user.muted", "ann", "mod", "rude", now + 60_000),
                 ("user.banned", "bob", "settings", None, None),
                 ("user.unmuted", "ann", "mod", None, None),
@@ -152,6 +154,8 @@ async def test_messages_and_rooms_are_moderated(monkeypatch: pytest.MonkeyPatch)
             assert found == [*expected, ("edit", 1, "***"), ("delete", 2, None)]
             with pytest.raises(NotFound, match="no message 2"):
                 await ask(server.edit_message, "hall", 2, "again")
+            assert (await ask(server.archive_room, "hall", by="mod", reason="over")).archived
+            assert not (await ask(server.archive_room, "hall", False)).archived
             assert (await ask(server.put_room, "hall", archived=True)).archived
             with pytest.raises(Forbidden, match="archived"):
                 await ask(server.send, "hall", "late", user="ann")
@@ -163,8 +167,10 @@ async def test_messages_and_rooms_are_moderated(monkeypatch: pytest.MonkeyPatch)
             assert [(it.number, it.actor, it.action, it.ref, it.reason) for it in entries] == [
                 (1, "mod", "message.edited", 1, "rude"),
                 (2, "settings", "message.deleted", 2, "spam & more"),
-                (3, "settings", "room.archived", None, None),
-                (4, "mod", "room.deleted", None, None),
+                (3, "mod", "room.archived", None, "over"),
+                (4, "settings", "room.unarchived", None, None),
+                (5, "settings", "room.archived", None, None),
+                (6, "mod", "room.deleted", None, None),
             ]
             assert [it.number for it in await ask(server.audit, user="ann", limit=1)] == [2]
 

@@ -43,7 +43,7 @@ UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
         "PUT",
         "/v1/rooms/lobby",
         {"title": "The lobby"},
-        "`title`; use one of `open`, `bus`, `receipts`, `archived`, `slow_mode_s`",
+        "`title`; use one of `open`, `bus`, `receipts`, `archived`, `slow_mode_s`, `by`, `reason`",
     ),
     ("PUT", "/v1/rooms/lobby/mutes/alice", {"untl": 1}, "`untl`; did you mean `until`?"),
     ("PUT", "/v1/rooms/lobby/bans/alice", {"untill": 1}, "`untill`; did you mean `until`?"),
@@ -63,6 +63,29 @@ UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     ("POST", "/v1/tokens/revoke", {"user": "alice", "bevore": 1}, "`bevore`; did you mean `before`?"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "said"),
+    [
+        ("PUT", "/v1/rooms/lobby", {"bus": "hints"}, "unknown value `hints`; did you mean `hint`? - at `bus`"),
+        ("PUT", "/v1/rooms/lobby", {"bus": "x"}, "unknown value `x`; use one of `full`, `hint` - at `bus`"),
+        ("PUT", "/v1/rooms/lobby/members/ann", {"role": "admn"}, "unknown value `admn`; did you mean `admin`?"),
+        ("GET", "/v1/audit?action=user.mute", None, "unknown value `user.mute`; did you mean `user.muted`?"),
+        (
+            "POST",
+            "/v1/notifications",
+            {"notifications": [NOTICE, NOTICE | {"importance": "hihg"}]},
+            "unknown value `hihg`; did you mean `high`? - at `notifications[1].importance`",
+        ),
+    ],
+)
+async def test_an_unknown_value_is_refused_with_the_nearest(
+    method: str, path: str, body: dict[str, Any] | None, said: str
+) -> None:
+    async with backend() as (served, api):
+        await served.lobby()
+        assert is_problem(await api(method, path, body), 400, "bad_field").startswith(said)
 
 
 @pytest.mark.parametrize(("method", "path", "body", "said"), UNKNOWN_FIELDS, ids=[case[3] for case in UNKNOWN_FIELDS])

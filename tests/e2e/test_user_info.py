@@ -205,6 +205,16 @@ async def test_a_wrong_body_is_refused_with_the_field(body: dict[str, Any], reas
         assert (await http(served, "GET", "/users/ann/info")).json() == {"name": None}
 
 
+async def test_an_empty_name_is_none() -> None:
+    async with serving() as served:
+        bob = await served.client("bob")
+        await served.client("ann", claims={"name": ""})
+        (shown,) = await watch(bob, "ann")
+        assert shown["name"] is None
+        assert (await http(served, "PUT", "/users/ann/info", {"name": "Ann"})).json() == {"name": "Ann"}
+        assert (await http(served, "PUT", "/users/ann/info", {"name": ""})).json() == {"name": None}
+
+
 async def test_the_token_of_an_invisible_user_changes_nothing_until_the_user_is_visible() -> None:
     async with serving() as served:
         bob, ann = await served.client("bob"), await served.client("ann", claims={"info": BLUE})

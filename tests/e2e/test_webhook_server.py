@@ -31,9 +31,11 @@ async def test_an_app_receives_every_event_it_subscribes_to() -> None:
             Authorization=f"Bearer {API_KEY}",
         )
         await ann.request(type="inbox.read", through=1)
+        mute = {"by": "mod", "reason": "rude"}
+        await ask(served.port, "PUT", "/v1/rooms/lobby/mutes/bob", mute, Authorization=f"Bearer {API_KEY}")
         ann.send(type="bye")
         await ann.closed()
-        await until(lambda: len(app.events) == 7)
+        await until(lambda: len(app.events) == 8)
         app.verify()
         found = by_type(app.events)
         assert found["user.online"] == found["user.offline"] == [{"user": "ann"}]
@@ -44,6 +46,8 @@ async def test_an_app_receives_every_event_it_subscribes_to() -> None:
         assert (message["id"], message["seq"], message["body"]) == (sent["id"], sent["seq"], {"text": "hi"})
         assert (created["user"], created["body"]) == ("ann", {"n": 1})
         assert updated == {"user": "ann", "state": "read", "ids": [created["id"]]}
+        entry = {"number": 1, "actor": "mod", "action": "user.muted", "room": "lobby", "user": "bob", "reason": "rude"}
+        assert found["audit.created"] == [entry | {"ref": None, "until": None}]
 
 
 async def test_only_the_subscribed_webhook_events_are_sent() -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,7 +211,7 @@ def test_a_nudge_is_in_the_inbox_and_the_badge_counts_it(chat: str, pages: Open)
     expect(hugo.locator(".inbox")).to_contain_text("No push: ")
 
 
-def test_older_pages_are_loaded_and_an_archived_room_can_only_be_read(chat: str, pages: Open, tmp_path: Path) -> None:
+def test_older_pages_are_loaded_and_measures_of_the_app_are_shown(chat: str, pages: Open, tmp_path: Path) -> None:
     from e2e.browser import API_KEY, ServerProcess  # a plugin of pytest, which must load it first
 
     secret, port = "s" * 32, free_port()
@@ -230,6 +231,11 @@ def test_older_pages_are_loaded_and_an_archived_room_can_only_be_read(chat: str,
             expect(ivy.locator(".messages p").first).to_have_text("number 0.")
             api.delete_message("lobby", 120)
             expect(ivy.locator(".messages p").last).to_have_text("deleted")
+            api.mute("ivy", until=round(time.time() * 1000) + 3_600_000)
+            expect(ivy.locator(".archived")).to_contain_text("You are muted until ")
+            api.unmute("ivy")
+            api.put_room("lobby", slow_mode_s=30)
+            expect(ivy.locator(".typing")).to_have_text("Slow mode: one message in 30 s")
             api.put_room("lobby", archived=True)
             expect(ivy.locator(".archived")).to_be_visible()
             expect(ivy.get_by_label("Message to lobby")).to_have_count(0)

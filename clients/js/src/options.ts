@@ -175,6 +175,10 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   removed: string | null;
   /** The app has archived the room, so that it can only be read, or has ended this. */
   archived: boolean;
+  /** The app has muted the user until this time, in milliseconds UTC (Infinity: no end). Null: the user may send again. */
+  muted: number | null;
+  /** Seconds between two messages of one user; 0: slow mode has ended. */
+  slow_mode: number;
   signal: Signal<SignalBody>;
   /** Too many messages were missed, or the server lost some: discard the shown messages and fetch with `history`. */
   resync: Gap;

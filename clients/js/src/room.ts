@@ -26,13 +26,20 @@ const EVENTS: Record<keyof RoomEvents, 1> = {
   receipt_count: 1,
   profile: 1,
   archived: 1,
+  muted: 1,
+  slow_mode: 1,
 };
 
-interface JoinReply extends Joined<any> {
+interface Moderated {
+  archived?: boolean;
+  slow_mode_s?: number;
+  muted_until?: number | null;
+}
+
+interface JoinReply extends Joined<any>, Moderated {
   truncated: boolean;
   typing: (Typer & { expires_in_ms: number })[];
   typing_count: number;
-  archived?: boolean;
 }
 
 interface Bounds {
@@ -56,6 +63,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
   joined = false;
   /** Whether the app has archived the room: it can only be read. */
   archived = false;
+  /** When the mute of the user ends, in milliseconds UTC; Infinity: no end; null: the user is not muted. */
+  mutedUntil: number | null = null;
+  /** Seconds between two messages of one user in slow mode; 0: no slow mode. */
+  slowModeS = 0;
   #core: Session;
   #events: Emitter<RoomEvents<Body, SignalBody>>;
   #stream: Stream<RoomMessage<Body>>;
@@ -69,6 +80,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #entry = 0; // number of the last join sent; answers to older joins are ignored
   #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // `join` calls that wait for the answer
   #marker = 0; // number of the last read message
+  #endMute: Undo = () => {}; // cancels the timer of the mute
   #sent = new Set<string>(); // keys of own messages whose events may still come
 
   /** @internal */
@@ -238,6 +250,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /** @internal Reject callers that wait for the join: the client is closed. */
   stop(error: GreendotError): void {
     this.lost();
+    this.#endMute();
     this.#typists.clear();
     this.#answer(error);
   }
@@ -281,8 +294,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
         return this.#events.emit("signal", data as Signal<SignalBody>);
       case "room.changed":
         if (data.removed) this.#removed(data.reason);
-        else if (data.archived !== undefined) this.#events.emit("archived", (this.archived = data.archived));
         else if (data.read !== undefined) this.#readUpTo(data.read);
+        else this.#moderated(data);
     }
   }
 
@@ -338,7 +351,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     // In a large room the reply has only the number of typers, not the time at which each typing ends.
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
-    this.archived = !!reply.archived;
+    this.#moderated({ archived: false, slow_mode_s: 0, muted_until: 0, ...reply });
     this.#events.emit("unread", this.unread);
     const joined = this.#standing(hasHistory ? reply.messages : []);
     this.#events.emit("joined", joined);
@@ -367,6 +380,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.count = null;
     this.#after = null;
     this.#history = undefined;
+    this.#endMute();
     this.#stream.forget();
     this.#typists.clear();
     this.#keystrokes.ended();
@@ -399,6 +413,21 @@ export class Room<Body = unknown, SignalBody = unknown> {
     if (seq <= this.#marker) return;
     this.#marker = seq;
     this.#events.emit("unread", this.unread);
+  }
+
+  #moderated({ archived = this.archived, slow_mode_s = this.slowModeS, muted_until }: Moderated): void {
+    if (archived !== this.archived) this.#events.emit("archived", (this.archived = archived));
+    if (slow_mode_s !== this.slowModeS) this.#events.emit("slow_mode", (this.slowModeS = slow_mode_s));
+    if (muted_until !== undefined) this.#mute(muted_until ?? Infinity);
+  }
+
+  /** Set the end of the mute. When the time has come, the mute ends without an event of the server. */
+  #mute(end: number): void {
+    this.#endMute();
+    const left = end - this.#core.now();
+    if (left > 0 && left < Infinity) this.#endMute = this.#core.clock.after(left, () => this.#mute(end));
+    const until = left > 0 ? end : null;
+    if (until !== this.mutedUntil) this.#events.emit("muted", (this.mutedUntil = until));
   }
 
   #counted(count: number): void {

@@ -60,6 +60,10 @@ export interface RoomState<Body = unknown> {
   unread: number;
   /** Whether the app has archived the room: it can only be read. */
   archived: boolean;
+  /** When the mute of the user ends, in milliseconds UTC; Infinity: no end; null: the user is not muted. */
+  mutedUntil: number | null;
+  /** Seconds between two messages of one user in slow mode; 0: no slow mode. */
+  slowModeS: number;
 }
 
 export const EMPTY: RoomState<any> = Object.freeze({
@@ -76,6 +80,8 @@ export const EMPTY: RoomState<any> = Object.freeze({
   count: null,
   unread: 0,
   archived: false,
+  mutedUntil: null,
+  slowModeS: 0,
 } as any);
 
 export class RoomStore<Body> extends Shared<RoomState<Body>> {
@@ -108,6 +114,8 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
       room.on("typing", (typing) => this.#put({ typing })),
       room.on("unread", (unread) => this.#put({ unread })),
       room.on("archived", (archived) => this.#put({ archived })),
+      room.on("muted", (mutedUntil) => this.#put({ mutedUntil })),
+      room.on("slow_mode", (slowModeS) => this.#put({ slowModeS })),
       room.on("count", (count) => {
         this.#put({ count });
         this.#presents.counted();
@@ -166,8 +174,8 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
   }
 
   #joined(messages?: readonly RoomMessage<Body>[]): void {
-    const { unread, count, typers, archived } = this.#room;
-    this.#put({ joined: true, removed: null, unread, count, typing: typers, archived });
+    const { unread, count, typers, archived, mutedUntil, slowModeS } = this.#room;
+    this.#put({ joined: true, removed: null, unread, count, typing: typers, archived, mutedUntil, slowModeS });
     this.#settle();
     // A server before 0.1.0 sends no messages with the join.
     const hasPage = this.#history !== undefined && (!!messages?.length || !this.#room.head || !this.#history);

@@ -8,7 +8,7 @@ export interface Text {
 
 /** Field for a new message, or for the message that is being edited. */
 export function Composer({ room: name, editing, done }: { room: string; editing: ShownMessage<Text> | null; done: () => void }) {
-  const { room, send, archived } = useRoom<Text>(name);
+  const { room, send, archived, mutedUntil, slowModeS } = useRoom<Text>(name);
   const { text: typing, setTyping } = useTyping(name);
   const [text, setText] = useState(editing?.body.text ?? "");
   const label = editing ? "Edited message" : `Message to ${name}`;
@@ -23,10 +23,11 @@ export function Composer({ room: name, editing, done }: { room: string; editing:
     setText("");
     done();
   };
-  if (archived) return <p className="archived" role="status">This room is archived: it can only be read.</p>;
+  const muted = mutedUntil && `You are muted${mutedUntil < Infinity ? ` until ${new Date(mutedUntil).toLocaleString()}` : ""}.`;
+  if (archived || muted) return <p className="archived" role="status">{muted || "This room is archived: it can only be read."}</p>;
   return (
     <form className="composer" onSubmit={submit} onKeyDown={({ key }) => key === "Escape" && done()}>
-      <p className="typing" role="status">{typing}</p>
+      <p className="typing" role="status">{typing || (slowModeS > 0 && `Slow mode: one message in ${slowModeS} s`)}</p>
       <input aria-label={label} placeholder={label} value={text} onChange={({ target }) => change(target.value)} autoComplete="off" autoFocus={!!editing} />
       <button disabled={!text.trim()}>{editing ? "Save" : "Send"}</button>
     </form>

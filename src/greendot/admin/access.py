@@ -20,6 +20,8 @@ from greendot.node.tasks import Tasks
 from greendot.node.timers import Timers
 from greendot.protocol.codes import Err
 from greendot.protocol.replies import SessionsReply
+from greendot.rooms.moderation import RoomModeration
+from greendot.rooms.restrictions import RestrictionService
 from greendot.store.port import Store
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.metrics_model import MetricSample
@@ -66,6 +68,8 @@ class DashboardServices(Struct, frozen=True):
     node: NodeView
     revocation_service: RevocationService
     inbox_service: InboxService
+    restrictions: RestrictionService
+    moderation: RoomModeration
     lasting: RetentionPeriods
     metrics: Metrics
     key: str = ""  # the operators' key of the settings

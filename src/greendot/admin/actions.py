@@ -13,6 +13,7 @@ import msgspec
 
 from greendot.admin.access import DashboardServices, Viewer
 from greendot.admin.frames import Act
+from greendot.admin.moderation import ModerationActions, moderation_of
 from greendot.auth.model import Revocation
 from greendot.engine.results import NodeInfo
 from greendot.errors import Refused
@@ -44,19 +45,24 @@ class Actions:
 
     def __init__(self, services: DashboardServices) -> None:
         self._services = services
+        self._moderation = ModerationActions(services)
         self._numbers = 0
         self._offer: Offer | None = None
 
     async def offer(self, viewer: Viewer, act: Act, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         """Return the description of an action, with the number to confirm."""
         tenant = viewer.at(act.tenant)
+        if (moderation := moderation_of(act)) is not None:
+            sessions = await self._sessions(tenant, act.user) if act.user is not None else ()
+            title, says = await self._moderation.sentence(act, moderation, tenant, len(sessions))
+            return self._offered(Offer(act, tenant, sessions, tenant, self._end()), title, says, len(sessions))
         if [act.user, act.session, act.node].count(None) != 2:
             raise Refused(Err.BAD_FIELD, "field `user` of act: give exactly one of `user`, `session` and `node`")
         if act.do == "notify" and act.user is None:
             raise Refused(Err.BAD_FIELD, "field `user` of act: a notification needs a `user`")
         if act.node is not None and act.do != "disconnect":
             raise Refused(Err.BAD_FIELD, "field `node` of act: the only action on a node is disconnect")
-        sessions: tuple[str, ...] = (act.session or "",)
+        sessions = (act.session or "",)
         count = 1
         all_of = None if viewer.every and act.tenant is None else tenant
         if act.node is not None:
@@ -64,10 +70,16 @@ class Actions:
         elif act.user is not None:
             sessions = await self._sessions(tenant, act.user)
             count = len(sessions)
-        self._numbers += 1
-        self._offer = Offer(act, tenant, sessions, all_of, self._services.clock.monotonic() + HOLDS_S)
         title, says = _sentence(act, f" of tenant {all_of}" if all_of else "", tenant, count)
-        return {"number": self._numbers, "title": title, "says": says, "do": act.do, "count": count}
+        return self._offered(Offer(act, tenant, sessions, all_of, self._end()), title, says, count)
+
+    def _end(self) -> float:
+        return self._services.clock.monotonic() + HOLDS_S
+
+    def _offered(self, offer: Offer, title: str, says: str, count: int) -> dict[str, Any]:
+        self._numbers += 1
+        self._offer = offer
+        return {"number": self._numbers, "title": title, "says": says, "do": offer.act.do, "count": count}
 
     async def _held(self, viewer: Viewer, node: str, tenant: str | None, nodes: Sequence[NodeInfo]) -> int:
         """Return the number of connections on the node, of the tenant or of all. Raise Refused if it is not known."""
@@ -89,10 +101,10 @@ class Actions:
                 Err.BAD_FIELD, "the action was not requested or its confirmation has expired; request the action again"
             )
         tenant = viewer.at(offer.tenant)
-        done, count = await self._do(offer, tenant)
+        done, count = await self._do(offer, tenant, viewer.name)
         act = offer.act
-        target = act.user or act.session or act.node or ""
-        kind = "user" if act.user else "session" if act.session else "node"
+        target = act.user or act.session or act.node or act.room or ""
+        kind = "user" if act.user else "session" if act.session else "node" if act.node else "room"
         log(
             log_events.AUDIT_ACTED,
             key=viewer.name,
@@ -104,9 +116,11 @@ class Actions:
         )
         return {"done": done, "count": count}
 
-    async def _do(self, offer: Offer, tenant: str) -> tuple[str, int]:
+    async def _do(self, offer: Offer, tenant: str, key: str) -> tuple[str, int]:
         """Do the action; return a description and the number of sessions concerned."""
         act = offer.act
+        if (moderation := moderation_of(act)) is not None:
+            return await self._moderation.perform(act, moderation, tenant, key), len(offer.sessions)
         if act.do == "disconnect":
             return await self._disconnect(offer, tenant)
         if act.do == "revoke":

@@ -22,7 +22,8 @@ from greendot.protocol.decoding import Json, decoder
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
 Prefix = Annotated[str, Meta(max_length=128)]
 Cursor = Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z")]
-Action = Literal["disconnect", "revoke", "notify"]
+Moderation = Literal["mute", "unmute", "ban", "unban", "archive", "unarchive", "delete"]
+Action = Literal["disconnect", "revoke", "notify"] | Moderation
 ReturnCode = Literal[4000, 4503]
 
 
@@ -117,6 +118,7 @@ class Act(Command, frozen=True, tag="act"):
     tenant: Id | None = None
     user: Id | None = None
     session: Id | None = None
+    room: Id | None = None  # for moderation; with a user: in this room only
     node: Id | None = None  # all its connections, for a disconnect
     code: ReturnCode = 4503  # close code of a disconnect: 4503 to stay away, 4000 to come back
     reason: Annotated[str, Meta(max_length=30)] = "disconnected by the operator"

@@ -29,6 +29,7 @@ from greendot.protocol.cluster import (
 )
 from greendot.protocol.codes import Err
 from greendot.store.push import Device
+from greendot.store.restrictions import FOREVER, RestrictionKind
 from greendot.store.rooms import UserRoom
 
 WITHIN_S = 1.0  # time for the nodes to answer
@@ -66,12 +67,12 @@ class Lookup:
         read = {node: read_user(text) for node, text in answers.items()}
         there = {found.session: (node, found) for node, it in read.items() for found in it.sessions}
         sessions = [_session(node, found) for node, found in there.values()]
-        ends, others = self._ends(nodes), [entry for entry in entries if entry.session not in there]
-        sessions += [_session_entry(entry, ends.get(entry.node)) for entry in others]
+        ends, restrictions = self._ends(nodes), self._restrictions(tenant, user)
+        sessions += [_session_entry(entry, ends.get(entry.node)) for entry in entries if entry.session not in there]
         joined = {room for session in sessions for room in session["rooms"]}
         # The store lists all open rooms. Those without a session, role or marker of the user are left out.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
-        profile, recorded = profiles.get((tenant, user), NO_PROFILE), bool(seen or modes or profiles)
+        profile, recorded = profiles.get((tenant, user), NO_PROFILE), bool(seen or modes or profiles or restrictions)
         manual, revocation = statuses.get((tenant, user)), services.revocation_service.of_user(tenant, user)
         return {
             "tenant": tenant,
@@ -94,8 +95,15 @@ class Lookup:
             "last_seen_kept_ms": kept_ms,
             "nodes": self._leases(nodes, {session["node"] for session in sessions}),
             "revoked_before": None if revocation is None else revocation.before,
+            "restrictions": restrictions,
             "known": any((sessions, rooms, inbox.head, manual, snapshot.visible.version, devices, recorded)),
         }
+
+    def _restrictions(self, tenant: str, user: str) -> dict[str, int | None]:
+        """Return the end of the user's mute and ban in the tenant, by kind; None: no end."""
+        kinds: tuple[RestrictionKind, ...] = ("mute", "ban")
+        ends = {kind: self._services.revocation_service.restricted_until(kind, tenant, user) for kind in kinds}
+        return {kind: None if end == FOREVER else end for kind, end in ends.items() if end}
 
     async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:
         """Return the rooms in which the user types, with the time until typing ends by itself.
@@ -207,6 +215,8 @@ class Lookup:
             "room": room,
             "known": found is not None,
             "open": found is not None and found.room.open,
+            "archived": found is not None and found.room.archived,
+            "slow_mode_s": 0 if found is None else found.room.slow_mode_s,
             "bus": None if found is None else found.room.bus,
             "head": 0 if found is None else found.room.head,
             "members": [] if found is None else [{"user": it.user, "role": it.role} for it in found.members],

@@ -329,6 +329,7 @@ class Node:
             settings.auth.longest_token_ms,
             alone=settings.engine.url == "memory",
         )
+        self.revocation_service.mute_listeners.append(self.rooms.mutes.tenant_changed)
         self.restrictions = RestrictionService(
             self.engine, store, self.revocation_service, context, self.rpc, self.metrics
         )

@@ -171,6 +171,8 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
             node=node,
             revocation_service=node.revocation_service,
             inbox_service=node.inbox_service,
+            restrictions=node.restrictions,
+            moderation=node.moderation,
             lasting=RetentionPeriods(settings.node.lease_s, *days),
             metrics=node.metrics,
             key=settings.admin.key,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Protocol
@@ -76,6 +76,8 @@ class RevocationService:
         self.longest_ms = longest_ms
         self._alone = alone
         self.bus: BusTable = {Revoked: lambda topic, message: self.receive(message, topic.name)}
+        # Called with tenant and user when the user's mute in the tenant begins, changes or is lifted.
+        self.mute_listeners: list[Callable[[str, str], None]] = []
         self._engine = engine
         self._store = store
         self._sessions = sessions
@@ -181,7 +183,11 @@ class RevocationService:
     def _learn(self, revocation: Revocation) -> bool:
         """Let the revocation count on this node; return whether it adds something."""
         self._has_history = True
-        return self._known.put(revocation)
+        is_new = self._known.put(revocation)
+        if is_new and revocation.kind == "mute":
+            for listener in self.mute_listeners:
+                listener(revocation.tenant, revocation.value)
+        return is_new
 
     def receive(self, message: Revoked, node: str) -> None:
         """Apply a revocation that another node published."""

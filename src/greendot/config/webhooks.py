@@ -18,6 +18,7 @@ HookType = Literal[
     "room.message",
     "notification.created",
     "notification.updated",
+    "audit.created",
 ]
 ALL_TYPES: tuple[HookType, ...] = get_args(HookType)
 MOST_URL = 2_048

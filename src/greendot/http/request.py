@@ -28,6 +28,7 @@ T = TypeVar("T")
 Query = TypeVar("Query", bound=Struct)
 Position = Annotated[int, Meta(ge=0, le=2**31)]  # number in a stream; 0 is before the first
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(\S*)`)?", re.DOTALL)  # an error of msgspec
+_WRONG_CHOICE = re.compile(r"Invalid enum value '(.*)' - at `\$(.*)\.(\w+)`", re.DOTALL)
 
 
 class Body(Struct, forbid_unknown_fields=True):
@@ -108,6 +109,8 @@ def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
             name, below = found[1], found[2] or ""
             at = f"{within}{below}.".removeprefix("$").removeprefix(".")
             said = unknown("field", name, _fields_at(kind, below), at)
+        elif (choice := _wrong_choice(error, kind)) is not None:
+            said = choice.replace("`$", f"`{within}").replace("`$.", "`")
         else:
             said = str(error) if "`$" in str(error) or within == "$" else f"{error} - at `$`"
             said = said.replace("`$", f"`{within}").replace("`$.", "`")
@@ -118,12 +121,36 @@ def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
 
 def _fields_at(kind: Any, path: str) -> list[str]:
     """Return the fields of the object at `path` in a body of this type; none if there is no such object."""
+    found = _struct_at(kind, path)
+    return [field.encode_name for field in found.fields] if found else []
+
+
+def _struct_at(kind: Any, path: str) -> msgspec.inspect.StructType | None:
     found = _struct(msgspec.inspect.type_info(kind))
     for name in re.findall(r"\.(\w+)", path):
         found = (
             next((_struct(field.type) for field in found.fields if field.encode_name == name), None) if found else None
         )
-    return [field.encode_name for field in found.fields] if found else []
+    return found
+
+
+def _wrong_choice(error: msgspec.ValidationError, kind: Any) -> str | None:
+    """Return the sentence about a value that is none of the allowed words; None for another mistake."""
+    wrong = _WRONG_CHOICE.fullmatch(str(error))
+    found = _struct_at(kind, wrong[2]) if wrong else None
+    if wrong is None or found is None:
+        return None
+    types = [_choices(field.type) for field in found.fields if field.encode_name == wrong[3]]
+    return f"{unknown('value', wrong[1], types[0])} - at `${wrong[2]}.{wrong[3]}`" if types and types[0] else None
+
+
+def _choices(kind: msgspec.inspect.Type) -> list[str]:
+    """Return the words that a type allows."""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _choices(kind.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return [word for one in kind.types for word in _choices(one)]
+    return [str(word) for word in kind.values] if isinstance(kind, msgspec.inspect.LiteralType) else []
 
 
 def _struct(kind: msgspec.inspect.Type) -> msgspec.inspect.StructType | None:
@@ -155,7 +182,8 @@ def read_query(request: Request, kind: type[Query]) -> Query:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise Problem(400, str(error).replace("`$.", "`"), code="bad_field") from None
+        said = _wrong_choice(error, kind) or str(error)
+        raise Problem(400, said.replace("`$.", "`"), code="bad_field") from None
 
 
 def check_query(request: Request, known: Collection[str]) -> None:

@@ -62,7 +62,7 @@ class PutInfo(Body):
     """Name and info of a user."""
 
     name: Annotated[
-        Text | UnsetType | None, about("Display name, instead of the name in the user's tokens; null: none.")
+        Text | UnsetType | None, about("Display name, instead of the name in the user's tokens; null or empty: none.")
     ] = UNSET
     info: Annotated[
         dict[str, Any] | UnsetType | None,
@@ -195,7 +195,7 @@ class PresenceRoutes:
             info = UNSET if isinstance(body.info, UnsetType) else encoded_info(body.info or {})
         except ValueError as error:
             raise Problem(400, f"field `info` {error}", code="bad_field") from None
-        return await self._put_info(request, user, body.name, info)
+        return await self._put_info(request, user, UNSET if body.name is UNSET else body.name or None, info)
 
     @operation("DELETE /v1/users/{user}/info")
     async def remove_info(self, request: Request, user: str) -> None:

@@ -15,7 +15,12 @@ from greendot.protocol.fields import about
 Id = Annotated[str, Meta(pattern=ID_PATTERN, max_length=128)]
 Seq = Annotated[int, Meta(ge=0, le=2**53)]  # exact in every client and every store
 Text = Annotated[str, Meta(max_length=200, pattern=TEXT_PATTERN)]
-Reaction = Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[^/\x00-\x1f\x7f\ud800-\udfff]+\Z")]
+# A reaction begins with a visible character: clients would show a blank one as an empty button. It has no characters
+# that change the direction of the text around it.
+_CONTROL = r"/\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_BLANK = r"\s\xa0\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
+REACTION_PATTERN = rf"^[^{_CONTROL}{_BLANK}][^{_CONTROL}]*\Z"
+Reaction = Annotated[str, Meta(min_length=1, max_length=32, pattern=REACTION_PATTERN)]
 REACTION = "Reaction, such as an emoji: 1 to 32 characters without `/` and control characters."
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]

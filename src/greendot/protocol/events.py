@@ -335,7 +335,7 @@ class RoomChanged(Event, frozen=True):
     ] = UNSET
     muted_until: Annotated[
         int | UnsetType | None,
-        about("End of the user's mute in the room, in milliseconds UTC; null: no end; 0: the mute was lifted."),
+        about("End of the user's mute, in milliseconds UTC; null: no end; 0: the user is not muted any more."),
     ] = UNSET
 
 

@@ -21,7 +21,8 @@ TOLERANCE_S = 300
 _MOST_HEADER = 1024  # characters; two signatures are 150
 
 SIGNALS = ("user.online", "user.offline", "room.occupied", "room.vacated")  # best effort
-RECORDS = ("room.message", "notification.created", "notification.updated")  # at least once; retries keep the id
+# At least once; retries keep the id.
+RECORDS = ("room.message", "notification.created", "notification.updated", "audit.created")
 TYPES = (*SIGNALS, *RECORDS)
 PING = "ping"  # type of the event that `greendot webhooks test` sends
 
@@ -77,6 +78,19 @@ class UpdatedFor(Struct, frozen=True, gc=False):
     user: str
     state: MarkedAs
     ids: list[str]
+
+
+class Audited(Struct, frozen=True, gc=False):
+    """Data of `audit.created`."""
+
+    number: int
+    actor: str
+    action: str
+    room: str | None
+    user: str | None
+    ref: int | None
+    reason: str | None
+    until: int | None
 
 
 class BadSignature(ValueError):

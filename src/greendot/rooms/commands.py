@@ -156,7 +156,7 @@ class RoomCommands:
         return None
 
     def _signal_to_user(self, connection: Connection, session: Session, command: wire.SignalSend, user: str) -> None:
-        self._rooms.check_not_muted(session, None, 0)
+        self._rooms.mutes.check(session, None, 0)
         self._rate_limits.signal_to_user(connection, session)
         self._signals.check_receiver(session, user)
         self._signals.publish(connection, session, command, Topic("user", session.tenant, user))

@@ -16,7 +16,7 @@ from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Body, Page, Position, Span, check_size
 from greendot.http.schema import one_of
-from greendot.ids import new_message_id
+from greendot.ids import TEXT_PATTERN, new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.presence.profile_model import NO_PROFILE
@@ -36,6 +36,14 @@ from greendot.store.restrictions import PACE_MS
 from greendot.store.rooms import BusMode, Draft, Role, Room
 from greendot.store.wire import message_page, with_reactions
 from greendot.telemetry.spans import parent
+
+Reason = Annotated[str, Meta(max_length=500, pattern=TEXT_PATTERN)]
+
+By = Annotated[
+    Id | None,
+    about("Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key."),
+]
+ReasonField = Annotated[Reason | None, about("Reason for the change, for the audit.")]
 
 
 class PutRoom(Body):
@@ -64,6 +72,12 @@ class PutRoom(Body):
         Annotated[int, Meta(ge=0, le=PACE_MS // 1000)] | None,
         about("Slow mode: seconds between two messages of one user. 0: no slow mode. Null: unchanged."),
     ] = None
+    by: By = None
+    reason: ReasonField = None
+
+    def __post_init__(self) -> None:
+        if self.archived is None and self.slow_mode_s is None and (self.by is not None or self.reason is not None):
+            raise ValueError("`by` and `reason` are for `archived` and `slow_mode_s`; give one of these")
 
 
 class PutMember(Body):
@@ -229,15 +243,14 @@ class RoomRoutes:
             found = await self._room_messages.put_room(tenant, room, body.open, body.bus, body.receipts)
         except RoomBeingDeleted:
             raise _deleting(room) from None
-        actor = self._keys.caller(request).name or SETTINGS
+        actor = body.by or self._keys.caller(request).name or SETTINGS
+        note = AuditNote(tenant, self._clock.now_ms(), actor, "room.slow_mode", room, reason=body.reason)
         changed: Room | None = found
         if body.slow_mode_s is not None:
-            note = AuditNote(tenant, self._clock.now_ms(), actor, "room.slow_mode", room)
             changed = await self._moderation.slow_mode(tenant, room, body.slow_mode_s, note)
         if changed is not None and body.archived is not None:
             action: AuditAction = "room.archived" if body.archived else "room.unarchived"
-            note = AuditNote(tenant, self._clock.now_ms(), actor, action, room)
-            changed = await self._moderation.archive(tenant, room, body.archived, note)
+            changed = await self._moderation.archive(tenant, room, body.archived, note._replace(action=action))
         if changed is None:  # deleted meanwhile
             raise _deleting(room)
         return _shown(changed)

@@ -93,7 +93,7 @@ class RoomMessages:
             raise reader_only(room)
         if admitted.room.archived:
             raise archived(room)
-        self._rooms.check_not_muted(session, room, admitted.muted)
+        self._rooms.mutes.check(session, room, admitted.muted)
         return admitted
 
     # --- messages ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Raw, Struct, structs
+from msgspec import Raw, Struct, structs
 from starlette.requests import Request
 
 from greendot.auth.api_keys import ApiKeys
@@ -13,13 +13,13 @@ from greendot.errors import NoSuchMessage
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Body, Span, check_size
-from greendot.ids import TEXT_PATTERN, new_message_id
+from greendot.ids import new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.protocol.commands import Id, Seq
 from greendot.protocol.fields import RoomField, about
 from greendot.protocol.replies import SendReply
-from greendot.rooms.http import no_room
+from greendot.rooms.http import By, ReasonField, no_room
 from greendot.rooms.messages import NOTHING
 from greendot.rooms.moderation import SETTINGS, RoomModeration
 from greendot.store.audit import AuditAction, AuditEntry, AuditFilter, AuditNote
@@ -27,13 +27,6 @@ from greendot.store.port import Store
 from greendot.store.rooms import Draft
 
 SYSTEM = "system"  # shown as the author of a change without `by`
-Reason = Annotated[str, Meta(max_length=500, pattern=TEXT_PATTERN)]
-
-By = Annotated[
-    Id | None,
-    about("Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key."),
-]
-ReasonField = Annotated[Reason | None, about("Reason for the change, for the audit.")]
 
 
 class PatchMessage(Body):

@@ -14,9 +14,10 @@ from greendot.node.context import NodeContext
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import RoomChanged
 from greendot.rooms.members import BANNED
+from greendot.rooms.mutes import mute_end
 from greendot.store.audit import AuditNote
 from greendot.store.port import Store
-from greendot.store.restrictions import EVERYWHERE, FOREVER, Restriction, RestrictionKind, RestrictionWritten
+from greendot.store.restrictions import EVERYWHERE, Restriction, RestrictionKind, RestrictionWritten
 from greendot.telemetry.metrics import Metrics
 
 
@@ -54,7 +55,7 @@ class RestrictionService:
             return True
         if kind == "mute":
             self._engine.typing_stop(tenant, room, user)
-            self._notify(tenant, room, user, None if until == FOREVER else until)
+            self._notify(tenant, room, user, until)
         else:
             nodes = {entry.node for entry in await self._engine.sessions(tenant, user)}
             await self._rpc.call(nodes, lambda asker, number: MemberRemoved(tenant, room, user, BANNED, asker, number))
@@ -79,7 +80,8 @@ class RestrictionService:
         elif written.entry is not None:
             await self._revocations.publish(written.entry)
 
-    def _notify(self, tenant: str, room: str, user: str, until: int | None) -> None:
-        """Send the end of a mute to the devices of the user."""
-        frame = encode_event(RoomChanged(room, muted_until=until), self._context.clock.now_ms())
+    def _notify(self, tenant: str, room: str, user: str, until: int) -> None:
+        """Send the end of a mute to the devices of the user. A mute in the tenant may end later."""
+        latest = max(until, self._revocations.restricted_until("mute", tenant, user))
+        frame = encode_event(RoomChanged(room, muted_until=mute_end(latest)), self._context.clock.now_ms())
         self._engine.publish(Topic("user", tenant, user), Deliver(frame, key=("muted", room)))

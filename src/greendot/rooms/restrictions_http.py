@@ -13,9 +13,9 @@ from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Body, Page
 from greendot.protocol.fields import RoomField, about
-from greendot.rooms.http import no_room
+from greendot.rooms.http import By, ReasonField, no_room
 from greendot.rooms.moderation import SETTINGS
-from greendot.rooms.moderation_http import By, ReasonField, Removal
+from greendot.rooms.moderation_http import Removal
 from greendot.rooms.restrictions import RestrictionService
 from greendot.store.audit import AuditAction, AuditNote
 from greendot.store.port import Store

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, structs
 
 from greendot.engine.messages import (
     Deliver,
@@ -42,7 +42,8 @@ from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsR
 from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
-from greendot.rooms.members import RoomAccess, RoomMembers, archived, muted, reader_only
+from greendot.rooms.members import RoomAccess, RoomMembers, archived, reader_only
+from greendot.rooms.mutes import RoomMutes
 from greendot.rooms.occupancy import RoomOccupancy, page
 from greendot.rooms.people import RoomProfiles
 from greendot.rooms.reactions_model import REACTING
@@ -51,7 +52,6 @@ from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import RoomSignals
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
-from greendot.store.restrictions import FOREVER
 from greendot.store.rooms import MemberState
 from greendot.store.wire import message_event, message_page, sent_size, with_reactions
 from greendot.visibility.cache import VisibilityCache
@@ -95,7 +95,6 @@ class RoomService:
         tenant_mute: Callable[[str, str], int],  # end of the mute of a tenant and user, 0 if there is none
     ) -> None:
         self._engine = engine
-        self._tenant_mute = tenant_mute
         self._store = store
         self._session_rooms = session_rooms
         self._visibility = visibility
@@ -111,6 +110,7 @@ class RoomService:
         self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
+        self.mutes = RoomMutes(context, self._local, tenant_mute)
         self.delivery = RoomDelivery(
             store, context, self._local, profiles, lambda local, room: self.member_updates.differs(local, room)
         )
@@ -194,7 +194,7 @@ class RoomService:
             unread=max(0, local.cursor - admitted.marker),
             archived=admitted.room.archived,
             slow_mode_s=admitted.room.slow_mode_s or UNSET,
-            muted_until=self.muted_until(session, admitted.muted),
+            muted_until=self.mutes.until(session, admitted.muted),
         )
 
     def _attach(self, local: LocalRoom, connection: Connection, session: Session, admitted: RoomAccess) -> None:
@@ -410,22 +410,7 @@ class RoomService:
             raise reader_only(room)
         if local is not None and local.room is not None and local.room.archived:
             raise archived(room)
-        self.check_not_muted(session, room, 0 if state is None else state.muted)
-
-    def check_not_muted(self, session: Session, room: str | None, muted_until: int) -> None:
-        """Raise Refused if the user is muted in the room until a time, or in the tenant."""
-        now = self._context.clock.now_ms()
-        if muted_until > now:
-            raise muted(f"in room {room!r}", muted_until, now)
-        if until := self._tenant_mute(session.tenant, session.user):
-            raise muted("everywhere", until, now)
-
-    def muted_until(self, session: Session, in_room: int) -> int | UnsetType | None:
-        """Return when the user's mute ends, for clients: UNSET if the user is not muted, None if there is no end."""
-        until = max(in_room, self._tenant_mute(session.tenant, session.user))
-        if until <= self._context.clock.now_ms():
-            return UNSET
-        return None if until == FOREVER else until
+        self.mutes.check(session, room, 0 if state is None else state.muted)
 
     def stop_typing(self, session: Session, room: str) -> None:
         self._engine.typing_stop(session.tenant, room, session.user)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from greendot.sdk.http import Call, Http, checked, given, new_key, query
-from greendot.sdk.responses import AuditEntries, AuditEntry, Restriction, Restrictions, Sent
+from greendot.sdk.responses import AuditEntries, AuditEntry, Restriction, Restrictions, Room, Sent
 from greendot.sdk.rooms import room_path
 
 MOST_ENTRIES = 300  # per page
@@ -46,6 +46,18 @@ class Moderating:
     def delete_room(self, room: str, *, by: str | None = None, reason: str | None = None) -> None:
         """Delete a room with its messages and members. Its listeners are removed at once, its data soon after."""
         self._http.call(Call("DELETE", room_path(room), query=query(by=by, reason=reason)), type(None))
+
+    def archive_room(
+        self, room: str, archived: bool = True, *, by: str | None = None, reason: str | None = None
+    ) -> Room:
+        """Archive a room, so that it can only be read, or end that. Create the room if there is none."""
+        said = given(by=by, reason=reason) | {"archived": archived}
+        return self._http.call(Call("PUT", room_path(room), said), Room)
+
+    def set_slow_mode(self, room: str, seconds: int, *, by: str | None = None, reason: str | None = None) -> Room:
+        """Set the seconds between two messages of one user; 0 ends slow mode. Create the room if there is none."""
+        said = given(by=by, reason=reason) | {"slow_mode_s": seconds}
+        return self._http.call(Call("PUT", room_path(room), said), Room)
 
     def mute(
         self,

@@ -58,7 +58,8 @@ class Rooming:
         - `archived`: users can only read an archived room.
         - `slow_mode_s`: shortest time between two messages of the same user, in seconds. 0: no slow mode.
 
-        Raise Conflict while an earlier room with the same name is being deleted.
+        `archive_room` and `set_slow_mode` also take who did it and why, for the audit. Raise Conflict while an earlier
+        room with the same name is being deleted.
         """
         changed = given(open=open, bus=bus, receipts=receipts, archived=archived, slow_mode_s=slow_mode_s)
         return self._http.call(Call("PUT", room_path(room), changed), Room)

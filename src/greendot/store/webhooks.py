@@ -18,22 +18,24 @@ from msgspec import Struct
 from greendot.protocol.events import MarkedAs
 
 if TYPE_CHECKING:  # `port` imports this module
+    from greendot.store.audit import AuditEntry
     from greendot.store.inbox import Mark, Notification
     from greendot.store.rooms import Record
 
 Hooked = Mapping[str, Collection[str]]  # tenant → event types that its hook wants
 
 MOST_IDS = 500  # notifications in one event
+AUDITED = "audit.created"  # type of the event of an entry of the audit
 STATES: dict[Mark, MarkedAs] = {"seen": "seen", "read": "read", "archive": "archived", "ack": "acked"}
 
 
 class Queued(Struct, frozen=True, gc=False):
-    """Event in the queue. `record` and `notification` are None if the record was removed, and for a change of state."""
+    """Event in the queue. It has one of `record`, `notification`, `audit` and `state`, or none if that was removed."""
 
     id: int
     tenant: str
     type: str
-    stream: str  # room or user
+    stream: str  # room or user; for the audit: its room, or empty
     at: int
     state: MarkedAs | None = None  # new state of the notifications in `ids`
     ids: list[str] = []
@@ -41,6 +43,7 @@ class Queued(Struct, frozen=True, gc=False):
     first_at: int | None = None  # time of the first failure
     record: Record | None = None
     notification: Notification | None = None
+    audit: AuditEntry | None = None
 
 
 class Failed(NamedTuple):

@@ -6,11 +6,14 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 
 from greendot.protocol.webhooks import RECORDS
+from greendot.store.audit import AuditNote
 from greendot.store.inbox import Notice
 from greendot.store.port import Store
+from greendot.store.restrictions import EVERYWHERE, Restriction
 from greendot.store.user_data import ExportCursor
 from greendot.store.webhooks import MOST_IDS, Claim, DeadEvent, Failed, HookDepth, Queued
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
+from greendot.testing.user_data_suite import erase
 
 OTHER = "t2"  # tenant with a webhook for messages only
 LEASE_MS = 10_000
@@ -63,6 +66,31 @@ class HookSuite(StoreHarness):
                 ("notification.updated", "ann", "read", ids[2:], NOW + 2),
                 ("notification.updated", "ann", "archived", ids[:1], NOW + 4),
             ]
+
+    async def test_each_entry_of_the_audit_is_queued_with_its_change(self) -> None:
+        async with self.hooked() as store:
+            for tenant in (T, OTHER):
+                note = AuditNote(tenant, NOW, "mod", "user.muted", "r1", "ann", reason="rude", until=NOW + 9)
+                await store.put_room(tenant, "r1", open=True)
+                mute = Restriction(tenant, "r1", "ann", "mute", NOW + 9, NOW, "mod", "rude")
+                for _ in range(2):  # the same again changes nothing
+                    await store.restrict(mute, note)
+                await store.lift(tenant, "r1", "ann", "mute", note._replace(action="user.unmuted", until=None))
+                everywhere = note._replace(action="user.banned", room=None)
+                await store.restrict(mute._replace(room=EVERYWHERE, kind="ban"), everywhere)
+                await store.archive_room(tenant, "r1", True, note._replace(action="room.archived", user=None))
+                await store.set_slow_mode(tenant, "r1", 5, note._replace(action="room.slow_mode", user=None))
+                await store.delete_room(tenant, "r1", note._replace(action="room.deleted", user=None))
+            events = await queue(store)
+            assert [(e.type, e.stream, e.at, e.record, e.notification) for e in events] == [
+                ("audit.created", "" if place == 2 else "r1", NOW, None, None) for place in range(6)
+            ]
+            assert [event.audit for event in events] == await store.audit(T, after=0, limit=100)
+            assert await queue(store, OTHER) == [], "its hook wants messages only"
+            await erase(store, "ann")
+            assert [e.audit.user for e in await queue(store) if e.audit is not None] == [None] * 6
+            await store.prune_audit(NOW + 1, 100)
+            assert [event.audit for event in await queue(store)] == [None] * 6, "an entry that is gone is not sent"
 
     async def test_events_of_an_erased_user_are_removed_and_those_of_other_users_are_kept(self) -> None:
         async with self.hooked() as store:

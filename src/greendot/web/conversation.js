@@ -4,9 +4,14 @@ import { newKey, typingText } from "./greendot.js";
 import { copyOf, setText } from "./dom.js";
 import { MessageList } from "./messages.js";
 import { Receipts } from "./receipts.js";
+import { clock } from "./times.js";
 
 const PAGE = 50;
 const PRESENT = 300; // most occupants in one reply of the server
+
+const BANNED = "The app has banned you from this room.";
+const GONE = "The app has deleted this room.";
+const REMOVED = { banned: BANNED, "banned by the app": BANNED, no_such_room: GONE, "room deleted": GONE };
 
 export class Conversation {
   name;
@@ -20,6 +25,8 @@ export class Conversation {
   #typing;
   #earlier;
   #silence;
+  #rights; // why the user may not write, and for how long
+  #form;
   #hasHistory = false;
   #isShown = false;
   onChange = () => {}; // unread, typing or occupancy changed
@@ -34,6 +41,8 @@ export class Conversation {
     this.#typing = part(".typing");
     this.#earlier = part(".earlier");
     this.#silence = part(".silence");
+    this.#rights = part(".rights");
+    this.#form = part("form.say");
     part(".scroll").setAttribute("aria-label", `Messages in ${name}`);
     this.#list = new MessageList({
       root: this.element,
@@ -49,7 +58,8 @@ export class Conversation {
     this.#list.onEnd = () => this.seen();
     this.#earlier.addEventListener("click", () => this.#fetchEarlier());
     this.#listen();
-    this.#setUpField(part("form.say"), part("textarea"));
+    this.#setUpField(this.#form, part("textarea"));
+    this.#drawRights();
   }
 
   get unread() {
@@ -110,8 +120,10 @@ export class Conversation {
       this.present.delete(user);
       changed();
     });
+    for (const type of ["archived", "muted", "slow_mode"]) room.on(type, () => this.#drawRights());
     room.on("joined", ({ messages }) => {
       this.isRemoved = false;
+      this.#drawRights();
       if (!this.#hasHistory) this.#fetch(messages);
       this.#lookAround();
     });
@@ -119,8 +131,9 @@ export class Conversation {
       this.#list.clear();
       this.#fetch();
     });
-    room.on("removed", () => {
+    room.on("removed", (why) => {
       this.isRemoved = true;
+      this.#drawRights(why);
       this.#hasHistory = false; // messages of the meantime are not delivered
       changed();
     });
@@ -184,8 +197,20 @@ export class Conversation {
     }
   }
 
+  /** Show whether the user may write. `why` is the reason of a removal: then a message is an attempt to return. */
+  #drawRights(why) {
+    const { archived, mutedUntil, slowModeS } = this.room;
+    const muted = mutedUntil === Infinity ? "The app has muted you." : mutedUntil && `The app has muted you until ${clock(mutedUntil)}.`;
+    const reading = archived ? "This room is archived. You can only read it." : muted && `${muted} You can only read.`;
+    const words = this.isRemoved ? (REMOVED[why] ?? "You are no longer in this room.") : reading;
+    setText(this.#rights, words || "");
+    this.#rights.hidden = !words;
+    this.#form.hidden = Boolean(words) && !this.isRemoved;
+    const slow = slowModeS ? ` (slow mode: one message in ${slowModeS} s)` : "";
+    this.#form.querySelector("textarea").placeholder = `Write to ${this.name}…${slow}`;
+  }
+
   #setUpField(form, field) {
-    field.placeholder = `Write to ${this.name}…`;
     field.setAttribute("aria-label", `Message to ${this.name}`);
     field.addEventListener("input", () => this.room.typing(field.value.trim() !== ""));
     field.addEventListener("keydown", (event) => {

@@ -659,7 +659,9 @@ var EVENTS = {
   receipt: 1,
   receipt_count: 1,
   profile: 1,
-  archived: 1
+  archived: 1,
+  muted: 1,
+  slow_mode: 1
 };
 var Room = class {
   name;
@@ -671,6 +673,10 @@ var Room = class {
   joined = false;
   /** Whether the app has archived the room: it can only be read. */
   archived = false;
+  /** When the mute of the user ends, in milliseconds UTC; Infinity: no end; null: the user is not muted. */
+  mutedUntil = null;
+  /** Seconds between two messages of one user in slow mode; 0: no slow mode. */
+  slowModeS = 0;
   #core;
   #events;
   #stream;
@@ -691,6 +697,9 @@ var Room = class {
   // `join` calls that wait for the answer
   #marker = 0;
   // number of the last read message
+  #endMute = () => {
+  };
+  // cancels the timer of the mute
   #sent = /* @__PURE__ */ new Set();
   // keys of own messages whose events may still come
   /** @internal */
@@ -824,6 +833,7 @@ var Room = class {
   /** @internal Reject callers that wait for the join: the client is closed. */
   stop(error) {
     this.lost();
+    this.#endMute();
     this.#typists.clear();
     this.#answer(error);
   }
@@ -864,8 +874,8 @@ var Room = class {
         return this.#events.emit("signal", data);
       case "room.changed":
         if (data.removed) this.#removed(data.reason);
-        else if (data.archived !== void 0) this.#events.emit("archived", this.archived = data.archived);
         else if (data.read !== void 0) this.#readUpTo(data.read);
+        else this.#moderated(data);
     }
   }
   /** Fetch a page of the history. Fails if the connection is lost, and is not repeated on the next connection. */
@@ -910,7 +920,7 @@ var Room = class {
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
-    this.archived = !!reply.archived;
+    this.#moderated({ archived: false, slow_mode_s: 0, muted_until: 0, ...reply });
     this.#events.emit("unread", this.unread);
     const joined = this.#standing(hasHistory ? reply.messages : []);
     this.#events.emit("joined", joined);
@@ -935,6 +945,7 @@ var Room = class {
     this.count = null;
     this.#after = null;
     this.#history = void 0;
+    this.#endMute();
     this.#stream.forget();
     this.#typists.clear();
     this.#keystrokes.ended();
@@ -961,6 +972,19 @@ var Room = class {
     if (seq <= this.#marker) return;
     this.#marker = seq;
     this.#events.emit("unread", this.unread);
+  }
+  #moderated({ archived = this.archived, slow_mode_s = this.slowModeS, muted_until }) {
+    if (archived !== this.archived) this.#events.emit("archived", this.archived = archived);
+    if (slow_mode_s !== this.slowModeS) this.#events.emit("slow_mode", this.slowModeS = slow_mode_s);
+    if (muted_until !== void 0) this.#mute(muted_until ?? Infinity);
+  }
+  /** Set the end of the mute. When the time has come, the mute ends without an event of the server. */
+  #mute(end) {
+    this.#endMute();
+    const left = end - this.#core.now();
+    if (left > 0 && left < Infinity) this.#endMute = this.#core.clock.after(left, () => this.#mute(end));
+    const until = left > 0 ? end : null;
+    if (until !== this.mutedUntil) this.#events.emit("muted", this.mutedUntil = until);
   }
   #counted(count) {
     if (count === this.count) return;

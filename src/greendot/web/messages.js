@@ -3,7 +3,7 @@
 import { showMessages } from "./greendot.js";
 import { button, iconButton, make, setText } from "./dom.js";
 import { linked } from "./links.js";
-import { hue, initials } from "./names.js";
+import { avatarOf } from "./names.js";
 import { makeOffers, makeReactions } from "./reactions.js";
 import { lastSeen } from "./receipts.js";
 import { clock, day, exact, hour, isSameDay } from "./times.js";
@@ -248,7 +248,7 @@ export class MessageList {
   }
 
   #makeRow(message) {
-    const { seq, user, name, body, at, edited, deleted: isGone } = message;
+    const { seq, user, name, info, body, at, edited, deleted: isGone } = message;
     const isMine = user === this.#me.id;
     if (isGone) this.#removed.delete(seq);
     const deleted = isGone || this.#removed.has(seq);
@@ -256,7 +256,8 @@ export class MessageList {
     const time = make("time", "", hour(at));
     time.dateTime = new Date(at).toISOString();
     time.title = exact(at);
-    const avatar = make("span", "avatar", make("span", "initials", initials(isMine ? this.#me.name : author)));
+    const { hue, letters } = avatarOf(user, isMine ? this.#me.name : author, info);
+    const avatar = make("span", "avatar", make("span", "initials", letters));
     avatar.setAttribute("aria-hidden", "true");
     const head = make("p", "head", make("bdi", "name", author), " ", time);
     const text = make("p", "text", ...(deleted ? ["message deleted"] : linked(textOf(body))));
@@ -269,7 +270,7 @@ export class MessageList {
       row.append(this.#makeTools(seq, `${isMine ? "your message" : `the message of ${author}`} of ${clock(at)}`, isMine));
       text.addEventListener("click", ({ target }) => target.closest("a") || this.#pick(row)); // for devices without hover
     }
-    row.style.setProperty("--hue", hue(user));
+    row.style.setProperty("--hue", hue);
     row.dataset.seq = seq;
     return row;
   }

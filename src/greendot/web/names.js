@@ -41,6 +41,27 @@ export function hue(id) {
   return hash(id) % 360;
 }
 
+/**
+ * Return hue and letters of an avatar: those of the info that the app has set, else those of the id and the name. The
+ * avatar of the info is shown if it is short, such as an emoji. Images of other servers are not loaded.
+ */
+export function avatarOf(id, name, info) {
+  const { avatar, colour } = info ?? {};
+  const isShort = typeof avatar === "string" && avatar.length > 0 && avatar.length <= 8;
+  return { hue: hueOf(colour) ?? hue(id), letters: isShort ? avatar : initials(name) };
+}
+
+/** Return the hue of a colour such as #06f or #0066ff; null for anything else. */
+function hueOf(colour) {
+  const digits = /^#(?:[0-9a-f]{3}){1,2}$/i.test(colour) && colour.slice(1);
+  if (!digits) return null;
+  const [red, green, blue] = digits.match(digits.length === 3 ? /./g : /../g).map((one) => parseInt(one.length === 1 ? one + one : one, 16));
+  const [most, least] = [Math.max(red, green, blue), Math.min(red, green, blue)];
+  if (most === least) return null;
+  const sixth = most === red ? (green - blue) / (most - least) : most === green ? 2 + (blue - red) / (most - least) : 4 + (red - green) / (most - least);
+  return Math.round((sixth * 60 + 360) % 360);
+}
+
 /** Return a random id of 96 bits. */
 export function randomId() {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

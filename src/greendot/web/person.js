@@ -1,7 +1,7 @@
 // Row of a user in the list: dot, name and state. Opened, it shows details and actions.
 
 import { button, icon, make, setText } from "./dom.js";
-import { hue, initials } from "./names.js";
+import { avatarOf } from "./names.js";
 import { ago, agoNext, clock, exact, now } from "./times.js";
 
 const DEVICES = { web: "browser", phone: "phone", laptop: "laptop", js: "program", py: "program" };
@@ -12,13 +12,12 @@ export function deviceName(device) {
 }
 
 /** Draw a user. `state` sets the shape and colour of the dot; `words` is the state as text. */
-export function drawWho(row, { id, name, state, words }) {
+export function drawWho(row, { id, name, info, state, words }) {
   row.dataset.state = state;
-  if (row.querySelector(".name").textContent !== name) {
-    row.style.setProperty("--hue", hue(id));
-    setText(row.querySelector(".initials"), initials(name));
-    setText(row.querySelector(".name"), name);
-  }
+  const { hue, letters } = avatarOf(id, name, info);
+  row.style.setProperty("--hue", hue);
+  setText(row.querySelector(".initials"), letters);
+  setText(row.querySelector(".name"), name);
   row.querySelector(".dot").dataset.state = state;
   setText(row.querySelector(".state"), words);
 }
@@ -62,7 +61,7 @@ export class PersonRow {
     const active = entry?.mode === "poll" && entry.recently_active && "recently active";
     const stands = seen !== null ? `last seen ${ago(seen)}` : entry ? state : "…";
     const words = [stands, entry?.status_text, active, entry?.stale && "as last known"].filter(Boolean).join(" · ");
-    drawWho(this.element, { id: this.#id, name, state, words });
+    drawWho(this.element, { id: this.#id, name, info: entry?.info, state, words });
     this.element.classList.toggle("stale", Boolean(entry?.stale));
     this.#drawDevices(devices);
     if (!this.#more.hidden) this.#drawMore();

@@ -36,7 +36,7 @@ export class StatusView {
     const status = this.#wanted ?? own?.status ?? "auto";
     const isInvisible = own?.status === "invisible";
     const state = !isLive || !own ? "offline" : isInvisible ? "invisible" : own.state;
-    drawWho($("me"), { ...this.#me, state, words: words(isLive, own) });
+    drawWho($("me"), { ...this.#me, info: own?.info, state, words: words(isLive, own) });
     this.#form.firstElementChild.disabled = !isLive;
     this.#form.elements.status.value = status;
     $("until").hidden = status === "auto";

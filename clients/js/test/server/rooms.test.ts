@@ -387,13 +387,21 @@ test("a room that the app archives, deletes and makes again", async () => {
 test("a user whom the app mutes and bans, and a room in slow mode", async () => {
   const name = await room();
   const bob = (await server.online("bob")).room<string>(name);
+  const muted = heard<number | null>((on) => bob.on("muted", on));
+  const slowed = heard<number>((on) => bob.on("slow_mode", on));
   await bob.join();
-  await server.http("PUT", `/v1/rooms/${name}/mutes/bob`, { until: Date.now() + 60_000 });
+  expect([bob.mutedUntil, bob.slowModeS]).toEqual([null, 0]);
+  const end = Date.now() + 60_000;
+  await server.http("PUT", `/v1/rooms/${name}/mutes/bob`, { until: end });
+  await until(() => muted.length === 1);
+  expect([muted, bob.mutedUntil]).toEqual([[end], end]);
   const refused = await bob.send("muted").catch((error: GreendotError) => error);
   expect(refused).toMatchObject({ code: "muted", retry: false });
   expect((refused as GreendotError).retryInMs).toBeGreaterThan(30_000);
   await server.http("DELETE", `/v1/rooms/${name}/mutes/bob`);
   await server.http("PUT", `/v1/rooms/${name}`, { slow_mode_s: 3_600 });
+  await until(() => muted.length === 2 && slowed.length === 1);
+  expect([bob.mutedUntil, slowed, bob.slowModeS]).toEqual([null, [3_600], 3_600]);
   await bob.send("one");
   await expect(bob.send("two")).rejects.toMatchObject({ code: "slow_mode", retry: false });
   const removed = heard((on) => bob.on("removed", on));
@@ -401,6 +409,25 @@ test("a user whom the app mutes and bans, and a room in slow mode", async () => 
   await until(() => removed.length === 1);
   expect([removed, bob.joined]).toEqual([["banned by the app"], false]);
   await expect(bob.join()).rejects.toMatchObject({ code: "banned", retryInMs: null });
+});
+
+test("a client that was away knows of a mute, of slow mode and of an archived room", async () => {
+  const name = await room();
+  const line = await server.line();
+  const client = await server.online("muted-bob", { line });
+  const bob = client.room<string>(name);
+  const told: unknown[] = [];
+  for (const type of ["muted", "slow_mode", "archived"] as const) bob.on(type, (value) => told.push([type, value]));
+  await bob.join();
+  line.down();
+  await until(() => client.state !== "online");
+  const end = Date.now() + 600_000;
+  await server.http("PUT", "/v1/mutes/muted-bob", { until: end });
+  await server.http("PUT", `/v1/rooms/${name}`, { slow_mode_s: 5, archived: true });
+  line.mend();
+  client.connect();
+  await until(() => told.length === 3);
+  expect(told).toEqual([["archived", true], ["slow_mode", 5], ["muted", end]]);
 });
 
 test("typing is told, ends with the message, and ends by itself", async () => {

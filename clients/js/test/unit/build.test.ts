@@ -7,9 +7,9 @@ import { expect, test } from "vitest";
 // @ts-expect-error: a script without types
 import { builds, WEB, WEB_PUSH } from "../../build.mjs";
 
-const MOST_BYTES = 10_500;
+const MOST_BYTES = 10_700;
 
-test("the core is at most 10.5 kB gzipped", async () => {
+test("the core is at most 10.7 kB gzipped", async () => {
   expect(gzipSync(await builds.core(), { level: 9 }).length).toBeLessThanOrEqual(MOST_BYTES);
 });
 

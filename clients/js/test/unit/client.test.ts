@@ -552,6 +552,22 @@ describe("rooms", () => {
     expect(told).toEqual([5]);
   });
 
+  test("a mute ends when its time is over, though nothing is heard", async () => {
+    const room = (await online()).room("lobby");
+    const told: unknown[] = [];
+    room.on("muted", (until) => told.push(until));
+    void room.join();
+    await settled();
+    const end = clock.now() + 10_000;
+    FakeSocket.last.answer("room.join", { ...join("lobby", 4), muted_until: end });
+    await clock.pass(9_999);
+    expect([told, room.mutedUntil]).toEqual([[end], end]);
+    await clock.pass(1);
+    FakeSocket.last.event("room.changed", { room: "lobby", removed: false, muted_until: null });
+    FakeSocket.last.event("room.changed", { room: "lobby", removed: false, muted_until: 0 });
+    expect([told, room.mutedUntil]).toEqual([[end, null, Infinity, null], null]);
+  });
+
   test("a join that waits for a connection can be given up, and one that is refused can be tried again", async () => {
     const client = made();
     const joining = client.room("lobby").join();

@@ -51,6 +51,8 @@ export class FakeRoom extends FakeEmitter {
   count: number | null = null;
   typers: Typing;
   archived = false;
+  mutedUntil: number | null = null;
+  slowModeS = 0;
   /** Joins that were not undone. */
   joins = 0;
   /** The option `history` of each join. */

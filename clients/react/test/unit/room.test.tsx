@@ -315,6 +315,10 @@ describe("useRoom", () => {
     expect(hook.now.archived).toBe(false);
     await settle(() => lobby.emit("archived", true));
     expect(hook.now.archived).toBe(true);
+    expect([hook.now.mutedUntil, hook.now.slowModeS]).toEqual([null, 0]);
+    await settle(() => lobby.emit("muted", Infinity));
+    await settle(() => lobby.emit("slow_mode", 30));
+    expect([hook.now.mutedUntil, hook.now.slowModeS]).toEqual([Infinity, 30]);
   });
 
   test("whoever was put out does not leave for somebody else who is in again", async () => {

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from greendot.ids import Bound
 from greendot.store.audit import ANY, AuditEntry, AuditFilter, AuditNote, AuditStore, check_note
 from greendot.store.postgres.pool import Link, Pool
+from greendot.store.webhooks import AUDITED, Hooked
 
 _NUMBER = """
     INSERT INTO greendot_audit_heads AS h (tenant, number) VALUES ($1, 1)
@@ -20,6 +21,7 @@ _WRITE = """
     INSERT INTO greendot_audit (tenant, number, at, actor, action, room, user_id, ref, reason, until)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 """
+_QUEUE = "INSERT INTO greendot_hook_events (tenant, type, stream, seq, at) VALUES ($1, $2, $3, $4, $5)"
 PRUNE = """
     WITH chosen AS MATERIALIZED (
         SELECT tenant, number FROM greendot_audit WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -35,10 +37,11 @@ class PostgresAudit:
     """PostgreSQL adapter of `AuditStore`."""
 
     _links: Pool
+    _hooked: Hooked
 
     async def put_audit(self, note: AuditNote) -> None:
         check_note(note)
-        await self._links.transact_once(lambda link: write_notes(link, [note]))
+        await self._links.transact_once(lambda link: write_notes(link, [note], self._hooked))
 
     async def audit(
         self, tenant: str, only: AuditFilter = ANY, *, after: Bound = None, before: Bound = None, limit: int
@@ -52,14 +55,16 @@ class PostgresAudit:
         return len(await self._links.fetch(PRUNE, before, limit))
 
 
-async def write_notes(link: Link, notes: Sequence[AuditNote]) -> None:
-    """Write entries in the caller's transaction, as its last statements.
+async def write_notes(link: Link, notes: Sequence[AuditNote], hooked: Hooked) -> None:
+    """Write entries and queue their webhooks in the caller's transaction, as its last statements.
 
     Tenants are locked in the order of their names, so that two batches cannot wait for each other.
     """
     for note in sorted(notes, key=lambda note: note.tenant):
         number = await link.fetchval(_NUMBER, note.tenant)
         await link.execute(_WRITE, note.tenant, number, *note[1:])
+        if AUDITED in hooked.get(note.tenant, ()):
+            await link.execute(_QUEUE, note.tenant, AUDITED, note.room or "", number, note.at)
 
 
 def page_sql(only: AuditFilter, *, newest: bool) -> str:

@@ -15,6 +15,7 @@ from greendot.store.postgres.tenants import erase_sql
 from greendot.store.postgres.webhooks import PostgresHooks
 from greendot.store.rooms import Draft, Record, Room, Written
 from greendot.store.user_data import ERASED, NOTHING
+from greendot.store.webhooks import Hooked
 
 _THIS = "tenant = $1 AND room = $2"
 DELETION = f"SELECT {RECORD} FROM greendot_messages m WHERE {_THIS} AND ref = $3 AND op = 'delete' ORDER BY seq LIMIT 1"
@@ -58,7 +59,7 @@ class PostgresModeration(PostgresMessages, PostgresHooks):
         check_note(note)
         check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))
         message, hooked = Message(tenant, room, draft, new_message_id(), True), self._wanting("room.message")
-        done = await self._links.transact(lambda link: _moderate(link, message, note, hooked))
+        done = await self._links.transact(lambda link: _moderate(link, message, note, hooked, self._hooked))
         if isinstance(done, Exception):
             raise done
         return done
@@ -69,7 +70,7 @@ class PostgresModeration(PostgresMessages, PostgresHooks):
         async def work(link: Link) -> Room | None:
             rows = await link.fetch(_ARCHIVE, tenant, room, archived)
             if rows:
-                await write_notes(link, [note])
+                await write_notes(link, [note], self._hooked)
             else:
                 rows = await link.fetch(ROOM, tenant, room)
             return Room(*rows[0]) if rows else None
@@ -84,7 +85,7 @@ class PostgresModeration(PostgresMessages, PostgresHooks):
                 return bool(await link.fetch(_DELETED, tenant, room))
             deleted_at = await link.fetchval(_KEEP, tenant, room)
             await link.execute(_DUE, DELETE_ROOMS, deleted_at)
-            await write_notes(link, [note])
+            await write_notes(link, [note], self._hooked)
             return True
 
         return await self._links.transact(work)
@@ -107,8 +108,13 @@ class PostgresModeration(PostgresMessages, PostgresHooks):
         return await self._links.transact(work)
 
 
-async def _moderate(link: Link, message: Message, note: AuditNote, hooked: list[str]) -> Written | NoSuchMessage | None:
-    """Write a moderated message. Errors are returned: an exception would cost the connection."""
+async def _moderate(
+    link: Link, message: Message, note: AuditNote, hooked: list[str], hooks: Hooked
+) -> Written | NoSuchMessage | None:
+    """Write a moderated message. Errors are returned: an exception would cost the connection.
+
+    `hooked` are the tenants whose hooks want messages.
+    """
     tenant, room, draft, message_id, _ = message
     rooms = await link.fetch(LOCK, [tenant], [room])
     if not rooms:
@@ -131,7 +137,7 @@ async def _moderate(link: Link, message: Message, note: AuditNote, hooked: list[
         await link.execute(_ERASED, tenant, room)
     written = Written(Record(*first[0]), False, *facts) if first else (await write(link, [message], hooked))[0]
     if not first or target.op is None:
-        await write_notes(link, [note._replace(user=target.user or None)])
+        await write_notes(link, [note._replace(user=target.user or None)], hooks)
     assert not isinstance(written, Exception)
     return written
 

@@ -27,6 +27,7 @@ from greendot.store.restrictions import (
     RestrictionWritten,
 )
 from greendot.store.rooms import Room
+from greendot.store.webhooks import Hooked
 
 POLL_S = 0.005  # between two looks at the transactions under way
 _LOCK = "SELECT members_rev FROM greendot_rooms WHERE tenant = $1 AND room = $2 FOR UPDATE"
@@ -85,6 +86,7 @@ class PostgresRestrictions:
     """PostgreSQL adapter of `RestrictionStore`."""
 
     _links: Pool
+    _hooked: Hooked
 
     async def restrict(self, restriction: Restriction, note: AuditNote) -> RestrictionWritten | None:
         check_note(note)
@@ -96,7 +98,7 @@ class PostgresRestrictions:
             if not found:
                 return None
             changed = bool(await link.fetch(_PUT, *restriction))
-            return await _written(link, note, found[0][0], changed)
+            return await _written(link, note, found[0][0], changed, self._hooked)
 
         async def everywhere(link: Link) -> RestrictionWritten:
             number = await link.fetchval(NEXT)  # first, so that two requests about one user take turns
@@ -105,7 +107,7 @@ class PostgresRestrictions:
             if entry is None or (entry.expires_at, entry.before) != (until, 0):
                 entry = await _put_entry(link, Revocation(tenant, kind, user, until, 0, number))
             if changed:
-                await write_notes(link, [note])
+                await write_notes(link, [note], self._hooked)
             return RestrictionWritten(changed, 0, entry)
 
         if room != EVERYWHERE:
@@ -125,7 +127,7 @@ class PostgresRestrictions:
             if not found:
                 return None
             gone = await link.fetch(_LIFT, *key)
-            return await _written(link, note, found[0][0], bool(gone) and gone[0][0] > note.at)
+            return await _written(link, note, found[0][0], bool(gone) and gone[0][0] > note.at, self._hooked)
 
         async def everywhere(link: Link) -> RestrictionWritten:
             number = await link.fetchval(NEXT)
@@ -137,7 +139,7 @@ class PostgresRestrictions:
                 changed = True
                 entry = await _put_entry(link, Revocation(tenant, kind, user, note.at + LIFTED_MS, LIFTED, number))
             if changed:
-                await write_notes(link, [note])
+                await write_notes(link, [note], self._hooked)
             return RestrictionWritten(changed, 0, entry)
 
         return await self._links.transact(in_room if room != EVERYWHERE else everywhere)
@@ -154,7 +156,7 @@ class PostgresRestrictions:
         async def work(link: Link) -> Room | None:
             rows = await link.fetch(_SLOW, tenant, room, seconds)
             if rows:
-                await write_notes(link, [note])
+                await write_notes(link, [note], self._hooked)
             else:
                 rows = await link.fetch(ROOM, tenant, room)
             return Room(*rows[0]) if rows else None
@@ -180,12 +182,12 @@ class PostgresRestrictions:
         return {row[0] for row in await self._links.fetch(_WRITERS)}
 
 
-async def _written(link: Link, note: AuditNote, members_rev: int, changed: bool) -> RestrictionWritten:
+async def _written(link: Link, note: AuditNote, members_rev: int, changed: bool, hooked: Hooked) -> RestrictionWritten:
     """Raise the revision of a room whose row is locked, and write the note, if there was a change."""
     if changed:
         assert note.room is not None
         await link.execute(_RAISE, note.tenant, note.room)
-        await write_notes(link, [note])
+        await write_notes(link, [note], hooked)
     return RestrictionWritten(changed, members_rev + changed)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from greendot.ids import Key
+from greendot.store.audit import AuditEntry
 from greendot.store.inbox import Mark, Notification
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.rooms import Record
@@ -31,7 +32,8 @@ TAKE = """
     SELECT h.id, h.type, h.stream, h.at, h.state, h.ids, h.attempts, h.first_at,
            m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent,
            n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at, n.seen_at, n.read_at,
-           n.archived_at, n.acked_at, n.traceparent, n.ack
+           n.archived_at, n.acked_at, n.traceparent, n.ack,
+           a.number, a.at, a.tenant, a.actor, a.action, a.room, a.user_id, a.ref, a.reason, a.until
     FROM (
         SELECT * FROM greendot_hook_events
         WHERE tenant = $1 AND phase = $2 AND coalesce(next_at, 0) <= $3 ORDER BY id LIMIT $4
@@ -40,6 +42,7 @@ TAKE = """
         ON h.type = 'room.message' AND m.tenant = h.tenant AND m.room = h.stream AND m.seq = h.seq
     LEFT JOIN greendot_notifications n
         ON h.type = 'notification.created' AND n.seq = h.seq AND n.tenant = h.tenant AND n.user_id = h.stream
+    LEFT JOIN greendot_audit a ON h.type = 'audit.created' AND a.tenant = h.tenant AND a.number = h.seq
     ORDER BY h.id
 """
 WAITING = """
@@ -200,8 +203,9 @@ async def queue_marked(link: Link, key: Key, mark: Mark, ids: Sequence[str], at:
 def _queued(tenant: str, row: Any) -> Queued:
     event, kind, stream, at, state, ids, attempts, first_at, *found = row
     record = Record(*found[:10]) if found[0] is not None else None
-    notification = Notification(*found[10:]) if found[10] is not None else None
-    return Queued(event, tenant, kind, stream, at, state, ids or [], attempts, first_at, record, notification)
+    notification = Notification(*found[10:24]) if found[10] is not None else None
+    audit = AuditEntry(*found[24:]) if found[24] is not None else None
+    return Queued(event, tenant, kind, stream, at, state, ids or [], attempts, first_at, record, notification, audit)
 
 
 _: type[HookStore] = PostgresHooks

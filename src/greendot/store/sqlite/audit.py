@@ -7,6 +7,8 @@ import sqlite3
 from greendot.ids import Bound
 from greendot.store.audit import ANY, AuditEntry, AuditFilter, AuditNote, AuditStore, check_note
 from greendot.store.sqlite.thread import DatabaseThread
+from greendot.store.sqlite.webhooks import queue
+from greendot.store.webhooks import AUDITED, Hooked
 
 _NUMBER = """
     INSERT INTO audit_heads (tenant, number) VALUES (?, 1) ON CONFLICT DO UPDATE SET number = number + 1
@@ -28,10 +30,11 @@ class SqliteAudit:
     """SQLite adapter of `AuditStore`."""
 
     _thread: DatabaseThread
+    _hooked: Hooked
 
     async def put_audit(self, note: AuditNote) -> None:
         check_note(note)
-        await self._thread.do(lambda db: write_note(db, note))
+        await self._thread.do(lambda db: write_note(db, note, self._hooked))
 
     async def audit(
         self, tenant: str, only: AuditFilter = ANY, *, after: Bound = None, before: Bound = None, limit: int
@@ -46,10 +49,12 @@ class SqliteAudit:
         return await self._thread.do(lambda db: db.execute(PRUNE, (before, limit)).rowcount)
 
 
-def write_note(db: sqlite3.Connection, note: AuditNote) -> None:
-    """Write an entry in the caller's transaction."""
+def write_note(db: sqlite3.Connection, note: AuditNote, hooked: Hooked) -> None:
+    """Write an entry in the caller's transaction, and queue its webhook."""
     (number,) = db.execute(_NUMBER, (note.tenant,)).fetchone()
     db.execute(_WRITE, (note.tenant, number, *note[1:]))
+    if AUDITED in hooked.get(note.tenant, ()):
+        queue(db, [(note.tenant, AUDITED, note.room or "", number, note.at)])
 
 
 def page_sql(only: AuditFilter, *, newest: bool) -> str:

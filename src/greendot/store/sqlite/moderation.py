@@ -13,6 +13,7 @@ from greendot.store.sqlite.audit import write_note
 from greendot.store.sqlite.messages import MESSAGE, SqliteMessages, write
 from greendot.store.sqlite.rooms import DELETED, read_room
 from greendot.store.user_data import ERASED, NOTHING
+from greendot.store.webhooks import Hooked
 
 DELETION = f"{MESSAGE} AND ref = ? AND op = 'delete' ORDER BY seq LIMIT 1"
 _ERASE = f"UPDATE messages SET body = x'{NOTHING.hex()}', op = '{ERASED}' WHERE tenant = ? AND room = ?"
@@ -32,15 +33,14 @@ class SqliteModeration(SqliteMessages):
     async def moderate(self, tenant: str, room: str, draft: Draft, note: AuditNote) -> Written | None:
         check_note(note)
         check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))
-        hooked = self._wants(tenant, "room.message")
-        return await self._thread.do(lambda db: _moderate(db, tenant, room, draft, note, hooked=hooked))
+        return await self._thread.do(lambda db: _moderate(db, tenant, room, draft, note, self._hooked))
 
     async def archive_room(self, tenant: str, room: str, archived: bool, note: AuditNote) -> Room | None:
         check_note(note)
 
         def work(db: sqlite3.Connection) -> Room | None:
             if db.execute(_ARCHIVE, (tenant, room, archived)).rowcount:
-                write_note(db, note)
+                write_note(db, note, self._hooked)
             return read_room(db, tenant, room)
 
         return await self._thread.do(work)
@@ -55,7 +55,7 @@ class SqliteModeration(SqliteMessages):
                 "INSERT INTO room_deletions (tenant, room, deleted_at) VALUES (?, ?, ?)", (tenant, room, note.at)
             )
             db.execute("UPDATE jobs SET next_at = min(next_at, ?) WHERE name = ?", (note.at, DELETE_ROOMS))
-            write_note(db, note)
+            write_note(db, note, self._hooked)
             return True
 
         return await self._thread.do(work)
@@ -76,7 +76,7 @@ class SqliteModeration(SqliteMessages):
 
 
 def _moderate(
-    db: sqlite3.Connection, tenant: str, room: str, draft: Draft, note: AuditNote, *, hooked: bool
+    db: sqlite3.Connection, tenant: str, room: str, draft: Draft, note: AuditNote, hooks: Hooked
 ) -> Written | None:
     found, key = read_room(db, tenant, room), (tenant, room)
     if found is None:
@@ -96,9 +96,10 @@ def _moderate(
         db.execute(ERASE_EDITS, (*key, draft.ref))
         db.execute(_ERASED, key)
     if first is None or target.op is None:
-        write_note(db, note._replace(user=target.user or None))
+        write_note(db, note._replace(user=target.user or None), hooks)
     if first is not None:
         return Written(Record(*first), False, found.members_rev, found.bus)
+    hooked = "room.message" in hooks.get(tenant, ())
     return write(db, tenant, room, draft, hooked=hooked, moderated=True)
 
 

@@ -21,6 +21,7 @@ from greendot.store.sqlite.audit import write_note
 from greendot.store.sqlite.revocations import next_number
 from greendot.store.sqlite.rooms import read_room
 from greendot.store.sqlite.thread import DatabaseThread
+from greendot.store.webhooks import Hooked
 
 _PUT = """
     INSERT INTO restrictions (tenant, room, user, kind, until, at, actor, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -56,6 +57,7 @@ class SqliteRestrictions:
     """SQLite adapter of `RestrictionStore`."""
 
     _thread: DatabaseThread
+    _hooked: Hooked
 
     async def restrict(self, restriction: Restriction, note: AuditNote) -> RestrictionWritten | None:
         check_note(note)
@@ -67,7 +69,7 @@ class SqliteRestrictions:
                 return None
             changed = db.execute(_PUT, restriction).rowcount > 0
             if changed:
-                write_note(db, note)
+                write_note(db, note, self._hooked)
             if room != EVERYWHERE:
                 return _in_room(db, tenant, room, changed)
             entry = _entry(db, tenant, kind, user)
@@ -93,7 +95,7 @@ class SqliteRestrictions:
                 changed = True
                 entry = _put_entry(db, Revocation(tenant, kind, user, note.at + LIFTED_MS, LIFTED))
             if changed:
-                write_note(db, note)
+                write_note(db, note, self._hooked)
             return RestrictionWritten(changed, 0, entry) if room == EVERYWHERE else _in_room(db, tenant, room, changed)
 
         return await self._thread.do(work)
@@ -109,7 +111,7 @@ class SqliteRestrictions:
 
         def work(db: sqlite3.Connection) -> Room | None:
             if db.execute(_SLOW, (tenant, room, seconds)).rowcount:
-                write_note(db, note)
+                write_note(db, note, self._hooked)
             return read_room(db, tenant, room)
 
         return await self._thread.do(work)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from greendot.store.audit import AuditEntry
 from greendot.store.inbox import Mark, Notification
 from greendot.store.rooms import Record
 from greendot.store.sqlite.thread import DatabaseThread
@@ -32,11 +33,13 @@ TAKE = """
     SELECT h.id, h.type, h.stream, h.at, h.state, h.ids, h.attempts, h.first_at,
            m.room, m.seq, m.id, m.user, m.name, m.body, m.at, m.ref, m.op, m.traceparent,
            n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at, n.seen_at, n.read_at,
-           n.archived_at, n.acked_at, n.traceparent, n.ack
+           n.archived_at, n.acked_at, n.traceparent, n.ack,
+           a.number, a.at, a.tenant, a.actor, a.action, a.room, a.user, a.ref, a.reason, a.until
     FROM hook_events h
     LEFT JOIN messages m ON h.type = 'room.message' AND m.tenant = h.tenant AND m.room = h.stream AND m.seq = h.seq
     LEFT JOIN notifications n
         ON h.type = 'notification.created' AND n.tenant = h.tenant AND n.user = h.stream AND n.seq = h.seq
+    LEFT JOIN audit a ON h.type = 'audit.created' AND a.tenant = h.tenant AND a.number = h.seq
     WHERE h.tenant = ?1 AND h.phase = ?2 AND ifnull(h.next_at, 0) <= ?3 ORDER BY h.id LIMIT ?4
 """
 WAITING = """
@@ -171,9 +174,10 @@ def _depth(tenant: str, most: int, db: sqlite3.Connection) -> HookDepth:
 def _queued(tenant: str, row: tuple[Any, ...]) -> Queued:
     event, kind, stream, at, state, ids, attempts, first_at, *found = row
     record = Record(*found[:10]) if found[0] is not None else None
-    notification = Notification(*(*found[10:-1], bool(found[-1]))) if found[10] is not None else None
+    notification = Notification(*(*found[10:23], bool(found[23]))) if found[10] is not None else None
+    audit = AuditEntry(*found[24:]) if found[24] is not None else None
     named = msgspec.json.decode(ids, type=list[str]) if ids is not None else []
-    return Queued(event, tenant, kind, stream, at, state, named, attempts, first_at, record, notification)
+    return Queued(event, tenant, kind, stream, at, state, named, attempts, first_at, record, notification, audit)
 
 
 _: type[HookStore] = SqliteHooks

@@ -2,7 +2,19 @@
 
 import { $, say } from "./dom.js";
 
-const YES = { disconnect: "Disconnect", revoke: "Revoke", notify: "Send notification" };
+const YES = {
+  disconnect: "Disconnect",
+  revoke: "Revoke",
+  notify: "Send notification",
+  mute: "Mute",
+  unmute: "End mute",
+  ban: "Ban",
+  unban: "End ban",
+  archive: "Archive",
+  unarchive: "Reopen",
+  delete: "Delete",
+};
+const HARMLESS = new Set(["notify", "unmute", "unban", "unarchive"]);
 let fading;
 
 /** Request an action and confirm it if the viewer agrees. Resolves to true when the action was done. */
@@ -29,7 +41,7 @@ function agreed({ title, says, do: what }) {
   say($("ask-title"), title);
   say($("ask-says"), says);
   say($("ask-yes"), YES[what]);
-  $("ask-yes").className = what === "notify" ? "primary" : "danger";
+  $("ask-yes").className = HARMLESS.has(what) ? "primary" : "danger";
   dialog.returnValue = "no";
   dialog.showModal();
   $("ask-no").focus(); // a repeated key press must not confirm the action

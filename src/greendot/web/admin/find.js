@@ -93,11 +93,14 @@ export class Find {
         fact("Watchers", number(found.watchers.count), watchWords(found)),
         fact("Tokens", found.revoked_before ? "revoked" : "not revoked",
           found.revoked_before ? `all issued before ${moment(found.revoked_before)}` : ""),
+        fact("Moderation", restrictedWord(found.restrictions), restrictedUntil(found.restrictions)),
       ),
       h("div", { class: "line acts" },
         this.button("Send test notification", { do: "notify", user: found.user, tenant: found.tenant }, again),
         this.button("Disconnect all sessions", { do: "disconnect", user: found.user, tenant: found.tenant }, again),
         this.button("Revoke all tokens", { do: "revoke", user: found.user, tenant: found.tenant }, again, "warning"),
+        this.button("mute" in found.restrictions ? "End mute" : "Mute", { do: "mute" in found.restrictions ? "unmute" : "mute", user: found.user, tenant: found.tenant }, again, "warning"),
+        this.button("ban" in found.restrictions ? "End ban" : "Ban", { do: "ban" in found.restrictions ? "unban" : "ban", user: found.user, tenant: found.tenant }, again, "warning"),
       ),
       found.info ? info(found.info) : null,
       h("h3", {}, "Sessions"),
@@ -146,13 +149,18 @@ export class Find {
   room(found, again) {
     const typing = found.typing.length ? `typing: ${found.typing.join(", ")}` : "no user is typing";
     return h("article", { class: "found" },
-      this.head(found.room, null, found.tenant, null, `${found.open ? "open to all users" : "members only"} · ${typing}`, again),
+      this.head(found.room, null, found.tenant, null, `${found.open ? "open to all users" : "members only"}${found.archived ? ", archived" : ""} · ${typing}`, again),
       h("div", { class: "facts" },
         fact("Head", number(found.head), "number of the last message"),
         fact("Members", number(found.member_count)),
         fact("Occupants", number(found.present_count), "users in the room now"),
         fact("Listeners", number(found.listeners), "sockets, on all nodes"),
         fact("On the bus", found.bus === "hint" ? "hints" : "content", "sent between nodes"),
+        fact("Slow mode", found.slow_mode_s ? `${number(found.slow_mode_s)} s` : "off", "between two messages of a user"),
+      ),
+      h("div", { class: "line acts" },
+        this.button(found.archived ? "Reopen" : "Archive", { do: found.archived ? "unarchive" : "archive", room: found.room, tenant: found.tenant }, again),
+        this.button("Delete", { do: "delete", room: found.room, tenant: found.tenant }, again, "warning"),
       ),
       h("h3", {}, "Occupants"),
       this.people(found.present, found.present_count, found.tenant),
@@ -213,6 +221,16 @@ function info(given) {
     h("pre", {}, h("code", {}, JSON.stringify(given, null, 2))),
     isLink ? h("a", { href: avatar, target: "_blank", rel: "noopener noreferrer" }, "Open the avatar") : null,
   );
+}
+
+/** Return the mute or the ban of a user in the tenant as a word. */
+function restrictedWord(restrictions) {
+  return "ban" in restrictions ? "banned" : "mute" in restrictions ? "muted" : "no mute, no ban";
+}
+
+function restrictedUntil(restrictions) {
+  const until = ("ban" in restrictions ? restrictions.ban : restrictions.mute) ?? null;
+  return until === null ? "" : `until ${moment(until)}`;
 }
 
 /** Return how changes reach the watchers of a user, and the mode that the app has chosen. */

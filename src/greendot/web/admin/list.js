@@ -101,13 +101,17 @@ export class List {
   }
 
   room(it, tenant, head) {
+    const act = (label, does) => this.find.button(label, { do: does, room: it.room, tenant }, () => {}, "quiet", ` ${it.room}`);
     return this.row(head, it.room, [
       [this.open("room", it.room, tenant)],
       [`${it.open ? "open to all" : "members only"}${it.archived ? ", archived" : ""}`],
       [number(it.head)],
       [number(it.members)],
       [number(it.listeners)],
-      [h("div", { class: "line row-acts" }, h("button", { type: "button", class: "quiet", onclick: () => this.find.look("room", it.room, tenant) }, "Members and occupants", h("span", { class: "unseen" }, ` of ${it.room}`)))],
+      [h("div", { class: "line row-acts" },
+        h("button", { type: "button", class: "quiet", onclick: () => this.find.look("room", it.room, tenant) }, "Members", h("span", { class: "unseen" }, ` and occupants of ${it.room}`)),
+        act(it.archived ? "Reopen" : "Archive", it.archived ? "unarchive" : "archive"),
+        act("Delete", "delete"))],
     ]);
   }
 

@@ -24,7 +24,7 @@ from greendot.app.collector_model import NodeLoad
 from greendot.app.config_checks import SERVER_CHECKS
 from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
-from greendot.config import LOCAL, Api, Settings, strange_variables
+from greendot.config import LOCAL, Settings, strange_variables
 from greendot.engine.redis.url import without_login
 from greendot.ids import hash_key
 from greendot.node.tasks import end_by
@@ -111,11 +111,12 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
         where = dev_file(settings, "api-key")
         notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
     auth = msgspec.structs.replace(settings.auth, secret=secret)
+    api = msgspec.structs.replace(settings.api, key=key)
     # Accept only names of loopback. Otherwise a foreign page could point its own host name at this server, and get
     # tokens (DNS rebinding).
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or LOOPBACK)
     admin = msgspec.structs.replace(settings.admin, enabled=True)
-    return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key), door=door, admin=admin)
+    return msgspec.structs.replace(settings, server=server, auth=auth, api=api, door=door, admin=admin)
 
 
 def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngine | None = None) -> None:

@@ -94,6 +94,9 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
     key: Annotated[Secret, about("first API key, for tenant `default`")] = ""
     docs: Annotated[bool, about("serve /docs, /openapi.json and /asyncapi.json, without a login")] = True
+    client: Annotated[
+        bool, about("serve the JavaScript client, /greendot.js, without a login; dev mode always serves it")
+    ] = True
 
 
 class Presence(Struct, frozen=True, forbid_unknown_fields=True):

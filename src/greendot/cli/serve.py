@@ -218,8 +218,9 @@ def _exposed(settings: Settings) -> str:
     """Return the warning of a development server that other machines can reach."""
     return (
         f"WARNING: this development server listens on {settings.server.host}, so other machines can reach it. Never "
-        "use it in production or on a public address. The demo and its tokens require the gate token in the address above. "
-        "On another machine, write the name of this machine in that address. Programs send: Authorization: Bearer TOKEN"
+        "use it in production or on a public address. The demo and its tokens require the gate token in the address "
+        "above. On another machine, write the name of this machine in that address. Programs send it as "
+        "`Authorization: Bearer TOKEN`."
     )
 
 

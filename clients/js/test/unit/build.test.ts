@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 // @ts-expect-error: a script without types
 import { builds, integrity, PAGE, WEB, WEB_MAP, WEB_PUSH, WEB_TYPES, webModule, withIntegrity } from "../../build.mjs";
 
-const MOST_BYTES = 10_500;
+const MOST_BYTES = 10_500; // of the sources; budgets.json has the size of the installed package
 const MOST_SERVED_BYTES = 12_000;
 
 test("the core is at most 10.5 kB gzipped", async () => {

@@ -62,7 +62,7 @@ def check(folder: Path) -> int:
         work = Path(name)
         with table.step("build all artefacts") as notes:
             built = artefacts.build_all(folder, work)
-            notes.append(", ".join(f"{path.name} {path.stat().st_size // 1024 or 1} KB" for path in built[1:]))
+            notes.append(f"{len(built)} files, {sum(path.stat().st_size for path in built) // 1024:,} KB")
         if not table.failures:
             _try_artefacts(table, folder, work)
     print(f"\n{table}\n\nArtefacts: {folder}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from deployed.programs import DEPLOY, ROOT, said
 from greendot import __version__
 from greendot.config import Settings
+from release.check import try_image_command
 
 DOCKERFILE = ROOT / "Dockerfile"
 
@@ -74,6 +75,7 @@ def test_the_base_has_an_exact_version_and_the_last_stage_installs_nothing() -> 
     assert not re.search(r"\b(apt|apt-get|pip|gcc)\b", last_stage()["RUN"])
 
 
-def test_dev_alone_starts_the_demo_where_a_published_port_reaches_it() -> None:
+def test_dev_alone_starts_the_demo_where_a_published_port_reaches_it(tmp_path: Path) -> None:
+    try_image_command(Path(sys.executable).parent / "greendot", tmp_path / "image")
     assert "GREENDOT_SERVER_DEV_HOST=0.0.0.0" in last_stage()["ENV"].split()
     assert Settings().server.dev_host == "127.0.0.1"

@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
 
 from release import artefacts
 from release.artefacts import CLIENTS, ROOT, Failed, run
-from release.quickstart import serving, try_server
+from release.quickstart import fetch, running, serving, try_server
 
 ARCHITECTURES = ("x86_64", "aarch64")
 PEERS = ("react", "react-dom", "@types/react", "ws")
@@ -91,6 +92,8 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
         _try_runner(["pipx", "run", "--no-cache", "--spec", str(wheel), "greendot"], python, work, settings)
     with table.step("npm packages: READMEs and sizes") as notes:
         notes.append(try_npm(folder, work / "npm", python, registry=True))
+    with table.step("image: its command, without a container"):
+        try_image_command(python.parent / "greendot", work / "image")
     with table.step("image: hadolint and wheels") as notes:
         notes.append(check_image(wheel))
     table.skip("image: build", "needs a Docker engine; the release workflow builds it for amd64 and arm64")
@@ -213,6 +216,27 @@ def check_image(wheel: Path) -> str:
             command = ["install", "--dry-run", "--quiet", "--only-binary", ":all:", "--target", target]
             run(sys.executable, "-m", "pip", *command, "--python-version", version, *platforms, wheel)
     return f"wheels of Python {version} for {' and '.join(ARCHITECTURES)} (this machine: {platform.machine()})"
+
+
+def try_image_command(greendot: Path, work: Path) -> None:
+    """Run `greendot --dev` with the environment of the image. The demo must require the printed gate token."""
+    work.mkdir()
+    (found,) = re.findall(r"^ENV ((?:.*\\\n)*.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    given = dict(word.split("=", 1) for word in found.replace("\\\n", " ").split())
+    given |= {"PATH": os.environ["PATH"], "GREENDOT_SERVER_DATA_DIR": str(work)}
+    with running(greendot, "--dev", "--port", "0", cwd=work, **given) as lines:
+        opened = lines.until(re.compile(r"Open  (http://127\.0\.0\.1:\d+)/\?gate=([\w-]+)  "), 30)
+        address, gate = opened[1], opened[2]
+        try:
+            fetch(f"{address}/dev/token?user=alice")
+        except HTTPError as error:
+            with error:
+                if error.code != 401:
+                    raise Failed(f"/dev/token without the gate token answered {error.code}, not 401") from None
+        else:
+            raise Failed("/dev/token needs no gate token, although the server listens on all addresses")
+        if b"token" not in fetch(f"{address}/dev/token?user=alice&gate={gate}"):
+            raise Failed("/dev/token gives no token with the gate token")
 
 
 def image_python() -> str:

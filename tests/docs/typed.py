@@ -152,7 +152,7 @@ class Place:
             "127.0.0.1:8000": f"127.0.0.1:{self.port}",
             "localhost:8000": f"127.0.0.1:{self.port}",
             "10.0.0.5:(8000|9102)": f"127.0.0.1:{self.port}",
-            r"rediss?(\+\w+)?://[^\s'\"/]+": redis,
+            r"rediss?(\+\w+)?://[^\s'\"]+": redis,
             r"postgresql://[^\s'\"]+": shlex.quote(postgres),
             r"/etc/greendot\.toml|/etc/greendot/greendot\.toml": str(folder / "greendot.toml"),
             "/var/lib/greendot": str(folder / "var"),

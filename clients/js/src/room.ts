@@ -64,10 +64,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #typing: Typing;
   #wanted = 0; // `join` calls without a `leave`
   #after: number | null = null; // the option `after` of the first join
-  #history: number | undefined; // the option `history` of a join without an answer
+  #history: number | undefined; // option `history` of the join that the server has not answered yet
   #said = false; // a join was sent, and no leave after it
   #entry = 0; // number of the last join sent; answers to older joins are ignored
-  #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // callers that wait for the join
+  #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // `join` calls that wait for the answer
   #marker = 0; // number of the last read message
   #sent = new Set<string>(); // keys of own messages whose events may still come
 
@@ -92,25 +92,26 @@ export class Room<Body = unknown, SignalBody = unknown> {
     });
   }
 
-  /** Number of unread messages. */
+  /** Number of unread messages. Edits, deletions and reactions count too. */
   get unread(): number {
     return Math.max(0, this.head - this.#marker);
   }
 
-  /** Users who type. The same object until something changes. */
+  /** Users who type. Returns the same object until the users or their number change. */
   get typers(): Typing {
     return this.#typing;
   }
 
+  /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
   on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo {
     return this.#events.on(type, listener);
   }
 
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. With neither, only new messages are delivered.
-   * With `history`, the result has the newest messages, at most 100, and the events continue after them.
-   * Joins are counted: the room is left after one `leave` for each `join`.
+   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered.
+   * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
+   * Joins are counted: the client leaves the room after one `leave` for each `join`.
    */
   join({ after, history }: { after?: number; history?: number } = {}): Promise<Joined<Body>> {
     if (after !== undefined && history !== undefined) throw new GreendotError("bad_field", "give `after` or `history`, not both");
@@ -121,11 +122,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const promise = new Promise<Joined<Body>>((resolve, reject) => {
       this.#waiters.push((error, joined) => (error ? reject(error) : resolve(joined!)));
     });
-    promise.catch(() => {}); // callers that ignore the promise receive `removed`
+    promise.catch(() => {}); // a caller that ignores the promise is informed by the event `removed`
     this.#plan();
     return promise;
   }
 
+  /** Undo one `join`. The last `leave` leaves the room. Without a `join` it does nothing. */
   leave(): void {
     if (!this.#wanted || --this.#wanted) return;
     this.#outside(new GreendotError("closed", "room left"));
@@ -133,8 +135,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a message. Resolves when the server has stored it. Without a connection, messages wait in order. The key, by
-   * default a generated one, makes the server store the message once, however often it is sent.
+   * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. The
+   * client may send a message several times. The server stores it once, because each time it has the same `key` (by
+   * default a generated one).
    */
   send(body: Body, options?: { key?: string }): Promise<Written> {
     this.#keystrokes.ended(); // a message ends the typing
@@ -151,25 +154,31 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#write("room.delete", { ref }, options);
   }
 
-  /** Set a reaction of this user to the message with number `ref`, or remove it with `on: false`. Repeating it changes nothing. */
+  /** Set a reaction of this user to the message with number `ref`, or remove the reaction with `on: false`. A repeated call has no effect. */
   react(ref: number, reaction: string, { on = true, key }: { on?: boolean; key?: string } = {}): Promise<Written> {
     return this.#write("room.react", { ref, reaction, on }, { key });
   }
 
-  /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
+  /**
+   * Fetch up to `limit` messages in ascending order. With `after`: the first messages that follow this number. With
+   * `before`: the last messages before this number. With neither: the newest messages. `after` and `before` together fail.
+   */
   async history(bounds: Bounds = {}): Promise<RoomMessage<Body>[]> {
     return (await this.#core.deliver<History<Body>>(Symbol(), "room.history", { room: this.name, ...bounds })).messages;
   }
 
-  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. Waits for a connection. */
+  /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
-    // The answer's count is not compared with `head`: messages may have come since the server counted.
+    // The number in the answer does not change `head`: more messages may have come since the server counted.
     const lane = `read ${this.name}`;
     return (await this.#core.deliver<{ unread: number }>(lane, "room.read", { room: this.name, seq })).unread;
   }
 
-  /** Report typing. Call it at every keystroke, with false when the field is empty. The client sends it every 3 s. */
+  /**
+   * Report typing. Call it at every keystroke, with false when the field is empty. While the user types, the client sends
+   * a report at the interval that the server sets (`welcome.typing.repeat_ms`, by default 3 s).
+   */
   typing(isTyping = true): void {
     this.#keystrokes.typing(isTyping);
   }
@@ -180,8 +189,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Fetch a page of read receipts, ordered by user id. With `seq`, fetch the number of users who have read that message:
-   * the only way in large rooms. Only rooms with receipts have them.
+   * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
+   * with this number. In large rooms, a call without `seq` fails with `too_many`. A call also fails if the app has not
+   * turned on read receipts for the room.
    */
   receipts(page: { seq: number }): Promise<ReaderCount>;
   receipts(page?: { after?: string; limit?: number }): Promise<ReceiptPage>;
@@ -190,8 +200,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether
-   * it was sent. With `reply`, returns a promise that fails if the server refuses the signal.
+   * Send a signal, for example the position of a pointer. While signals wait for a slow client, a newer signal replaces an
+   * older one with the same `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
+   * promise that fails if the server refuses the signal, or if there is no connection.
    */
   signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
   signal(kind: string, body?: SignalBody, options?: { key?: string }): boolean;
@@ -201,7 +212,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   // Called by the client
 
-  /** @internal Number to resume from; null if the room is not joined. */
+  /** @internal Number of the last delivered message, to resume after it; null if the room is not joined. */
   get cursor(): number | null {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -211,7 +222,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#said = false;
     if (!this.#wanted) return;
     if (state?.truncated) this.#stream.reach(state.head);
-    // A resumed room is joined already. A second join returns its typers, its count and its unread messages.
+    // The server has already joined a resumed room. Join again, because the reply has the typers, the number of users and
+    // the number of unread messages.
     this.#enter(!state);
   }
 
@@ -242,7 +254,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /** @internal */
   heard(type: string, data: any, trace: string | undefined): void {
-    if (!this.#wanted && type !== "room.changed") return; // sent before the server processed the leave
+    if (!this.#wanted && type !== "room.changed") return; // the server sent this event before it processed the leave
     switch (type) {
       case "room.message":
         if (trace && this.#sent.delete(trace)) data.key = trace;
@@ -280,7 +292,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   #plan(): void {
     queueMicrotask(() => {
-      // A room that is joined already is joined again for its history.
+      // If the room is already joined, `history` needs a second join.
       const isAgain = this.joined && this.#history !== undefined;
       if (!this.#core.online || (this.#wanted > 0 === this.#said && !isAgain)) return;
       if (this.#wanted) return this.#enter(true);
@@ -314,14 +326,15 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#after = null;
     this.#history = undefined;
     this.#marker = Math.max(this.#marker, reply.head - reply.unread);
-    // The reply's messages are delivered before `head` moves to the reply's head.
+    // Deliver the reply's messages before `head` moves to the reply's head.
     for (const message of reply.messages) this.#stream.offer(message);
-    // A room that was followed before may have missed messages before the newest ones.
+    // Fetch what the reply leaves out. With `history`, the reply has only the newest messages. If the client followed the
+    // room before, it may also have missed older messages.
     if (reply.truncated || hasHistory) this.#stream.reach(reply.head);
     this.#advance(reply.head);
     this.#typists.clear();
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
-    // In a large room the reply has the number of typers, but not for how long they type.
+    // In a large room the reply has only the number of typers, not the time at which each typing ends.
     if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
     this.archived = !!reply.archived;
@@ -331,7 +344,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#answer(undefined, joined);
   }
 
-  /** Resolve callers that wait for the join, or reject them with `error`. */
+  /** Resolve the `join` calls that wait for the answer, or reject them with `error`. */
   #answer(error?: GreendotError, joined?: Joined<Body>): void {
     for (const waiter of this.#waiters.splice(0)) waiter(error, joined);
   }
@@ -344,7 +357,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#wanted = 0;
     this.#said = false;
     this.#outside(error);
-    this.forget(); // a room that is deleted and created again counts from 1
+    this.forget(); // if the room is deleted and created again, its numbers start at 1
     this.#events.emit("removed", why);
   }
 
@@ -363,7 +376,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#sent.add(key);
     const [oldest] = this.#sent;
     if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest!);
-    // The key is also the trace, which identifies the event of an own message before or after the answer.
+    // The key is also the trace. The server copies the trace into the event of the message. So this client recognizes its
+    // own message, whether the event comes before or after the answer.
     return this.#core.deliver(`room ${this.name}`, type, { room: this.name, ...fields, key, trace: key });
   }
 

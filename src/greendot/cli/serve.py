@@ -34,7 +34,7 @@ from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
-STUCK_S = 10.0  # a server that has not ended this many seconds after the drain is stuck, and is killed
+STUCK_S = 10.0  # if a server has not ended this number of seconds after its drain, it is stuck and is killed
 STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -44,7 +44,8 @@ LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a server to a command.
 
-    The command gets the values as `flags`. Like the settings, they are grouped by section: `flags["server"]["port"]`.
+    The command gets the values as its argument `flags`, grouped by section like the settings:
+    `flags["server"]["port"]`.
     """
 
     @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
@@ -52,11 +53,11 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--engine",
         metavar="URL",
-        help="Engine for presence and typing: memory, local (a Valkey or Redis that this command starts) or "
+        help="Engine for presence and typing: memory, local (a private Valkey or Redis that this command starts) or "
         "redis://HOST:PORT. [default: memory; local with several workers]",
     )
     @click.option("--store", metavar="URL", help="Store for records: sqlite:///FILE or postgresql://HOST/DATABASE.")
-    @click.option("--workers", type=int, metavar="N", help="Worker processes on the port. [default: 1]")
+    @click.option("--workers", type=int, metavar="N", help="Number of server processes on the port. [default: 1]")
     @click.option(
         "--dev",
         is_flag=True,
@@ -117,8 +118,9 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
         notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
     auth = msgspec.structs.replace(settings.auth, secret=secret)
     api = msgspec.structs.replace(settings.api, key=key)
-    # Accept only names of loopback. Otherwise a foreign page could point its own host name at this server, and get
-    # tokens (DNS rebinding). With a gate, such a page gets none: it has no cookie.
+    # Accept only host names of loopback, such as localhost. Otherwise the owner of a foreign page could point the
+    # page's host name at this server, so that the page gets tokens (DNS rebinding). With a gate, such a page gets
+    # none: it has no cookie.
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or (() if is_exposed else LOOPBACK))
     admin = msgspec.structs.replace(settings.admin, enabled=True)
     return msgspec.structs.replace(settings, server=server, auth=auth, api=api, door=door, admin=admin)
@@ -156,7 +158,7 @@ async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], 
     greendot = Greendot(settings)
     greendot.share_ports(number)
     await _until_signal(greendot, (signal.SIGTERM,), ready)
-    # Keep the handler of SIGTERM. A worker can get SIGTERM twice, and the second one must not interrupt the drain.
+    # Keep the handler of SIGTERM. A worker can get SIGTERM twice, and the second signal must not interrupt the drain.
     await greendot.stop()
 
 
@@ -243,7 +245,6 @@ def _set_up_process() -> None:
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.freeze()  # imported objects are never freed, so the collector need not visit them
-    # Most objects that are made during the start are not freed either.
-    # With the default threshold of 700 new objects, the collector would
-    # visit them again and again.
+    # Most objects that are made during the start are not freed either. With the default threshold of 700 new objects,
+    # the collector would visit these objects again and again.
     gc.set_threshold(50_000, 50, 50)

@@ -50,9 +50,12 @@ R = TypeVar("R", bound=Reply)
 Token = str | Callable[[], str | Awaitable[str]]
 
 ATTEMPT_S = 10.0  # time limit of one attempt: get a token, open the socket, receive the welcome
-# Versions that this client reads, for events with several versions. Other events have only version 1.
+# Type of event → versions of the event that this client can read. Only for events with several versions: the client
+# sends this table in its hello, and the server then chooses a version. All other events have only version 1.
 READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}
-AGED_S = 30.0  # after this time without a connection, presence is marked stale; the server uses the same time
+# After this time without a connection, the client marks known presence as stale. The server by default waits as long
+# before it marks presence as stale while Redis is unreachable (`engine.stale_after_s`).
+AGED_S = 30.0
 STEADY_S = 5.0  # after a connection of this length, the number of failures starts again at 0
 
 log = logging.getLogger("greendot.client")
@@ -76,7 +79,15 @@ class Session:
     `publish` is called with every new event, in order. The states are:
 
         connecting ──► connected ◄──► reconnecting
-            └──────────────┴───────────────┴──────► closed (by the program, or by a close code 4500–4999)
+            └──────────────┴───────────────┴──────► closed
+
+    A session is closed in these cases:
+
+    - The program calls `close`.
+    - The server closes the link with a code from 4500 to 4999.
+    - The server refuses the hello with an error that forbids a retry.
+    - The token has expired (4005), and the program gave a fixed token instead of a function.
+    - An error other than a lost connection occurs before the first welcome, for example in the token function.
     """
 
     def __init__(self, target: Target, publish: Callable[[Event], None], cursors: Cursors | None = None) -> None:
@@ -89,7 +100,7 @@ class Session:
         self._sends = Sends(target.queue)
         self._link: Link | None = None  # None while no command can be sent
         self._catch_up: CatchUp | None = None  # fetches missed records; None without a link
-        # Renews the token, if tokens come from a function; None without a link.
+        # Renews tokens that come from a function. None without a link.
         self._refreshing: TokenRefresher | None = None
         self._keeper: asyncio.Task[None] | None = None  # task that connects again after each loss
         self._first: asyncio.Future[None] | None = None  # resolved by the first connection
@@ -99,15 +110,16 @@ class Session:
         self._ageing: asyncio.TimerHandle | None = None  # marks presence as stale; runs while there is no link
         self._ahead_ms = 0.0  # server's time minus the monotonic time of this machine
         self._since = time.monotonic()  # monotonic time of the last state change
-        self._bye = False  # argument of `close`
+        self._bye = False  # argument `bye` of `close`
 
     # Calls of the client
 
     async def open(self, timeout: float) -> None:
-        """Connect for the first time.
+        """Connect for the first time. If this fails, close the session.
 
         Raise Unreachable if there is no connection after `timeout` seconds. Raise ConnectionRefused if the server
-        refuses this client.
+        closes the link with a code that forbids a reconnect. Raise CommandRefused if the server refuses the hello with
+        an error that forbids a retry. Errors of the token function are raised unchanged.
         """
         self.check_open()
         if self._keeper is not None:
@@ -129,6 +141,7 @@ class Session:
         """Close the connection and end all tasks of this client.
 
         With `bye`, the server ends the session at once. Otherwise the server keeps the session for some seconds.
+        `Client.bye` passes True, and `Client.close` passes False.
         """
         try:
             if self._keeper is not None and not self._keeper.done():
@@ -142,7 +155,8 @@ class Session:
     async def call(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
         """Send a command; return its reply.
 
-        Raise Disconnected if there is no link, or if the link is lost before the reply.
+        `fold` is called with the reply before any later frame is read, so that it can update the state of this client
+        in the right order. Raise Disconnected if there is no link, or if the link is lost before the reply.
         """
         self.check_open()
         if self._link is None:
@@ -150,7 +164,7 @@ class Session:
         return await self._link.request(command, kind, fold)
 
     def send_unanswered(self, command: Command) -> bool:
-        """Send a command that is useless later, such as typing. Without a link, drop the command and return False."""
+        """Send a command that would be useless later, such as typing. Without a link, drop it and return False."""
         self.check_open()
         if self._link is None:
             return False
@@ -160,7 +174,7 @@ class Session:
     async def send(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
         """Send a command again on each new link until the server replies; return the reply.
 
-        The command must be idempotent: if it arrives twice, the effect is the same as once.
+        The command must be idempotent: if it arrives twice, the effect is the same as once. `fold` works as in `call`.
         """
         self.check_open()
         answer: R = await self._sends.send(Sending(command, kind, fold), self._link)
@@ -177,7 +191,7 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """Return the number of commands of `send` that the server has not answered yet."""
+        """Return the number of commands given to `send` that the server has not answered yet."""
         return len(self._sends)
 
     def now_ms(self) -> float:
@@ -222,7 +236,7 @@ class Session:
             self._catch_up.check()
 
     def watch_typing(self) -> None:
-        """Set a timer for the next user whose typing ends without an event."""
+        """Set a timer for the next typing that ends by time. The server may send no event about this end."""
         if self._typing_timer is not None or self.error is not None:
             return
         end = self.view.typists.next_end()
@@ -273,8 +287,8 @@ class Session:
             case Disconnected() | OSError() | WSError():
                 return
             case _ if self.welcome is None:
-                # There was no connection yet: an error in the token function is probably a mistake in the program, so
-                # report it at once. After a first connection, it is probably an outage, so try again.
+                # Before the first connection, an error in the token function is probably a mistake in the program, so
+                # report it at once. After the first connection, such an error is probably an outage, so try again.
                 raise error
 
     async def _wait(self, failures: int, error: Exception) -> None:

@@ -175,7 +175,7 @@ class Overload(Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(ge=1, le=1_000), about("multiple of these thresholds at which new work is refused")
     ] = 4.0
     hold_s: Annotated[
-        Positive, about("time below the thresholds before a level ends; up to three times as long if the level recurs")
+        Positive, about("time below half of the thresholds before a level ends; up to three times as long if it recurs")
     ] = 1.0
 
 

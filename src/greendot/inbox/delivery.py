@@ -1,10 +1,14 @@
-"""Delivery of notifications to the devices of users on this node: in order, each once, without gaps.
+"""Delivery of notifications to the devices of users on this node: in order and without gaps.
 
-An inbox is a stream of numbered notifications. `node.stream` explains streams. The cursor is the number of the last
-notification that was forwarded to the devices. The head is the last number in the store. A gap is a missing number. If
-a missing notification was archived on another device, or has expired, its number is skipped.
+An inbox is a stream of numbered notifications. `node.stream` explains streams, cursors, heads, gaps and hints. A
+missing notification may have been archived on another device, or may have expired. Its number is then skipped.
 
-The badge is the number of unread and of unseen notifications. Devices get a new badge when these numbers change.
+Each notification is forwarded once. A notification that needs an acknowledgement is sent again until a device
+acknowledges it (`inbox.redelivery`).
+
+The badge has two numbers. A notification is unseen until the user opens the list that contains it, and unread until the
+user opens the notification itself. The badge has the number of unread notifications and the number of unseen
+notifications. Devices get a new badge when one of these numbers changes.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class InboxCatchUp(NamedTuple):
     """Data for a device that connects: the number of unread notifications, and the events to send."""
 
     unread: int
-    events: list[Event]  # missed notifications, and those that wait for an acknowledgement
+    events: list[Event]  # missed notifications, and notifications that wait for an acknowledgement
 
 
 class InboxDelivery(StreamFollower[LocalInbox]):
@@ -63,14 +67,17 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     # --- attaching and leaving ---
 
     def ask(self, session: Session) -> asyncio.Future[Inbox]:
-        """Start to read the inbox of a session that connects. Notifications that arrive from now on are kept for it."""
+        """Start to read the inbox of a session that connects. Pass the result to `attach`.
+
+        Notifications that arrive from now on are kept for the session.
+        """
         self._of(session.key)
         return self._heads.ask(session.key)
 
     async def attach(
         self, connection: Connection, session: Session, asked: asyncio.Future[Inbox], after: int | None
     ) -> InboxCatchUp:
-        """Attach a device: from now on, new notifications are delivered to it. Return what the device has missed.
+        """Attach a device, so that new notifications are delivered to it. Return the notifications that it has missed.
 
         `after` is the number of the last notification that the client has. If `after` is None, the client asks for no
         missed notifications. Notifications that wait for an acknowledgement are always returned. `asked` is the result
@@ -86,8 +93,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         missed: list[Notification] | None = []
         if start != local.cursor:
             missed, inbox = await self._missed(local, start, inbox)
-        # No await below. The device gets the notifications that were loaded, and after `gets_inbox` is set also new
-        # ones. A notification that arrives between the two would be lost.
+        # No await below. The device gets the notifications that were read up to here, and new notifications after
+        # `gets_inbox` is set. During an await between here and `gets_inbox`, a new notification would be lost.
         self._show(local, inbox)
         events: list[Event] = []
         if missed is None:
@@ -112,7 +119,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
-        """Forward all notifications up to `head` to the attached devices, so that a new device is not ahead of them."""
+        """Forward all notifications up to `head` to attached devices, so that a new device is not ahead of others."""
         if not local.known:
             local.known = True
             self._forward(local, local.stream.skip_to(head))
@@ -122,10 +129,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
             await self._fill(local)
 
     async def _missed(self, local: LocalInbox, after: int, inbox: Inbox) -> tuple[list[Notification] | None, Inbox]:
-        """Read the notifications after `after`, up to the cursor. Return them and the inbox as of the last read.
+        """Read the notifications after `after`, up to the cursor. Return them, and the inbox as of the last read.
 
         Return None instead of the notifications if there are too many, or if `after` is above the cursor. If no read
-        was needed, return `inbox` itself.
+        was needed, return the argument `inbox` unchanged.
         """
         missed: list[Notification] = []
         if after > local.cursor:
@@ -225,8 +232,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        # Read the head first, then the notifications. If a number up to this head is not among the notifications, its
-        # notification was archived or has expired.
+        # Read the head first, then the notifications. If the store has no notification with a number up to this head,
+        # the notification was archived or has expired.
         head = (await self._heads.get(local.key)).head
         found: list[Notification] = []
         if head > local.cursor and self._is_attached(local):
@@ -251,8 +258,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
                 entry = QueuedNotification(created_frame(notification, now), notification.ack)
                 self._forward(local, local.stream.offer(notification.seq, entry))
         if len(found) >= RECOVER and head > local.cursor:
-            # There are too many notifications to send them all. On `resync`, the JavaScript and Python clients fetch
-            # them.
+            # There are too many notifications to send. After the event `resync`, the JavaScript and Python clients
+            # fetch the notifications themselves.
             self._send(local, encode_event(Resync("inbox"), now))
         self._forward(local, local.stream.skip_to(head))
 
@@ -274,7 +281,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     def _show(self, local: LocalInbox, inbox: Inbox) -> None:
         """Send a new badge if the counts of unread or unseen notifications differ from the last badge.
 
-        This happens after a device has marked notifications as read or seen, if the bus lost the message about it.
+        They differ if a device has marked notifications as read or seen, and the bus has lost the message about this.
         """
         if local.shown is None:
             local.shown = inbox
@@ -284,8 +291,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     def answered(self, key: Key, inbox: Inbox) -> None:
         """Send a new badge if the counts in a reply to a device differ from the counts in the last badge.
 
-        The counts in the reply may be older than the last badge, but reach the device after it. Without a new badge,
-        the device would continue to show the older counts.
+        The counts in the reply may be older than the last badge, but reach the device after this badge. Without a new
+        badge, the device would continue to show the older counts.
         """
         if (local := self._local.get(key)) is not None:
             self._show(local, inbox)
@@ -300,7 +307,9 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
         """Schedule a gap read for each inbox with a cursor below the head in the store.
 
-        If the missing notifications arrive by the bus before the read, the read does nothing.
+        The read starts after GAP_S, although the head is recorded as a hint: here the bus may still bring the missing
+        notifications with their content. If it does, the read is not necessary and does not start. The hint makes sure
+        that the read starts even if no later notification shows the gap.
         """
         for key, inbox in inboxes.items():
             local = self._local.get(key)
@@ -311,8 +320,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     async def resync(self, part: Part, node: str) -> None:
         """Compare inboxes with the store, because the bus may have lost messages of the partitions in `part`.
 
-        Compare the inboxes of the users in these partitions. But messages for the users of this node come on the
-        channel of the node. If `part` has the partition of this channel, compare all inboxes.
+        To send a notification, another node first reads from the user's partition on which nodes the user is. Then it
+        publishes the notification on the channels of these nodes. So if the user's partition was lost or unreachable,
+        the notification may not have been sent to this node: compare the inboxes of the users in `part`. If the
+        partition of this node's own channel is in `part`, any notification may be lost: compare all inboxes.
         """
         everything, found = part.covers("", node), []
         async for some in self._context.slices.cut([*self._local.items()]):

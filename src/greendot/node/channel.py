@@ -74,6 +74,11 @@ class Channel:
         pending, self.pending = self.pending, []
         return pending
 
+    def listeners_changed(self) -> None:
+        """Note that a listener came or left, for the write under way."""
+        if self.run is not None:
+            self.run.outdated = True
+
     def merge(self) -> list[bytes]:
         """Drop signals that a later signal of the same key replaces; return the dropped frames."""
         kept: dict[object, Pending] = {}
@@ -109,7 +114,7 @@ class Channel:
 class ChannelWrite:
     """Write of joined frames to all listeners of a channel. `special` connections get only some of the frames."""
 
-    __slots__ = ("_listeners", "at", "data", "pending", "special", "todo")
+    __slots__ = ("_listeners", "at", "data", "outdated", "pending", "special", "todo")
 
     def __init__(self, channel: Channel, pending: list[Pending]) -> None:
         self._listeners = channel.listeners
@@ -117,6 +122,7 @@ class ChannelWrite:
         self.data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
         self.special = {connection for item in pending for connection in item.skip}
         self.todo: list[Connection] = []
+        self.outdated = False  # whether `todo` may have listeners that have left, or have joined again
         self.at = 0  # index in `todo` of the next connection to write to
         for connection in reversed(channel.listeners):  # latest first: a join after the offer is rare
             if channel.listeners[connection] <= pending[0].joins:

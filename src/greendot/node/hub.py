@@ -74,9 +74,11 @@ class Hub:
         channel.listeners.pop(connection, None)
         self._joins += 1
         channel.listeners[connection] = self._joins
+        channel.listeners_changed()
 
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
+        channel.listeners_changed()
 
     @property
     def topics(self) -> int:
@@ -210,7 +212,9 @@ class Hub:
         run = channel.run
         some = run.todo[run.at : run.at + STEP]
         run.at += STEP
-        self._write_all([connection for connection in some if run.is_for(connection)], run)
+        if run.outdated:
+            some = [connection for connection in some if run.is_for(connection)]
+        self._write_all(some, run)
         if run.at < len(run.todo):
             self._queue.append(channel)
             return

@@ -1,16 +1,18 @@
 """Delivery of numbered streams to the subscribers on this node, in order and without gaps.
 
 A stream is the messages of a room, or the notifications of an inbox. Its entries are numbered 1, 2, 3 and so on. The
-store keeps the entries. New entries come from other nodes by the bus. They may come late, in the wrong order, or not at
-all.
+store keeps the entries. New entries come from other nodes by the bus. An entry may come late, before an earlier entry,
+or not at all.
 
 - Cursor: the number of the last entry that the node has forwarded to its subscribers. The node forwards entry 8 only
   after entry 7.
 - Gap: the missing entries after the cursor. If entry 8 comes before entry 7, entry 8 waits. If entry 7 does not come
   within GAP_S, the node reads the gap from the store, once for all subscribers.
-- Hint: a message with only the number of an entry. The node then reads the gap from the store at once.
-- Head: the last number of a stream in the store. The node compares its cursors with the heads periodically. So it also
-  finds a lost entry that no other entry follows.
+- Hint: the news that the store has an entry with this number, without the content of the entry. Hints come by the bus
+  for rooms and kinds with `bus = "hint"`, whose content must not pass through Redis. The node then reads the gap from
+  the store at once, because the content does not come by the bus.
+- Head: the last number of a stream in the store. The node compares its cursors with the heads periodically. So the node
+  also finds a lost entry that no other entry follows.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ from greendot.telemetry.log import log
 GAP_S = 0.05  # seconds to wait for a missing entry before it is read from the store
 AGAIN_S = 1.0  # longest wait after a failed read of the store
 AT_ONCE = 1_000  # heads compared in one read
-# Maximum number of missed entries sent to a returning client. If more are missing, the client fetches them.
+# Maximum number of missed entries sent to a returning client. If more entries are missing, the client fetches them.
 RECOVER = 300
-RECOVER_BYTES = 4 * 1024 * 1024  # maximum size of these entries: they are in memory until the client has read them
+# Maximum total size of the missed entries sent to a returning client, in bytes. The node keeps these entries in memory
+# until the client has read them.
+RECOVER_BYTES = 4 * 1024 * 1024
 
 T = TypeVar("T")
 
@@ -45,13 +49,13 @@ class LocalStream(Sequencer[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hinted = 0  # highest number that came as a hint
+        self.hinted = 0  # highest number of a hint; the store has entries up to this number
         self.gap_timer: Timer | None = None  # set while a read of the gap is scheduled
         self.reading: asyncio.Future[None] | None = None  # done when the read of the gap has ended
         self.closed = False  # the last subscriber has left
 
     def hint(self, seq: int) -> None:
-        """Record a hint: the store has the entry `seq`, but the bus does not carry its content."""
+        """Record a hint: the store has the entry `seq`."""
         self.hinted = max(self.hinted, seq)
 
     @property
@@ -79,14 +83,14 @@ class StreamFollower(ABC, Generic[L]):
 
     @abstractmethod
     async def _read_gap(self, local: L) -> None:
-        """Read the entries after the cursor from the store, and forward them. Others may come by the bus meanwhile."""
+        """Read the entries after the cursor from the store, and forward them. Meanwhile the bus may bring more."""
 
     @abstractmethod
     def _next_read_s(self, stream: LocalStream[Any], *, done: bool, moved: bool, hinted: bool) -> float | None:
         """Return the seconds until the next gap read; None if nothing is missing.
 
-        The arguments describe the last gap read. `done`: it succeeded. `moved`: the cursor moved. `hinted`: a hint came
-        during the read, so the read may have missed the entry of the hint.
+        The arguments describe the last gap read. `done`: the read succeeded. `moved`: the cursor moved. `hinted`: a
+        hint came during the read, so the read may have missed the entry of the hint.
         """
 
     @abstractmethod
@@ -106,7 +110,8 @@ class StreamFollower(ABC, Generic[L]):
     def _schedule_if_behind(self, local: L) -> None:
         """Schedule a gap read if entries are missing.
 
-        The read starts at once if there was a hint, or if too many entries wait. Otherwise it starts after GAP_S.
+        The read starts at once if there was a hint, or if too many entries wait. Otherwise the read starts after GAP_S:
+        the missing entries may still come by the bus.
         """
         stream = local.stream
         if stream.is_behind:
@@ -183,5 +188,8 @@ class StreamFollower(ABC, Generic[L]):
 
 
 def retry_s() -> float:
-    """Return the seconds until a failed read is tried again: a random time, different for each stream."""
+    """Return the seconds until a failed read is tried again: a new random time in each call.
+
+    So the reads of many streams that failed together are not tried again together.
+    """
     return AGAIN_S * random.uniform(0.5, 1)

@@ -4,10 +4,10 @@ The parent serves no client. It has no event loop and no threads, so it may fork
 the parent with its workers:
 
 - Each worker has a status pipe. On this pipe the worker reports that it is ready, or why it failed.
-- All workers share the lifeline, a pipe without data. It closes when the parent ends, even if the parent was killed.
-  The workers then stop.
+- All workers share the lifeline, a pipe without data. The lifeline closes when the parent ends, even if the parent was
+  killed. The workers then stop.
 
-SIGTERM also stops a worker, whether the parent or another process sends it.
+SIGTERM also stops a worker, whether the parent or another process sends the signal.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.transport.listener import bind
 
-FIRST_PAUSE_S = 0.1  # pause before the second restart in a row
+FIRST_PAUSE_S = 0.1  # pause before the second restart in a row; the first restart has no pause
 LONGEST_PAUSE_S = 5.0
-LONG_LIFE_S = 10.0  # after a worker that lived longer, the restart has no pause
+LONG_LIFE_S = 10.0  # if a worker lived longer than this, it is restarted without a pause
 
-# Main function of a worker. It gets the worker's number, and a function to call when the worker is ready. It returns
-# after SIGTERM.
+# Main function of a worker. Its arguments are the worker's number, and a function to call when the worker is ready. The
+# main function returns after SIGTERM.
 Work = Callable[[int, Callable[[], None]], None]
 
 _READY = b"\0"  # a worker writes this byte first, when it is ready; all other bytes are the reason why it ends
@@ -58,7 +58,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 class RestartBackoff:
-    """Pause before a worker is restarted: none at first, then longer each time while new workers soon end."""
+    """Pause before a worker is restarted: none at first, then longer each time, as long as new workers end soon."""
 
     def __init__(self) -> None:
         self._pause_s = 0.0
@@ -75,8 +75,8 @@ class _Place:
     """Place of one of the N workers, with the process that runs there now."""
 
     number: int
-    # Time at which to start the next worker here. None while a worker runs and during a stop. Also None at places 2 to
-    # N until worker 1 is ready.
+    # Time at which to start the next worker here. None while a worker runs, and while the server stops. At places 2 to
+    # N also None until worker 1 is ready.
     due: float | None = None
     pid: int = 0  # 0 while no worker runs
     status: int = -1  # the parent's end of the worker's status pipe; -1 when closed
@@ -130,7 +130,7 @@ class Supervisor:
     """Parent process that keeps `count` workers running, and their companion if there is one.
 
     `on_ready` is called once, when all workers are ready. `on_stop` is called when a signal asks the server to stop.
-    The workers then get SIGTERM. A worker that still runs `patience_s` seconds later is killed.
+    After `on_stop`, the workers get SIGTERM. A worker that still runs `patience_s` seconds later is killed.
     """
 
     def __init__(
@@ -165,11 +165,12 @@ class Supervisor:
     def run(self) -> None:
         """Run the workers until a signal stops them. When this call returns or raises, no worker is left.
 
-        - Start: if a worker ends before it is ready, the server stops. Raise ConfigError with the worker's reason, or
-          SystemExit if the worker gave none. This rule ends when all workers have been ready at the same time.
+        - Start: until all workers have been ready at the same time, a worker that ends before it is ready stops the
+          server. Raise ConfigError with the worker's reason, or SystemExit if the worker gave no reason.
         - Restart: a worker that ends in any other case is started again.
-        - Stop: the first signal asks the workers to stop. Raise SystemExit if a worker did not stop and was killed.
-        - Second signal: kill the workers, then end this process by the same signal.
+        - Stop: the first SIGTERM or SIGINT asks the workers to stop. Raise SystemExit if a worker did not stop in time
+          and was killed.
+        - Second SIGTERM or SIGINT: kill the workers, then end this process by the same signal.
         """
         with ExitStack() as stack:
             self._wake = stack.enter_context(_pipe())
@@ -179,8 +180,8 @@ class Supervisor:
                 stack.callback(self._companion.stop)  # callbacks run in reverse order: after the workers have ended
             stack.callback(self._kill_all)
             gc.freeze()  # the collector then does not write to this memory, so all processes can share it
-            # Worker 1 starts first. It sets up the store for all workers. If the settings have a mistake, only worker 1
-            # reports it.
+            # Worker 1 starts first, and sets up the store for all workers. If the settings have a mistake, only
+            # worker 1 reports the mistake.
             self._places[0].due = time.monotonic()
             while self._kill_at is None or self._running():
                 self._start_due()
@@ -193,7 +194,7 @@ class Supervisor:
         if self._killed_by:
             signal.signal(self._killed_by, signal.SIG_DFL)
             os.kill(os.getpid(), self._killed_by)
-            raise SystemExit(128 + self._killed_by)  # in a container, process 1 survives a signal to itself
+            raise SystemExit(128 + self._killed_by)  # as process 1 of a container, this process survives its own signal
         if self._failure is not None:
             raise self._failure
 
@@ -244,8 +245,8 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> None:
         for place in self._running():
-            # This worker may already have ended. Its pid still belongs to it until `_reap` calls `waitpid`, so the
-            # signal cannot reach another process.
+            # This worker may already have ended. The system gives its pid to no other process until `_reap` calls
+            # `waitpid`. So the signal cannot reach another process.
             os.kill(place.pid, number)
 
     # --- waiting ---
@@ -298,8 +299,8 @@ class Supervisor:
                 return
             if self._companion is not None and self._companion.pid == pid:
                 self._companion_ended(self._companion, os.waitstatus_to_exitcode(status))
-            # As process 1 of a container, this process is also the parent of foreign processes. For these, `waitpid`
-            # is enough.
+            # As process 1 of a container, this process is also the parent of foreign processes. A foreign process that
+            # has ended needs no other action than `waitpid`.
             for place in self._places:
                 if place.pid == pid:
                     self._listen(place)
@@ -370,7 +371,8 @@ class Supervisor:
         sys.stdout.flush()  # otherwise the worker would write the buffered text again
         sys.stderr.flush()
         # Block signals until the worker has set its own handlers. Before that, the worker still has the parent's
-        # handler `_note`. It would only add the signal to a list, and the worker never reads this list.
+        # handler `_note`, which only adds the signal to a list. The worker never reads this list, so the signal would
+        # be lost.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, *self._passed_on))
         try:
             pid = os.fork()

@@ -3,10 +3,10 @@
 A session is the time online of one device. When its connection ends, the session lingers: it continues for a while, the
 grace, so that the client can reconnect. The user does not go offline during the grace.
 
-A verb is an operation on the record, such as `touch` or `leave`. At its end, every verb settles the record (`settle`):
-it removes ended sessions and an expired status, and computes the new state. If the state has changed, it gets a new
-version, and the verb returns the change. No later verb returns the same change again. So the change to offline is
-returned exactly once, by the first verb after the end of the last session.
+A verb is an operation on the record, such as `touch` or `leave`. At its end, every verb except `shift` settles the
+record (`settle`): it removes ended sessions and an expired status, and computes the new state. If the state has
+changed, the new state gets a new version, and the verb returns the change. No later verb returns the same change again.
+So the change to offline is returned exactly once, by the first verb after the end of the last session.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. They differ only
 while the user is invisible. `visible` is then offline and does not change, even when the last session ends.
@@ -54,8 +54,8 @@ class VisibleState(Struct, frozen=True, gc=False):
 class SessionEpoch(NamedTuple):
     """One connection of a session: id of the session, incarnation of the node, number of the connection.
 
-    A verb about an old connection may come late. If the session already has a newer connection, `linger` and `leave`
-    do not change the session.
+    A verb about an old connection may come late. If the session already has a newer connection, `touch`, `linger` and
+    `leave` do not change the session.
     """
 
     session: str
@@ -96,8 +96,8 @@ class Change(Struct, frozen=True):
     """Change of a user's presence.
 
     `public`: other users get an event. `private`: the user's own devices get an event. If only the devices or the name
-    changed, both are False, and clients get no event. Nodes still update their copies of the user's presence, and use
-    the copies for later reads.
+    changed, `public` and `private` are False, and clients get no event. Nodes still update their copies of the user's
+    presence, and use the copies for later reads.
     """
 
     visible: VisibleState
@@ -150,8 +150,9 @@ class UserPresence:
         """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
         If `idle` is None, the session stays idle or active as before: a reconnect is no activity of the person. A new
-        connection shows that the device has come back. So it ends every other lingering session of the same device.
-        If the state changes, `since` is the time at which the new state began (None: now).
+        connection shows that the device has come back. So every other lingering session of the same device ends. If the
+        state changes, `since` is the time at which the new state began (None: now). If the session already has a newer
+        connection than `ref`, or `ref` has ended, the session does not change.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -162,8 +163,8 @@ class UserPresence:
             return True, self.settle(now, nodes, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
-            # The client has returned, so the session lingers no longer. Both times are set again when this connection
-            # ends.
+            # The client has returned, so the session lingers no longer. When this connection ends, `linger` sets the
+            # deadline and the time of the last frame again.
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
@@ -175,10 +176,11 @@ class UserPresence:
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
-        """Continue the session `session` with the connection and the new id in `ref`. Return a pair, and the change.
+        """Move the session with the id `session` to another node: give it the new id and the connection in `ref`.
 
-        The pair has the incarnation of the node that had the session before, and whether the session is idle. If the
-        session does not exist, return None instead of the pair.
+        A client has resumed its session on another node. Ids begin with the incarnation of their node, so the session
+        gets a new id. Return a pair, and the change. The pair has the incarnation of the node that had the session
+        before, and whether the session is idle. If the session does not exist, return None instead of the pair.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -192,7 +194,7 @@ class UserPresence:
     def linger(
         self, ref: SessionEpoch, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[int | None, Change | None]:
-        """Let a session linger for `grace` milliseconds, because its connection has ended.
+        """Let a session linger for `grace` milliseconds, because its connection `ref` has ended.
 
         Return `grace`, and the change. If `ref` is not the current connection of the session, do not change the
         session, and return None instead of `grace`.
@@ -207,7 +209,8 @@ class UserPresence:
     def leave(self, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
         """End a lingering session if its grace is over; return None, and the change.
 
-        If the grace is not over, the session continues. Return the remaining milliseconds instead of None.
+        If the grace is not over, the session continues. Return the remaining milliseconds instead of None. If `ref` is
+        not the current connection of the session, do not change the session, and return None.
         """
         record = self._record(ref)
         remaining = None
@@ -222,7 +225,11 @@ class UserPresence:
         return self.settle(now, nodes)
 
     def shift(self, jump: int) -> None:
-        """Move the ends of all graces by `jump`, because the clock has jumped. So each grace keeps its length."""
+        """Move the ends of all graces by `jump` milliseconds, because the clock has jumped by this time.
+
+        So each grace keeps its length. Only the memory engine calls this: the Redis engine corrects its time instead.
+        This verb does not settle the record.
+        """
         for record in self.sessions.values():
             if record.deadline is not None:
                 record.deadline += jump
@@ -237,9 +244,9 @@ class UserPresence:
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
-        """Return whether `ref` is the session's present connection, or a later one.
+        """Return whether `ref` is the session's present connection, or a later connection.
 
-        A lingering session has no present connection. So a late `touch` of its last connection gets False.
+        The present connection of a lingering session has ended. So a late `touch` of this connection gets False.
         """
         if record.incarnation != ref.incarnation:
             return True
@@ -297,7 +304,7 @@ class UserPresence:
         self.published_name = self.name
         if public:
             self.visible = visible
-        # While both states are equal, both attributes refer to the same object.
+        # While the states `own` and `visible` are equal, both attributes refer to the same object.
         self.own = self.visible if own == self.visible else own
         self.devices = devices
         return Change(self.visible, self.own, self.name, devices, public, private)
@@ -320,12 +327,16 @@ T = TypeVar("T")
 
 
 def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return the items at the positions in `order`. A range means that the order is unchanged: return `items`."""
+    """Return the items at the positions in `order`. If `order` is a range, return `items` unchanged.
+
+    Reads of many users take fewer round trips in the order of `PresenceEngine.order`. So `ordered` puts the users of a
+    request into this order, and `restored_order` puts the results back into the order of the request.
+    """
     return items if isinstance(order, range) else [items[position] for position in order]
 
 
 def restored_order(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Undo `ordered`: return the items in their original order."""
+    """Undo `ordered`: return the items in the order that they had before."""
     if isinstance(order, range):
         return items
     by_position = dict(zip(order, items, strict=True))
@@ -344,9 +355,10 @@ def entry(
     own: bool = False,
     stale: bool = False,
 ) -> Presence:
-    """Return the presence entry that is sent to clients. With `own`, it is for the user's own devices.
+    """Return the presence entry that is sent to clients. With `own`, the entry is for the user's own devices.
 
-    Pass `devices` only for a snapshot. The entry of a change has no devices.
+    Pass `devices` in the reply to a read. In the event about a change, leave `devices` out: the entry then has no such
+    field.
     """
     return Presence(
         user=user,
@@ -380,9 +392,11 @@ def without_last_seen(shown: Presence) -> Presence:
 
 
 def polled(shown: Presence, now: int) -> Presence:
-    """Return the entry of a polled user, with `recently_active`. Changes of a polled user are not sent to watchers.
+    """Return the entry of a polled user: with the mode `poll`, and with the field `recently_active`.
 
-    `recently_active` is computed from fields that the client gets anyway, so it reveals nothing new.
+    Nodes do not send changes of a polled user to watchers, for example because the user has very many watchers.
+    `recently_active` is True if the user was active in the last RECENTLY_MS. The value is computed from fields that the
+    client gets anyway, so it reveals nothing new.
     """
     at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
     return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)

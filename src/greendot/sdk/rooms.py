@@ -1,4 +1,7 @@
-"""Methods of `Server` for rooms: settings, members, messages and signals."""
+"""Methods of `Server` for rooms: settings, members, messages and signals.
+
+`sdk.moderation` has the methods that edit and delete messages, and delete rooms.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +50,15 @@ class Rooming:
     ) -> Room:
         """Create a room, or change the settings of a room. A setting that is None stays unchanged.
 
-        A new room is for members only, unless `open` is True. With `bus="hint"`, nodes send each other only the number
-        of each message in its room, and read the content from the store. With `receipts`, users see how far others have
-        read. An archived room can only be read. `slow_mode_s` is the time between two messages of one user; 0: no slow
-        mode. Raise Conflict while an earlier room with the same name is being deleted.
+        - `open`: a new room is for members only, unless `open` is True.
+        - `bus`: what nodes send each other, through Redis, about a new message. "full" (the default): the whole
+          message. "hint": only the number of the message; nodes then read the content from the store. Use "hint" if the
+          content must not pass through Redis.
+        - `receipts`: if True, users see how far other users have read.
+        - `archived`: users can only read an archived room.
+        - `slow_mode_s`: shortest time between two messages of the same user, in seconds. 0: no slow mode.
+
+        Raise Conflict while an earlier room with the same name is being deleted.
         """
         changed = given(open=open, bus=bus, receipts=receipts, archived=archived, slow_mode_s=slow_mode_s)
         return self._http.call(Call("PUT", room_path(room), changed), Room)
@@ -64,7 +72,7 @@ class Rooming:
         return self._http.call(Call("GET", "/v1/rooms", query=query(after=after, limit=limit)), Rooms).rooms
 
     def every_room(self) -> Iterator[Room]:
-        """Yield all rooms. They are fetched page by page."""
+        """Yield all rooms. The call fetches them page by page."""
         page = self.rooms(limit=PAGE)
         yield from page
         while len(page) == PAGE:
@@ -76,7 +84,7 @@ class Rooming:
         return self._http.call(Call("GET", room_path(room, "members"), query=query(after=after, limit=limit)), Members)
 
     def every_member(self, room: str) -> Iterator[Member]:
-        """Yield all members. They are fetched page by page."""
+        """Yield all members. The call fetches them page by page."""
         after: str | None = None
         while True:
             page = self.members(room, after, PAGE)
@@ -87,7 +95,11 @@ class Rooming:
                 return
 
     def add_member(self, room: str, user: str, role: Role = "member") -> Member:
-        """Add a member, or change the role of a member."""
+        """Add a member, or change the role of a member.
+
+        The roles are "reader" (only receives messages), "member" (also sends messages) and "admin" (also edits and
+        deletes messages of other users).
+        """
         return self._http.call(Call("PUT", room_path(room, "members", user), {"role": role}), Member)
 
     def remove_member(self, room: str, user: str) -> None:
@@ -114,7 +126,11 @@ class Rooming:
         )
 
     def readers(self, room: str, seq: int) -> int:
-        """Return the number of users who have read the message with number `seq`. Hidden users are not counted."""
+        """Return the number of users who have read the message with number `seq`.
+
+        Three kinds of readers are not counted: users who read the message while invisible, users who hide their
+        last-seen time, and users who hide from any other user.
+        """
         return self._http.call(Call("GET", room_path(room, "receipts"), query=query(seq=seq)), ReaderCount).count
 
     def typing(self, room: str) -> list[Typer]:
@@ -126,7 +142,7 @@ class Rooming:
 
         `key` identifies the message: if two calls have the same key, the server stores only one message. Without `key`,
         this call generates a key, so that its own retries store the message once. If your process may crash during the
-        call and send the message again, save a key before the call and pass it.
+        call and later send the message again, save a key before the call and pass the same key in both calls.
         """
         said = given(user=user, name=name, key=key or new_key()) | {"body": body}
         return self._http.call(Call("POST", room_path(room, "messages"), said), Sent)
@@ -134,8 +150,9 @@ class Rooming:
     def react(self, room: str, seq: int, reaction: str, *, user: str) -> Sent:
         """Add a reaction of `user` to the message with number `seq`.
 
-        A reaction has 1 to 32 characters, such as an emoji. The room stores it as a record of its own. Return the id
-        and the number of this record. Raise NotFound if the message does not exist.
+        A reaction has 1 to 32 characters, such as an emoji. The room stores the reaction as a record of its own, with a
+        number like a message. Return the id and the number of this record. Raise NotFound if the message does not
+        exist. Raise ValueError if the reaction is empty or has only dots.
         """
         return self._http.call(_reaction("PUT", room, seq, reaction, user), Sent)
 
@@ -153,13 +170,13 @@ class Rooming:
         """Return up to `limit` messages in ascending order. `limit` is at most 300.
 
         With `after`, return the messages that follow this number. With `before`, return the messages directly before
-        this number. Without both, return the newest messages.
+        this number. With neither, return the newest messages. The server refuses a call with both.
         """
         asked = query(after=after, before=before, limit=limit)
         return self._http.call(Call("GET", room_path(room, "messages"), query=asked), Messages).messages
 
     def every_message(self, room: str, after: int = 0) -> Iterator[Message]:
-        """Yield all messages after number `after`, oldest first. They are fetched page by page."""
+        """Yield all messages after number `after`, oldest first. The call fetches them page by page."""
         while page := self.messages(room, after=after, limit=MOST_MESSAGES):
             yield from page
             after = page[-1].seq
@@ -169,14 +186,16 @@ class Rooming:
     ) -> None:
         """Send a signal to the users in the room. A signal is not stored, and a lost signal is not sent again.
 
-        Signals wait while a client reads slowly. With `key`, a signal replaces a waiting signal with the same key.
+        `sender` is the id that clients get in the field `from`; None: "system". While a client reads slowly, signals
+        for this client wait in the server. A signal with `key` then replaces a waiting signal with the same sender,
+        kind and key.
         """
         self._signal(body, room=checked("room", room), kind=kind, key=key, **{"from": sender})
 
     def signal_user(
         self, user: str, kind: str, body: Any = UNSET, *, sender: str | None = None, key: str | None = None
     ) -> None:
-        """Send a signal to all devices of a user. Delivery and `key` are the same as for `signal_room`."""
+        """Send a signal to all devices of a user. `sender` and `key` have the same meaning as in `signal_room`."""
         self._signal(body, user=checked("user", user), kind=kind, key=key, **{"from": sender})
 
     def _signal(self, body: Any, **fields: Any) -> None:
@@ -190,7 +209,7 @@ class Rooming:
 def _reaction(method: str, room: str, seq: int, reaction: str, user: str) -> Call:
     if not reaction.strip("."):
         raise ValueError(
-            "a reaction must have 1 to 32 characters, and not only dots: dots would change the path of the request"
+            "a reaction must not be empty or have only dots: in the path of the request, dots have another meaning"
         )
     path = f"{room_path(room, 'messages')}/{seq:d}/reactions/{quote(reaction, safe='')}"
     return Call(method, path, query=query(user=checked("user", user)))

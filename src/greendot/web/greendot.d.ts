@@ -609,25 +609,28 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     joined: boolean;
     /** Whether the app has archived the room: it can only be read. */
     archived: boolean;
-    /** Number of unread messages. */
+    /** Number of unread messages. Edits, deletions and reactions count too. */
     get unread(): number;
-    /** Users who type. The same object until something changes. */
+    /** Users who type. Returns the same object until the users or their number change. */
     get typers(): Typing;
+    /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
     on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo;
     /**
      * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-     * stored cursor, are delivered first. With neither, only new messages are delivered.
-     * With `history`, the result has the newest messages, at most 100, and the events continue after them.
-     * Joins are counted: the room is left after one `leave` for each `join`.
+     * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered.
+     * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
+     * Joins are counted: the client leaves the room after one `leave` for each `join`.
      */
     join({ after, history }?: {
         after?: number;
         history?: number;
     }): Promise<Joined<Body>>;
+    /** Undo one `join`. The last `leave` leaves the room. Without a `join` it does nothing. */
     leave(): void;
     /**
-     * Send a message. Resolves when the server has stored it. Without a connection, messages wait in order. The key, by
-     * default a generated one, makes the server store the message once, however often it is sent.
+     * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. The
+     * client may send a message several times. The server stores it once, because each time it has the same `key` (by
+     * default a generated one).
      */
     send(body: Body, options?: {
         key?: string;
@@ -640,16 +643,22 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     delete(ref: number, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Set a reaction of this user to the message with number `ref`, or remove it with `on: false`. Repeating it changes nothing. */
+    /** Set a reaction of this user to the message with number `ref`, or remove the reaction with `on: false`. A repeated call has no effect. */
     react(ref: number, reaction: string, { on, key }?: {
         on?: boolean;
         key?: string;
     }): Promise<Written>;
-    /** Fetch messages in ascending order, without the bounds: the oldest after `after`, else the newest (before `before`). */
+    /**
+     * Fetch up to `limit` messages in ascending order. With `after`: the first messages that follow this number. With
+     * `before`: the last messages before this number. With neither: the newest messages. `after` and `before` together fail.
+     */
     history(bounds?: Bounds): Promise<RoomMessage<Body>[]>;
-    /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. Waits for a connection. */
+    /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
     read(seq?: number): Promise<number>;
-    /** Report typing. Call it at every keystroke, with false when the field is empty. The client sends it every 3 s. */
+    /**
+     * Report typing. Call it at every keystroke, with false when the field is empty. While the user types, the client sends
+     * a report at the interval that the server sets (`welcome.typing.repeat_ms`, by default 3 s).
+     */
     typing(isTyping?: boolean): void;
     /** Fetch a page of the users in the room, ordered by id, with their names and info. */
     present(page?: {
@@ -657,8 +666,9 @@ declare class Room<Body = unknown, SignalBody = unknown> {
         limit?: number;
     }): Promise<PresentPage>;
     /**
-     * Fetch a page of read receipts, ordered by user id. With `seq`, fetch the number of users who have read that message:
-     * the only way in large rooms. Only rooms with receipts have them.
+     * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
+     * with this number. In large rooms, a call without `seq` fails with `too_many`. A call also fails if the app has not
+     * turned on read receipts for the room.
      */
     receipts(page: {
         seq: number;
@@ -668,8 +678,9 @@ declare class Room<Body = unknown, SignalBody = unknown> {
         limit?: number;
     }): Promise<ReceiptPage>;
     /**
-     * Send a signal, for example a cursor position. Of signals with the same `key` only the latest counts. Returns whether
-     * it was sent. With `reply`, returns a promise that fails if the server refuses the signal.
+     * Send a signal, for example the position of a pointer. While signals wait for a slow client, a newer signal replaces an
+     * older one with the same `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
+     * promise that fails if the server refuses the signal, or if there is no connection.
      */
     signal(kind: string, body: SignalBody, options: SignalOptions & {
         reply: true;

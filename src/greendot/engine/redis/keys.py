@@ -6,8 +6,8 @@
 | `seen:{tag}:BB` | hash | `tenant/user` → the packed state and name of a user without sessions |
 | `nodes:{tag}` | hash | incarnation → `live`, or its last renewal and the end of its sessions |
 | `leases:{tag}` | hash | incarnation → counter, last renewal, level, report of restored data; first partition only |
-| `claim:{tag}:WHAT` | string | the node that does this work: marks a node as dead, removes its sessions, or sweeps |
-| `typing:{tag}:tenant/room` | sorted set | user (and name) → time of the start, negated once stopped |
+| `claim:{tag}:WORK` | string | the node that reaps, sweeps, grows partitions, buries a node, or prunes a room |
+| `typing:{tag}:tenant/room` | sorted set | user (and name) → time of the last accepted start, negative after a stop |
 | `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |
 | `present:{tag}:tenant/room~` | sorted set | the room's users, by id; then `~INCARNATION` of their nodes |
 | `room:{tag}:tenant/room` | channel | messages for a room's subscribers |

@@ -32,7 +32,9 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     for server in servers:
         about = f"Redis {server.address}"
         if server.trouble:
-            why = "Without Redis, no client can connect."
+            why = "Without Redis, a server does not start. Running servers accept no new clients (engine.when_away)."
+            if settings.engine.when_away == "accept":
+                why = "Without Redis, a server does not start. On a running node, users see only users of this node."
             yield error(about, f"not usable: {server.trouble}", why, "Check engine.url. Check that Redis runs.")
             continue
         summary = f"{server.product} {server.version}, {server.policy}, clock {_offset(server.skew_ms)}"
@@ -83,14 +85,14 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
 
 
 LONG_RECORDS = (
-    "Redis stores users in hashes. Each user takes 40 to 120 bytes. If one user of a hash takes more bytes than this "
-    "limit, the whole hash needs twice the memory."
+    "Redis stores users in hashes. Each user takes 40 to 120 bytes. If one user of a hash takes more bytes than "
+    "hash-max-listpack-value, the whole hash needs twice the memory."
 )
 
 
 def _memory(about: str, server: RedisFacts) -> Findings:
     if server.listpack_value is None:
-        why = f"{LONG_RECORDS} The default of the limit is 64."
+        why = f"{LONG_RECORDS} Its default is 64."
         do = f"As an administrator, check that it is {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
         yield note(about, "the login has no right to read hash-max-listpack-value", why, do)
     elif server.listpack_value < LISTPACK:
@@ -118,13 +120,15 @@ def _duties(about: str, server: RedisFacts) -> Findings:
     if server.snapshot_failed:
         why = "Redis refuses all writes until a snapshot succeeds (MISCONF), so no user can come online."
         do = (
-            'Greendot needs no snapshots, so turn them off: redis-cli CONFIG SET save "". Or find the cause in the log '
-            "and on the disk of Redis."
+            'Greendot needs no snapshots, so turn them off: redis-cli CONFIG SET save "". To keep snapshots, find the '
+            "cause in the log of Redis, and check that its disk is not full."
         )
         yield error(about, "the last snapshot failed", why, do)
     elif server.persists:
-        why = "This costs memory and time. Greendot does not need it: if data is lost, the nodes write it again."
-        yield note(about, "it writes snapshots or a log to disk", why, 'Set save "" and appendonly no in redis.conf.')
+        why = "These files cost memory and time. Greendot needs no copy: if Redis loses data, the nodes write it again."
+        yield note(
+            about, "the server writes snapshots or a log to disk", why, 'Set save "" and appendonly no in redis.conf.'
+        )
     if server.clients_most and server.clients > NEARLY_FULL * server.clients_most:
         found = f"{server.clients} of {server.clients_most} connections (maxclients) are in use"
         why = "If all connections are in use, a node cannot connect to Redis."
@@ -135,24 +139,27 @@ def _duties(about: str, server: RedisFacts) -> Findings:
         yield note(about, f"notify-keyspace-events is {server.notifies}", why, do)
     if server.pubsub_buffer is not None and 0 < server.pubsub_buffer < LEAST_BUFFER:
         found = f"client-output-buffer-limit disconnects subscribers at {server.pubsub_buffer / 1e6:.1f} MB"
-        why = "Nodes are subscribers. A node that is slow for a moment is disconnected, and must read much data again."
+        why = "Nodes are subscribers. Redis disconnects a node that reads slowly. The node then reads much data again."
         do = 'Run: redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"'
         yield warning(about, found, why, do)
 
 
 def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
-    """Yield the findings about TLS, passwords and rights of the login."""
+    """Yield the findings about TLS, passwords, and the rights of the Redis login."""
     url = settings.engine.url
     local = all(server.address.startswith("/") or is_local(server.address.rpartition(":")[0]) for server in servers)
     if not url.startswith("rediss") and not local:
-        why = "An attacker on the network can read messages, and the key with which messages are signed."
+        why = (
+            "An attacker on the network can read messages, and the key with which Redis scripts sign presence and "
+            "typing. With this key the attacker can forge presence and typing. The key is not auth.secret."
+        )
         yield warning(
             "engine.url", "the connection to Redis on another machine has no TLS", why, "Use rediss://…?ca=FILE"
         )
     open_ones = [server.address for server in servers if server.lets_anyone_in]
     if open_ones:
         why = "Any program that reaches the port can forge presence, read messages and delete all data."
-        do = "Create a user as in docs/redis-keys.md, write it into engine.url, then run: ACL SETUSER default off"
+        do = "Create a Redis user as in docs/redis-keys.md, put it into engine.url, then run: ACL SETUSER default off"
         weight: Weight = "warning" if not local else "note"
         yield Finding(weight, "engine.url", f"no password is needed at {', '.join(open_ones)}", why, do)
     login = _LOGIN.search(url)
@@ -167,7 +174,7 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     if any(server.has_more_rights for server in servers) and not (local and open_ones):
         why = "An attacker who gets this login can do more harm than necessary."
         yield note(
-            "engine.url", "the login has more rights than needed", why, "Create a user as in docs/redis-keys.md."
+            "engine.url", "the login has more rights than needed", why, "Create a Redis user as in docs/redis-keys.md."
         )
 
 

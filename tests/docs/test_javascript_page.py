@@ -29,8 +29,10 @@ def test_every_close_code_has_a_row_with_what_to_show(code: Close) -> None:
 
 def test_the_rows_are_those_of_the_client() -> None:
     assert len(SAID) > 15
-    lost = SAID.pop("lost")
+    lost, refused = SAID.pop("lost"), SAID.pop("refused")  # texts of codes without an entry in REASONS
     assert {**SAID, "1000–1015": lost, "4002": lost} == ROWS
+    for text, action in (lost, refused):
+        assert re.search(rf"^\| (another|any other) code.* \| {re.escape(text)} \| `{action}` \|", PAGE, re.M)
 
 
 def test_every_option_has_a_row() -> None:

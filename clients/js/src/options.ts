@@ -171,7 +171,7 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   receipt_count: ReaderCount;
   /** The client joined the room, for the first time or again. */
   joined: Joined<Body>;
-  /** The user is no longer in this room. The value is a code for the reason, or null. */
+  /** The user is no longer in this room. The value is the reason as a text, the code of an error, or null. */
   removed: string | null;
   /** The app has archived the room, so that it can only be read, or has ended this. */
   archived: boolean;

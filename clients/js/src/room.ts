@@ -109,7 +109,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered.
+   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered. If the room
+   * is joined already, `after` has no effect.
    * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
    * Joins are counted: the client leaves the room after one `leave` for each `join`.
    */
@@ -170,7 +171,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
-    // The number in the answer does not change `head`: more messages may have come since the server counted.
+    // Do not compute `head` from the number in the answer: more messages may have come since the server counted.
     const lane = `read ${this.name}`;
     return (await this.#core.deliver<{ unread: number }>(lane, "room.read", { room: this.name, seq })).unread;
   }
@@ -200,8 +201,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a signal, for example the position of a pointer. While signals wait for a slow client, a newer signal replaces an
-   * older one with the same `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
+   * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
+   * newer signal then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
    * promise that fails if the server refuses the signal, or if there is no connection.
    */
   signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
@@ -212,7 +213,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   // Called by the client
 
-  /** @internal Number of the last delivered message, to resume after it; null if the room is not joined. */
+  /** @internal Number of the last delivered message, to resume after it; null if the program has not joined the room. */
   get cursor(): number | null {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -222,8 +223,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#said = false;
     if (!this.#wanted) return;
     if (state?.truncated) this.#stream.reach(state.head);
-    // The server has already joined a resumed room. Join again, because the reply has the typers, the number of users and
-    // the number of unread messages.
+    // With a resumed session, this client is already in the room again. Join nevertheless, because the reply has the
+    // typers, the number of users and the number of unread messages.
     this.#enter(!state);
   }
 
@@ -285,7 +286,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     }
   }
 
-  /** Fetch a page of the history on this connection only. */
+  /** Fetch a page of the history. Fails if the connection is lost, and is not repeated on the next connection. */
   async #page(bounds: Bounds): Promise<RoomMessage<Body>[]> {
     return (await this.#core.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
@@ -353,7 +354,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0, messages };
   }
 
-  #removed(why: string | null, error = new GreendotError(why ?? "not_a_member", "no longer in this room")): void {
+  #removed(why: string | null, error = new GreendotError("not_a_member", why ?? "no longer in this room")): void {
     this.#wanted = 0;
     this.#said = false;
     this.#outside(error);

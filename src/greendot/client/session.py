@@ -53,8 +53,8 @@ ATTEMPT_S = 10.0  # time limit of one attempt: get a token, open the socket, rec
 # Type of event → versions of the event that this client can read. Only for events with several versions: the client
 # sends this table in its hello, and the server then chooses a version. All other events have only version 1.
 READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}
-# After this time without a connection, the client marks known presence as stale. The server by default waits as long
-# before it marks presence as stale while Redis is unreachable (`engine.stale_after_s`).
+# After this time without a connection, the client marks known presence as stale. The server's setting
+# `engine.stale_after_s` has the same default: after this time without Redis, the server marks presence as stale.
 AGED_S = 30.0
 STEADY_S = 5.0  # after a connection of this length, the number of failures starts again at 0
 
@@ -87,7 +87,7 @@ class Session:
     - The server closes the link with a code from 4500 to 4999.
     - The server refuses the hello with an error that forbids a retry.
     - The token has expired (4005), and the program gave a fixed token instead of a function.
-    - An error other than a lost connection occurs before the first welcome, for example in the token function.
+    - An error other than OSError occurs before the first welcome, for example in the token function.
     """
 
     def __init__(self, target: Target, publish: Callable[[Event], None], cursors: Cursors | None = None) -> None:
@@ -119,7 +119,8 @@ class Session:
 
         Raise Unreachable if there is no connection after `timeout` seconds. Raise ConnectionRefused if the server
         closes the link with a code that forbids a reconnect. Raise CommandRefused if the server refuses the hello with
-        an error that forbids a retry. Errors of the token function are raised unchanged.
+        an error that forbids a retry. Errors of the token function are raised unchanged, except OSError (which includes
+        errors of urllib): they count as a failed attempt.
         """
         self.check_open()
         if self._keeper is not None:
@@ -236,7 +237,7 @@ class Session:
             self._catch_up.check()
 
     def watch_typing(self) -> None:
-        """Set a timer for the next typing that ends by time. The server may send no event about this end."""
+        """Set a timer for the next typing indicator that expires. The server may send no event when it expires."""
         if self._typing_timer is not None or self.error is not None:
             return
         end = self.view.typists.next_end()

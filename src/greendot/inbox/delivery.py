@@ -46,7 +46,7 @@ class InboxCatchUp(NamedTuple):
     """Data for a device that connects: the number of unread notifications, and the events to send."""
 
     unread: int
-    events: list[Event]  # missed notifications, and notifications that wait for an acknowledgement
+    events: list[Event]  # missed notifications, those that wait for an acknowledgement, changes, or `resync`
 
 
 class InboxDelivery(StreamFollower[LocalInbox]):
@@ -93,7 +93,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         missed: list[Notification] | None = []
         if start != local.cursor:
             missed, inbox = await self._missed(local, start, inbox)
-        # No await below. The device gets the notifications that were read up to here, and new notifications after
+        # No await below. The device gets the notifications that were read from the store, and new notifications after
         # `gets_inbox` is set. During an await between here and `gets_inbox`, a new notification would be lost.
         self._show(local, inbox)
         events: list[Event] = []
@@ -232,8 +232,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
 
     async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        # Read the head first, then the notifications. If the store has no notification with a number up to this head,
-        # the notification was archived or has expired.
+        # Read the head first, then the notifications. So if a number up to this head is missing in the store, its
+        # notification was archived or has expired.
         head = (await self._heads.get(local.key)).head
         found: list[Notification] = []
         if head > local.cursor and self._is_attached(local):
@@ -281,7 +281,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     def _show(self, local: LocalInbox, inbox: Inbox) -> None:
         """Send a new badge if the counts of unread or unseen notifications differ from the last badge.
 
-        They differ if a device has marked notifications as read or seen, and the bus has lost the message about this.
+        They differ for example if a device has marked notifications as read or seen, and the bus has lost the message.
         """
         if local.shown is None:
             local.shown = inbox
@@ -320,10 +320,10 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     async def resync(self, part: Part, node: str) -> None:
         """Compare inboxes with the store, because the bus may have lost messages of the partitions in `part`.
 
-        To send a notification, another node first reads from the user's partition on which nodes the user is. Then it
-        publishes the notification on the channels of these nodes. So if the user's partition was lost or unreachable,
-        the notification may not have been sent to this node: compare the inboxes of the users in `part`. If the
-        partition of this node's own channel is in `part`, any notification may be lost: compare all inboxes.
+        Before another node sends a notification, it looks up in the user's partition which nodes have sessions of the
+        user. Then it publishes the notification on the channels of these nodes. So if the user's partition was lost or
+        unreachable, the notification may not have been sent to this node: compare the inboxes of the users in `part`.
+        If the partition of this node's own channel is in `part`, any notification may be lost: compare all inboxes.
         """
         everything, found = part.covers("", node), []
         async for some in self._context.slices.cut([*self._local.items()]):

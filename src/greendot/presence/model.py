@@ -88,7 +88,7 @@ class Snapshot(NamedTuple):
     own: VisibleState
     name: str | None
     devices: list[str]
-    stale: bool = False  # the engine has lost sessions that are not restored yet: an offline user may be online
+    stale: bool = False  # the engine has lost sessions that are not restored yet: a user shown as offline may be online
     profile: Profile = NO_PROFILE  # from the store
 
 
@@ -178,9 +178,9 @@ class UserPresence:
     ) -> tuple[tuple[str, bool] | None, Change | None]:
         """Move the session with the id `session` to another node: give it the new id and the connection in `ref`.
 
-        A client has resumed its session on another node. Ids begin with the incarnation of their node, so the session
-        gets a new id. Return a pair, and the change. The pair has the incarnation of the node that had the session
-        before, and whether the session is idle. If the session does not exist, return None instead of the pair.
+        A client has resumed its session on another node. Ids usually begin with the incarnation of their node, so the
+        session gets a new id. Return a pair, and the change. The pair has the incarnation of the node that had the
+        session before, and whether the session is idle. If the session does not exist, return None instead of the pair.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -246,7 +246,9 @@ class UserPresence:
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
         """Return whether `ref` is the session's present connection, or a later connection.
 
-        The present connection of a lingering session has ended. So a late `touch` of this connection gets False.
+        While the session lingers, its last connection has ended. This function then returns False for that connection,
+        so a late `touch` does not revive the session. A connection of another node always counts as later: connections
+        of different nodes have no common order.
         """
         if record.incarnation != ref.incarnation:
             return True

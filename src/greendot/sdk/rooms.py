@@ -129,7 +129,7 @@ class Rooming:
         """Return the number of users who have read the message with number `seq`.
 
         Three kinds of readers are not counted: users who read the message while invisible, users who hide their
-        last-seen time, and users who hide from any other user.
+        last-seen time, and users who hide from at least one other user.
         """
         return self._http.call(Call("GET", room_path(room, "receipts"), query=query(seq=seq)), ReaderCount).count
 

@@ -432,7 +432,7 @@ interface RoomEvents<Body = unknown, SignalBody = unknown> {
     receipt_count: ReaderCount;
     /** The client joined the room, for the first time or again. */
     joined: Joined<Body>;
-    /** The user is no longer in this room. The value is a code for the reason, or null. */
+    /** The user is no longer in this room. The value is the reason as a text, the code of an error, or null. */
     removed: string | null;
     /** The app has archived the room, so that it can only be read, or has ended this. */
     archived: boolean;
@@ -617,7 +617,8 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo;
     /**
      * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-     * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered.
+     * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered. If the room
+     * is joined already, `after` has no effect.
      * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
      * Joins are counted: the client leaves the room after one `leave` for each `join`.
      */
@@ -678,8 +679,8 @@ declare class Room<Body = unknown, SignalBody = unknown> {
         limit?: number;
     }): Promise<ReceiptPage>;
     /**
-     * Send a signal, for example the position of a pointer. While signals wait for a slow client, a newer signal replaces an
-     * older one with the same `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
+     * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
+     * newer signal then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
      * promise that fails if the server refuses the signal, or if there is no connection.
      */
     signal(kind: string, body: SignalBody, options: SignalOptions & {

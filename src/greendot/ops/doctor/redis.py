@@ -85,15 +85,15 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
 
 
 LONG_RECORDS = (
-    "Redis stores users in hashes. Each user takes 40 to 120 bytes. If one user of a hash takes more bytes than "
-    "hash-max-listpack-value, the whole hash needs twice the memory."
+    "Redis stores users in hashes. The record of a user has 40 to 120 bytes. If one record of a hash has more bytes "
+    "than hash-max-listpack-value, the whole hash needs twice the memory."
 )
 
 
 def _memory(about: str, server: RedisFacts) -> Findings:
     if server.listpack_value is None:
-        why = f"{LONG_RECORDS} Its default is 64."
-        do = f"As an administrator, check that it is {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
+        why = f"{LONG_RECORDS} The default of hash-max-listpack-value is 64."
+        do = f"As an administrator, check for {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
         yield note(about, "the login has no right to read hash-max-listpack-value", why, do)
     elif server.listpack_value < LISTPACK:
         why = LONG_RECORDS
@@ -135,12 +135,15 @@ def _duties(about: str, server: RedisFacts) -> Findings:
         yield warning(about, found, why, "Raise maxclients, or list the connections: redis-cli CLIENT LIST")
     if server.notifies:
         why = "Redis publishes an event for every change of a key. Greendot does not use these events."
-        do = 'Run: redis-cli CONFIG SET notify-keyspace-events "", unless another app needs them.'
+        do = (
+            'Unless another app needs them, run: redis-cli CONFIG SET notify-keyspace-events "". '
+            "Set the same in redis.conf."
+        )
         yield note(about, f"notify-keyspace-events is {server.notifies}", why, do)
     if server.pubsub_buffer is not None and 0 < server.pubsub_buffer < LEAST_BUFFER:
         found = f"client-output-buffer-limit disconnects subscribers at {server.pubsub_buffer / 1e6:.1f} MB"
         why = "Nodes are subscribers. Redis disconnects a node that reads slowly. The node then reads much data again."
-        do = 'Run: redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"'
+        do = 'Run: redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60". Set the same in redis.conf.'
         yield warning(about, found, why, do)
 
 

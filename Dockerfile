@@ -1,8 +1,10 @@
 # Greendot in a container: docs/deploy.md. It is built from this folder alone; nothing in it is secret.
 #   docker build --tag greendot:0.1.0 .
-ARG PYTHON=3.11
+#   docker buildx build --platform linux/amd64,linux/arm64 --tag greendot:0.1.0 .
+# An exact version, so that two builds of a release have the same base.
+ARG PYTHON=3.11.15
 
-FROM python:${PYTHON}-slim AS build
+FROM python:${PYTHON}-slim-bookworm AS build
 # Such as otel, with commas between several.
 ARG EXTRAS=
 WORKDIR /build
@@ -18,17 +20,20 @@ RUN pip --python /opt/greendot/bin/python install --no-cache-dir --disable-pip-v
     && /opt/greendot/bin/python -m compileall -q -j 0 /opt/greendot/lib \
     && /opt/greendot/bin/greendot version
 
-FROM python:${PYTHON}-slim
+FROM python:${PYTHON}-slim-bookworm
 LABEL org.opencontainers.image.title="Greendot" \
       org.opencontainers.image.description="Self-hosted real-time server for presence, typing indicators, rooms and a durable notification inbox." \
       org.opencontainers.image.licenses="Apache-2.0"
 # A number, so that Kubernetes can see that it is not root; the folder is there for SQLite, where that is the store.
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /var/lib/greendot
 COPY --from=build /opt/greendot /opt/greendot
+# DEV_HOST is for `docker run -p 8000:8000 … --dev`: the loopback of a container cannot be reached from outside. The demo then requires
+# a gate token, which the server prints.
 ENV PATH=/opt/greendot/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    GREENDOT_SERVER_DATA_DIR=/var/lib/greendot
+    GREENDOT_SERVER_DATA_DIR=/var/lib/greendot \
+    GREENDOT_SERVER_DEV_HOST=0.0.0.0
 USER 10001:10001
 WORKDIR /var/lib/greendot
 VOLUME /var/lib/greendot

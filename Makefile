@@ -9,12 +9,13 @@ AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
 SPEED  := $(VENV)/.speedups
+SHIP   := $(VENV)/.release
 
 # With this variable, every server that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +160,17 @@ passes: $(READY)  ## Check that heartbeats are answered in time on a node with 1
 outage: $(READY) debs  ## Stop Redis and PostgreSQL for a minute under load, and check logs and recovery (3 minutes)
 	@OUTAGE_S=$(or $(OUTAGE_S),60) OUTAGE_CLIENTS=$(or $(OUTAGE_CLIENTS),100) \
 	  $(BIN)/python -m pytest tests/cluster/test_outage.py -s --timeout=300 $(ARGS)
+
+release: $(SHIP) node  ## Build everything that a release publishes, except the image, in build/release
+	@PYTHONPATH=tests $(BIN)/python -m release build build/release
+
+release-check: $(SHIP) node  ## Do all steps of a release except the upload: build, compare, install, run (5 minutes)
+	@PYTHONPATH=tests $(BIN)/python -m release check build/release
+
+$(SHIP): $(READY)
+	@echo "→ installing the tools of a release (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	@touch $@
 
 debs:
 	@sh scripts/ensure-debs 'chromium-headless-shell|chromium' redis-server gcc postgresql=/usr/lib/postgresql \

@@ -50,3 +50,44 @@ export function declarations(folder, outDir) {
   const wrong = told([...ts.getPreEmitDiagnostics(program), ...program.emit().diagnostics]);
   if (wrong.length) throw new Error(wrong.join("\n"));
 }
+
+/** Return the types of a package as one declaration file: those of `src/index.ts` and of all modules that it names. */
+export function bundledTypes(folder) {
+  const emitted = { noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
+  const { fileNames, options } = parsed(join(folder, "tsconfig.build.json"), { ...emitted, rootDir: join(folder, "src"), outDir: "/" });
+  const files = new Map();
+  const program = ts.createProgram(fileNames, options, host(options));
+  const { diagnostics } = program.emit(undefined, (name, text) => files.set(name, text), undefined, true);
+  if (diagnostics.length) throw new Error(told(diagnostics).join("\n"));
+  const declared = new Map();
+  const texts = [];
+  collect("/index.d.ts", files, declared, texts, new Set());
+  const checker = program.getTypeChecker();
+  const index = program.getSourceFile(join(folder, "src/index.ts"));
+  const names = checker.getExportsOfModule(checker.getSymbolAtLocation(index)).map(({ name }) => name).sort();
+  return `${texts.join("\n")}\nexport { ${names.join(", ")} };\n`;
+}
+
+/** Add the declarations of a file, after those of the files that it imports. Imports and exports are left out. */
+function collect(name, files, declared, texts, seen) {
+  if (seen.has(name)) return;
+  seen.add(name);
+  const source = ts.createSourceFile(name, files.get(name), ts.ScriptTarget.Latest, true);
+  const own = [];
+  for (const statement of source.statements) {
+    if (ts.isImportDeclaration(statement) || ts.isExportDeclaration(statement)) {
+      const from = statement.moduleSpecifier?.text;
+      const renamed = (statement.importClause?.namedBindings ?? statement.exportClause)?.elements?.find((one) => one.propertyName);
+      if (renamed) throw new Error(`${name}: ${renamed.getText()}: types.mjs cannot rename; use the name itself`);
+      if (from) collect(join(dirname(name), from.replace(/\.js$/, ".d.ts")), files, declared, texts, seen);
+      continue;
+    }
+    for (const one of statement.declarationList?.declarations ?? [statement]) {
+      const earlier = declared.get(one.name.text);
+      if (earlier && earlier !== name) throw new Error(`${one.name.text} is declared in ${earlier} and in ${name}: rename one`);
+      declared.set(one.name.text, name);
+    }
+    own.push(statement.getFullText().replace(/^(\s*(?:\/\*[^]*?\*\/\s*)*)export /, "$1").replace(/^\s+/, ""));
+  }
+  if (own.length) texts.push(`${own.join("\n").replace(/^(?=(?:class|function|const) )/gm, "declare ")}\n`);
+}

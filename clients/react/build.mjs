@@ -38,6 +38,7 @@ export async function bundles(folder) {
 /** Write dist/. */
 export async function build() {
   await bundles(dist);
+  await cp(join(here, "../../LICENSE"), join(here, "LICENSE"));
   declarations(here, join(dist, "types"));
   await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });
 }

@@ -22,6 +22,9 @@ import pytest
 
 from deployed.programs import ROOT, said
 from greendot import __version__
+from release.artefacts import build_python
+from release.check import copy_source
+from release.quickstart import converse
 from unpacking import unpack
 
 SOURCE = ROOT / "src" / "greendot"
@@ -45,7 +48,7 @@ class Built(NamedTuple):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("dist")
-    said(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", folder, ROOT)
+    build_python(folder)
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return Built(wheel, sdist)
 
@@ -85,13 +88,21 @@ def test_the_sdist_has_what_a_wheel_is_built_from_and_no_more_than_its_readers_w
     assert not any(re.search(r"\.(pyc|db|env)$|/\.greendot/", name) for name in names - {"deploy/compose/example.env"})
 
 
-def test_a_wheel_built_from_the_sdist_is_the_same(built: Built, tmp_path: Path) -> None:
+def test_a_wheel_built_from_the_sdist_has_the_same_bytes(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         unpack(archive, tmp_path)
     source = tmp_path / built.sdist.name.removesuffix(".tar.gz")
-    said(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, source)
-    (again,) = tmp_path.glob("*.whl")
-    assert contents(again) == contents(built.wheel)
+    (again,) = build_python(tmp_path / "dist", source, sdist=False)
+    assert again.read_bytes() == built.wheel.read_bytes()
+
+
+def test_an_sdist_built_from_files_with_other_times_and_modes_has_the_same_bytes(built: Built, tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this folder is not a git clone")
+    build_python(tmp_path / "dist", copy_source(tmp_path / "source"))
+    (sdist,), (wheel,) = (tmp_path / "dist").glob("*.tar.gz"), (tmp_path / "dist").glob("*.whl")
+    assert sdist.read_bytes() == built.sdist.read_bytes()
+    assert wheel.read_bytes() == built.wheel.read_bytes()
 
 
 def test_the_metadata_of_the_wheel_has_name_version_license_and_requirements(built: Built) -> None:
@@ -161,6 +172,8 @@ def test_a_server_installed_from_the_wheel_shows_demo_dashboard_and_api_far_from
             tmp_path / "venv" / "bin" / "python", "-c", "import greendot; print(greendot.__file__)", PYTHONPATH=""
         )
         assert Path(where.strip()) == site / "greendot" / "__init__.py"
+        # The client of the README, from the same environment, as two users.
+        converse(tmp_path / "venv" / "bin" / "python", server, tmp_path)
         # All files that a page loads are served, including indirect ones.
         waiting, seen = ["/", "/admin"], set()
         while waiting:

@@ -9,6 +9,7 @@ from pathlib import Path
 from deployed.programs import DEPLOY, ROOT, said
 from greendot import __version__
 from greendot.config import Settings
+from release.check import try_image_command
 
 DOCKERFILE = ROOT / "Dockerfile"
 
@@ -64,3 +65,17 @@ def test_everything_that_is_deployed_is_of_this_version() -> None:
         assert {*re.findall(r"greendot:(\d[\w.]*)", path.read_text())} == {__version__}, path.name
     chart = (DEPLOY / "helm" / "greendot" / "Chart.yaml").read_text()
     assert re.findall(r'^(?:version|appVersion): "?([\w.]+)', chart, re.MULTILINE) == [__version__] * 2
+
+
+def test_the_base_has_an_exact_version_and_the_last_stage_installs_nothing() -> None:
+    given = dict(rest.split("=", 1) for name, rest in instructions() if name == "ARG")
+    assert re.fullmatch(r"3\.\d+\.\d+", given["PYTHON"])
+    bases = [rest.split()[0] for name, rest in instructions() if name == "FROM"]
+    assert set(bases) == {"python:${PYTHON}-slim-bookworm"}
+    assert not re.search(r"\b(apt|apt-get|pip|gcc)\b", last_stage()["RUN"])
+
+
+def test_dev_alone_starts_the_demo_where_a_published_port_reaches_it(tmp_path: Path) -> None:
+    try_image_command(Path(sys.executable).parent / "greendot", tmp_path / "image")
+    assert "GREENDOT_SERVER_DEV_HOST=0.0.0.0" in last_stage()["ENV"].split()
+    assert Settings().server.dev_host == "127.0.0.1"

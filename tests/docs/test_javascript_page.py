@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from greendot import __version__
+from greendot.http.client_files import FILES
 from greendot.protocol.codes import Close, invites_return
 
 ROOT = Path(__file__).parents[2]
@@ -38,3 +40,9 @@ def test_every_option_has_a_row() -> None:
     block = options.split("export interface GreendotOptions {")[1].split("\n}\n")[0]
     names = set(re.findall(r"^  (\w+)\??:", block, re.M))
     assert names == set(re.findall(r"^\| `(\w+)(?:\(why\))?` \| [^|]+ \|$", PAGE, re.M)) | {"clock", "random", "page"}
+
+
+def test_every_file_that_a_server_serves_is_listed_with_the_current_version() -> None:
+    assert set(re.findall(r"`/(greendot[\w.-]+)`", PAGE)) == FILES.keys()
+    versions = re.findall(r"/greendot/([^/{]+)/|greendot-client-(.+?)\.tgz", PAGE)
+    assert {*filter(None, (part for found in versions for part in found))} == {__version__}

@@ -148,7 +148,11 @@ CALLS: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
         {},
         ["2 workers", "memory", "Leave out --engine"],
     ),
-    "dev mode for everybody": (["serve", "--dev", "--host", "0.0.0.0"], {}, ["--dev", "loopback only"]),
+    "dev mode on all addresses with a weak key": (
+        ["serve", "--dev", "--host", "0.0.0.0"],
+        {"GREENDOT_API_KEY": "weak"},
+        ["api.key", "could be guessed"],
+    ),
     "a host that is not ours": (["serve", "--host", "192.0.2.1", "--port", "0"], {}, ["192.0.2.1"]),
     "a host that is no name": (["serve", "--host", "no such host", "--port", "0"], {}, ["no such host"]),
     "a host that is far too long": (["serve", "--host", "x" * 300, "--port", "0"], {}, ["xxx"]),

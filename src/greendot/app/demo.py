@@ -1,6 +1,7 @@
 """Demo page, its tokens and its trials.
 
-They are served in dev mode only, where whoever reaches the server may act as any user.
+They are served in dev mode only, where any caller may act as any user. On loopback each program is such a caller. If
+other machines reach the server, callers need its gate token (`dev_gate`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from greendot.admin.access import NodeView
 from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
 from greendot.engine.port import Engine
+from greendot.http.dev_gate import PARAMETER, Gate
 from greendot.http.pages import demo_pages
 from greendot.http.problem import Problem
 from greendot.http.request import Body, check_query, json, read_body
@@ -60,6 +62,7 @@ class Dev(Struct, frozen=True):
 
     tokens: Tokens
     periods: DevPeriods
+    gate: str = ""  # token that callers need; empty: none
     token_ttl_s: float = 12 * 3600
 
 
@@ -81,7 +84,7 @@ class NewVisitors:
 
 
 class DevRoutes:
-    """Routes of the demo page, its tokens and its trials, open to any caller: loopback and development only."""
+    """Routes of the demo page, its tokens and its trials, open to any caller that passes the gate."""
 
     def __init__(
         self, clock: Clock, inbox_service: InboxService, node: NodeView, new_visitors: NewVisitors, dev: Dev
@@ -93,16 +96,17 @@ class DevRoutes:
         self._dev = dev
 
     def routes(self) -> list[Route]:
-        return [
+        routes = [
             *demo_pages(),
             Route("/dev/token", self.token),
             Route("/dev/periods", self.periods),
             Route("/dev/notify", self.notify, methods=["POST"]),
             Route("/dev/cut", self.cut, methods=["POST"]),
         ]
+        return [Gate(self._dev.gate).guard(route) for route in routes] if self._dev.gate else routes
 
     async def token(self, request: Request) -> Response:
-        check_query(request, ("user", "name"))
+        check_query(request, ("user", "name", PARAMETER))
         user, name = request.query_params.get("user", ""), request.query_params.get("name")
         if not valid_id(user):
             raise Problem(400, f"user {user[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")

@@ -24,6 +24,7 @@ from greendot.clock import Clock
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.http import asyncapi, openapi, problem
+from greendot.http.client_files import client_routes
 from greendot.http.operation import operation, operations_of, routes_of
 from greendot.http.pages import admin_pages, docs_pages
 from greendot.http.scopes import guarded
@@ -182,12 +183,14 @@ def make_app(
     *,
     admin: Place = "elsewhere",
     docs: bool = True,
+    client: bool = True,
     metrics: bool = True,
 ) -> Starlette:
     """Return the application.
 
     `dev` adds the demo page and its tokens, `admin` the dashboard's page or the way to turn it on. `docs` adds the
-    documents of the APIs and the page that shows them. Without `metrics`, metrics are served elsewhere.
+    documents of the APIs and the page that shows them, `client` the files of the JavaScript client. The demo needs
+    them, too. Without `metrics`, metrics are served elsewhere.
     """
     served = [it for it in make_routes(services) if docs or not isinstance(it, DocumentRoutes)]
     routes = [guarded(route, services.keys, services.rate_limits) for it in served for route in routes_of(it)]
@@ -195,6 +198,8 @@ def make_app(
         routes = [route for route in routes if route.path != METRICS]
     if docs:
         routes += docs_pages()
+    if client or dev is not None:
+        routes += client_routes()
     if dev is not None:
         new_visitors = NewVisitors(services.engine, services.store)
         routes += DevRoutes(services.clock, services.inbox_service, services.node, new_visitors, dev).routes()

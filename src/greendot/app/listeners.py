@@ -34,7 +34,8 @@ class Ports:
         dashboard_socket = None if dashboard is None else _dashboard_sockets(dashboard)
         here = dashboard_socket is not None and not settings.admin.port
         place: Place = "here" if here else "off" if dashboard is None else "elsewhere"
-        app = make_app(services, dev, admin=place, docs=settings.api.docs, metrics=not settings.metrics.port)
+        api = settings.api
+        app = make_app(services, dev, admin=place, docs=api.docs, client=api.client, metrics=not settings.metrics.port)
         self.main = Listener(
             node.connections,
             Headers(app, self._is_ending),

@@ -69,7 +69,9 @@ class Greendot:
         )
         services = make_http_services(settings, self.node, clock)
         self.dashboard = make_dashboard(settings, self.node, services.keys) if settings.admin.enabled else None
-        dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
+        dev = (
+            Dev(self.node.tokens, make_dev_periods(settings), settings.server.dev_gate) if settings.server.dev else None
+        )
         self.ports = Ports(settings, self.node, services, self.dashboard, dev)
         self.server = self.ports.main
         self._relay: Relay | None = None

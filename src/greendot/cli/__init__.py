@@ -53,6 +53,10 @@ COMMANDS = {
 class Commands(Group):
     """Group of the commands in COMMANDS. Each is a function of its file, under its own name."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Without a command, `--dev` means `serve --dev`: `docker run … IMAGE --dev`."""
+        return super().parse_args(ctx, ["serve", *args] if args[:1] == ["--dev"] else args)
+
     def list_commands(self, ctx: click.Context | None = None) -> list[str]:
         return sorted(name for names in COMMANDS.values() for name in names)
 

@@ -25,6 +25,7 @@ from greendot.app.config_checks import SERVER_CHECKS
 from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.config import LOCAL, Settings, strange_variables
+from greendot.config.fields import check_length, refuse
 from greendot.engine.redis.url import without_login
 from greendot.ids import hash_key
 from greendot.node.tasks import end_by
@@ -37,6 +38,7 @@ STUCK_S = 10.0  # if a server has not ended this number of seconds after its dra
 STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,7 +62,7 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
         "--dev",
         is_flag=True,
         default=None,
-        help="Development mode: demo page, dev tokens, three open rooms, loopback only.",
+        help="Development mode: demo page, dev tokens, three open rooms; on loopback, or with a printed gate token.",
     )
     @wraps(command)
     def called(engine: str | None, store: str | None, **given: Any) -> None:
@@ -97,13 +99,16 @@ def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
 
 
 def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings:
-    """Return the settings for `--dev`: the server listens on loopback only, and the dashboard is on.
+    """Return the settings for `--dev`: the server listens on `host` or `server.dev_host`, and the dashboard is on.
 
-    If the settings have no secret or no API key, use generated ones. Raise UsageError if `host` is not loopback.
+    If the settings have no secret or no API key, use generated ones. If other machines can reach the server, it has a
+    gate token.
     """
-    server = msgspec.structs.replace(settings.server, host=host or "127.0.0.1")
-    if server.host not in ("127.0.0.1", "localhost", "::1"):
-        raise click.UsageError("--dev gives a token to any caller, so it listens on loopback only. Leave out --host.")
+    server = msgspec.structs.replace(settings.server, host=host or settings.server.dev_host)
+    is_exposed = server.host not in LOOPBACK_ADDRESSES
+    if is_exposed:
+        server = msgspec.structs.replace(server, dev_gate=server.dev_gate or secrets.token_urlsafe(24))
+        refuse(check_length("api.key", settings.api.key))
     secret, key = settings.auth.secret, settings.api.key
     if not secret:
         secret, _ = dev_value(settings, "secret")
@@ -112,13 +117,13 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
         where = dev_file(settings, "api-key")
         notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
     auth = msgspec.structs.replace(settings.auth, secret=secret)
+    api = msgspec.structs.replace(settings.api, key=key)
     # Accept only host names of loopback, such as localhost. Otherwise the owner of a foreign page could point the
-    # page's host name at this server, so that the page gets tokens (DNS rebinding).
-    door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or LOOPBACK)
+    # page's host name at this server, so that the page gets tokens (DNS rebinding). With a gate, such a page gets
+    # none: it has no cookie.
+    door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or (() if is_exposed else LOOPBACK))
     admin = msgspec.structs.replace(settings.admin, enabled=True)
-    return msgspec.structs.replace(
-        settings, server=server, auth=auth, api=msgspec.structs.replace(settings.api, key=key), door=door, admin=admin
-    )
+    return msgspec.structs.replace(settings, server=server, auth=auth, api=api, door=door, admin=admin)
 
 
 def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngine | None = None) -> None:
@@ -196,7 +201,10 @@ def _announce(settings: Settings, port: int, notes: list[str], companion: LocalE
     s = "s" if settings.tls.cert else ""
     click.echo(f"Greendot {__version__} is ready.  WebSocket: ws{s}://{shown}:{port}/v1/connect")
     if settings.server.dev:
-        click.echo(f"Open  http{s}://{shown}:{port}/  in two browser tabs.")
+        gate = f"?gate={settings.server.dev_gate}" if settings.server.dev_gate else ""
+        click.echo(f"Open  http{s}://{shown}:{port}/{gate}  in two browser tabs.")
+        if settings.server.host not in LOOPBACK_ADDRESSES:
+            click.secho(_exposed(settings), err=True, fg="red", bold=True)
     if settings.admin.enabled:
         host, admin_port = _shown(settings.admin.host or settings.server.host), settings.admin.port or port
         key = "the API key" if settings.server.dev else "an admin key"
@@ -206,6 +214,16 @@ def _announce(settings: Settings, port: int, notes: list[str], companion: LocalE
     for note in notes:
         click.echo(note)
     sys.stdout.flush()
+
+
+def _exposed(settings: Settings) -> str:
+    """Return the warning of a development server that other machines can reach."""
+    return (
+        f"WARNING: this development server listens on {settings.server.host}, so other machines can reach it. Never "
+        "use it in production or on a public address. The demo and its tokens require the gate token in the address "
+        "above. On another machine, write the name of this machine in that address. Programs send it as "
+        "`Authorization: Bearer TOKEN`."
+    )
 
 
 def _shown(host: str) -> str:

@@ -47,6 +47,7 @@ def check(settings: Settings) -> Mistakes:
     yield from check_metrics(settings.metrics, ports, settings.server.workers)
     yield from check_auth(settings.auth)
     yield from check_length("privacy.hash_key", settings.privacy.hash_key)
+    yield from check_length("server.dev_gate", settings.server.dev_gate)
     yield from _check_engine(settings)
     yield from _check_store(settings)
     yield from _check_outbox(settings)

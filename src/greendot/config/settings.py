@@ -22,8 +22,8 @@ OF_THE_NODE = ("sends_per_s",)  # limits of the whole node, which no tenant can 
 
 
 class ServerSection(Struct, frozen=True, forbid_unknown_fields=True):
-    # All addresses, because a server is for clients on other machines. With --dev: loopback.
-    host: Annotated[str, about("address to listen on; 127.0.0.1 with --dev")] = "0.0.0.0"  # noqa: S104
+    # All addresses, because a server is for clients on other machines. With --dev: dev_host.
+    host: Annotated[str, about("address to listen on; dev_host with --dev")] = "0.0.0.0"  # noqa: S104
     port: Annotated[Port, about("port to listen on; 0: any free port")] = 8000
     workers: Annotated[int, Meta(ge=1, le=1024), about("processes that share the port and an engine")] = 1
     data_dir: Annotated[
@@ -36,7 +36,13 @@ class ServerSection(Struct, frozen=True, forbid_unknown_fields=True):
         Seconds, about("then it sends its clients to other nodes; connections still open after this time are closed")
     ] = 5.0
     log: Annotated[str, about("log level: debug, info, warning or error")] = "info"
-    dev: Annotated[bool, about("development mode: demo page, tokens without a login, loopback only")] = False
+    dev: Annotated[bool, about("development mode: demo page, tokens without a login, loopback by default")] = False
+    dev_host: Annotated[
+        str, about("address to listen on in dev mode; on any but loopback, demo and tokens require `dev_gate`")
+    ] = "127.0.0.1"
+    dev_gate: Annotated[
+        Secret, about("gate token of dev mode; empty: none on loopback, else a random one, printed at the start")
+    ] = ""
     tenant_metrics: Annotated[
         bool, about("add connections, users, sends and refusals of each registered tenant, by name, to /metrics")
     ] = False
@@ -94,6 +100,9 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
     key: Annotated[Secret, about("first API key, for tenant `default`")] = ""
     docs: Annotated[bool, about("serve /docs, /openapi.json and /asyncapi.json, without a login")] = True
+    client: Annotated[
+        bool, about("serve the JavaScript client, /greendot.js, without a login; dev mode always serves it")
+    ] = True
 
 
 class Presence(Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,6 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from greendot.http.client_files import FILES, WEB
+
 # API answers are not pages. A browser that renders one as a page must be able to do nothing with it.
 COMMON = (
     (b"cache-control", b"no-store"),
@@ -48,7 +50,6 @@ class Headers:
         await self._app(scope, receive, send_with_headers)
 
 
-WEB = Path(__file__).parents[1] / "web"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -59,8 +60,9 @@ SHARED = ("tokens.css", "favicon.svg")  # files of the demo that other pages use
 
 
 def demo_pages() -> list[Route]:
-    """Return the routes of the demo, at `/`."""
-    return [_page("/" if file.name == "index.html" else f"/{file.name}", file) for file in _files(WEB)]
+    """Return the routes of the demo, at `/`, without those of the client."""
+    own = [file for file in _files(WEB) if file.name not in FILES]
+    return [_page("/" if file.name == "index.html" else f"/{file.name}", file) for file in own]
 
 
 def admin_pages() -> list[Route]:

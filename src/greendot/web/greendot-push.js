@@ -1,4 +1,4 @@
-// Web Push for pages, @greendot/client/push 0.1.0. Built from clients/js: npm run build:web
+// Web Push for pages, @greendot/client/push 0.1.0, Apache-2.0. Built from clients/js: npm run build:web
 
 // src/push.ts
 var WORKER = "/greendot-sw.js";

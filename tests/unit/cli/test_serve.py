@@ -10,8 +10,18 @@ from cli.calls import complaint
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "127.0.0.1.example.com"])
-def test_dev_mode_is_refused_on_any_address_but_loopback(host: str) -> None:
-    assert "loopback only" in complaint("serve", "--dev", "--host", host)
+def test_dev_mode_on_any_address_but_loopback_refuses_an_api_key_that_can_be_guessed(host: str) -> None:
+    message = complaint("serve", "--dev", "--host", host, GREENDOT_API_KEY="short")
+    assert "api.key is shorter than 32 characters" in message
+    assert "/dev/null/greendot" in complaint("serve", "--dev", "--host", "localhost", GREENDOT_API_KEY="short")
+
+
+def test_a_gate_token_that_can_be_guessed_is_refused() -> None:
+    assert "server.dev_gate is shorter than 32" in complaint("serve", "--dev", GREENDOT_SERVER_DEV_GATE="open sesame")
+
+
+def test_dev_alone_is_serve_in_dev_mode() -> None:
+    assert "server.port" in complaint("--dev", "--port", "-1")
 
 
 def test_several_workers_with_an_explicit_memory_engine_are_refused() -> None:

@@ -43,7 +43,7 @@ def all_settings(kind: Any = Settings, at: str = "") -> set[str]:
 
 def test_whatever_is_called_a_secret_is_marked_as_one() -> None:
     called = {name for name in all_settings() if name.rpartition(".")[2] in SECRET_NAMES}
-    assert secret_settings() == called | {"api.key", "admin.key"}
+    assert secret_settings() == called | {"api.key", "admin.key", "server.dev_gate"}
 
 
 def test_no_secret_is_shown_wherever_it_is() -> None:

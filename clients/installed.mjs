@@ -1,0 +1,129 @@
+// Tries the packages in their installed form: node installed.mjs FOLDER SERVER
+// FOLDER has node_modules with both packages, react, react-dom, @types/react and ws. SERVER is a dev server. The README of
+// each package is type-checked and run, and each package is bundled, minified and compared with its budget. Prints JSON.
+// budgets.json has bytes: `target` is the goal, `most` fails. A package above its target may only become smaller.
+
+import { execFile } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { gzipSync } from "node:zlib";
+import { build, transform } from "esbuild";
+import { wrongIn } from "./types.mjs";
+
+const [folder, server] = [resolve(process.argv[2]), process.argv[3]];
+const run = promisify(execFile);
+const budgets = JSON.parse(readFileSync(new URL("budgets.json", import.meta.url), "utf8"));
+const jsdom = createRequire(fileURLToPath(new URL("react/package.json", import.meta.url))).resolve("jsdom");
+
+/** Return the first program in the README of an installed package, with the address of the server. */
+function readme(name, language) {
+  const text = readFileSync(join(folder, "node_modules", name, "README.md"), "utf8");
+  const found = text.match(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "m"));
+  if (!found) throw new Error(`the README of ${name} has no ${language} program`);
+  return found[1].replaceAll("wss://example.com", server);
+}
+
+/** Write a file into the folder and return its path. */
+function put(name, text) {
+  writeFileSync(join(folder, name), text);
+  return join(folder, name);
+}
+
+const TSCONFIG = {
+  compilerOptions: {
+    strict: true,
+    noEmit: true,
+    target: "es2022",
+    module: "esnext",
+    moduleResolution: "bundler",
+    jsx: "react-jsx",
+    lib: ["es2022", "dom", "dom.iterable"],
+    types: [],
+  },
+  files: ["readme-client.ts", "readme-react.tsx", "page.d.ts"],
+};
+
+/** What a page and its backend have: elements, and the route that returns a token. Node 20 has no WebSocket. */
+const PAGE = `
+import { WebSocket } from "ws";
+globalThis.WebSocket ??= WebSocket;
+for (const name of ["input", "bell", "button"]) globalThis[name] ??= { value: "hel" };
+const fetched = globalThis.fetch;
+const token = async () => (await (await fetched("${server}/dev/token?user=alice")).json()).token;
+globalThis.fetch = async (url, options) => (url === "/greendot-token" ? new Response(await token()) : fetched(url, options));
+`;
+
+/** The client of the README sends "hello" and must receive it. */
+async function runClient() {
+  const { code } = await transform(readFileSync(join(folder, "readme-client.ts"), "utf8"), { loader: "ts", format: "esm", target: "es2022" });
+  put("page.mjs", PAGE);
+  const { stdout } = await run(process.execPath, [put("client.mjs", `import "./page.mjs";\n${code}`)], { cwd: folder, timeout: 30_000 });
+  if (!/^online\b/m.test(stdout) || !stdout.includes("hello")) throw new Error(`the client of the README printed:\n${stdout}`);
+}
+
+/** A message of Bob, and one that Alice writes in the form of the README's page, are shown in her page. */
+const SHOWN = `
+import { JSDOM } from ${JSON.stringify(jsdom)};
+const { window } = new JSDOM('<div id="root"></div>', { url: "${server}/", pretendToBeVisual: true });
+for (const name of ["window", "document", "navigator", "HTMLElement", "Node"]) {
+  Object.defineProperty(globalThis, name, { value: name === "window" ? window : window[name], configurable: true });
+}
+await import("./page.mjs");
+const { createRoot } = await import("react-dom/client");
+const { createElement } = await import("react");
+const { Greendot } = await import("@greendot/client");
+const { App } = await import("./app.mjs");
+const until = async (text) => {
+  for (let tries = 0; tries < 400; tries++) {
+    if (document.body.textContent.includes(text)) return;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error(\`\${text} was not shown: \${document.body.textContent}\`);
+};
+createRoot(document.getElementById("root")).render(createElement(App, { userId: "alice" }));
+await until("as alice");
+const getToken = async () => (await (await fetch("${server}/dev/token?user=bob")).json()).token;
+const bob = new Greendot({ url: "${server}", getToken });
+bob.connect();
+await bob.room("lobby").join();
+await bob.room("lobby").send({ text: "hello from bob" });
+await until("bob: hello from bob");
+document.querySelector("input").value = "hello from the form";
+document.querySelector("form").dispatchEvent(new window.Event("submit", { bubbles: true, cancelable: true }));
+await until("alice: hello from the form");
+process.exit(0);
+`;
+
+async function runReact() {
+  const options = { entryPoints: [join(folder, "readme-react.tsx")], bundle: true, packages: "external", format: "esm", jsx: "automatic" };
+  await build({ ...options, outfile: join(folder, "app.mjs"), logLevel: "error" });
+  await run(process.execPath, [put("shown.mjs", SHOWN)], { cwd: folder, timeout: 40_000 });
+}
+
+/** Return the size of each package without its peers: minified and gzipped. */
+async function sizes() {
+  const found = {};
+  for (const [name, { exports }] of Object.entries(budgets)) {
+    const contents = `export ${exports === "*" ? exports : `{ ${exports} }`} from "${name}";`;
+    const external = Object.keys(JSON.parse(readFileSync(join(folder, "node_modules", name, "package.json"), "utf8")).peerDependencies ?? {});
+    const options = { stdin: { contents, resolveDir: folder }, bundle: true, minify: true, format: "esm", write: false, target: "es2022", external };
+    found[name] = gzipSync((await build({ ...options, charset: "utf8", legalComments: "none" })).outputFiles[0].text, { level: 9 }).length;
+  }
+  return found;
+}
+
+put("readme-client.ts", readme("@greendot/client", "ts"));
+put("readme-react.tsx", readme("@greendot/react", "tsx"));
+put("page.d.ts", "declare const input: HTMLInputElement, bell: HTMLElement, button: HTMLButtonElement;\n");
+const wrong = wrongIn(put("tsconfig.json", JSON.stringify(TSCONFIG)));
+if (wrong.length) throw new Error(`types of the READMEs:\n${wrong.join("\n")}`);
+await runClient();
+await runReact();
+const measured = await sizes();
+for (const [name, bytes] of Object.entries(measured)) {
+  if (bytes > budgets[name].most) throw new Error(`${name} has ${bytes} bytes gzipped; budgets.json allows ${budgets[name].most}`);
+}
+console.log(JSON.stringify(Object.fromEntries(Object.entries(measured).map(([name, bytes]) => [name, { ...budgets[name], bytes }]))));

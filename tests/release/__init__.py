@@ -1,0 +1,1 @@
+"""Release: `python -m release build FOLDER` builds all artefacts, `check FOLDER` also installs and runs them."""

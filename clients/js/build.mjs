@@ -12,9 +12,12 @@ const { version } = JSON.parse(await readFile(join(here, "package.json"), "utf8"
 const web = (name) => join(here, "../../src/greendot/web", name);
 export const WEB = web("greendot.js");
 export const WEB_PUSH = web("greendot-push.js");
+export const WEB_SSE = web("greendot-sse.js");
 /** The service worker is not built: the package has the file that the server serves. */
 const WORKER = web("greendot-sw.js");
 const PUSH = { entryPoints: ["src/push.ts"] };
+const SSE = "./sse.js";
+const STREAM = { entryPoints: ["src/sse.ts"] };
 
 async function bundled(options) {
   const result = await bundle({
@@ -26,6 +29,7 @@ async function bundled(options) {
     charset: "utf8",
     legalComments: "none",
     define: { VERSION: JSON.stringify(version) },
+    external: [SSE], // loaded by pages that need it
     ...options,
   });
   return result.outputFiles[0].text;
@@ -45,7 +49,12 @@ export const builds = {
   },
   web: async () =>
     `// The JavaScript client, @greendot/client ${version}, as one module. Built from clients/js: npm run build:web\n\n` +
-    (await bundled({ format: "esm" })),
+    (await bundled({ format: "esm" })).replaceAll(SSE, "./greendot-sse.js"),
+  sse: () => bundled({ ...STREAM, format: "esm" }),
+  sseCjs: () => bundled({ ...STREAM, format: "cjs", platform: "node" }), // `import()` then finds the names
+  webSse: async () =>
+    `// Event streams for pages, @greendot/client ${version}. Built from clients/js: npm run build:web\n\n` +
+    (await bundled({ ...STREAM, format: "esm" })),
   push: () => bundled({ ...PUSH, format: "esm" }),
   pushCjs: () => bundled({ ...PUSH, format: "cjs" }),
   webPush: async () =>
@@ -63,6 +72,8 @@ export async function build() {
   await writeFile(join(dist, "cjs/greendot.js"), await builds.cjs());
   await writeFile(join(dist, "push.js"), await builds.push());
   await writeFile(join(dist, "cjs/push.js"), await builds.pushCjs());
+  await writeFile(join(dist, "sse.js"), await builds.sse());
+  await writeFile(join(dist, "cjs/sse.js"), await builds.sseCjs());
   await cp(WORKER, join(dist, "greendot-sw.js"));
   // Everything in this folder is CommonJS, including the types.
   await writeFile(join(dist, "cjs/package.json"), '{ "type": "commonjs" }\n');
@@ -71,6 +82,7 @@ export async function build() {
   if (process.argv.includes("--web")) {
     await writeFile(WEB, await builds.web());
     await writeFile(WEB_PUSH, await builds.webPush());
+    await writeFile(WEB_SSE, await builds.webSse());
   }
 }
 

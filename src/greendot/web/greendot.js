@@ -81,7 +81,7 @@ var Emitter = class {
 };
 function unknown(type, known) {
   const pairs = (name) => [...name.slice(1)].filter((letter, at) => type.includes(name[at] + letter)).length;
-  const [nearest] = [...known].sort((a, b) => pairs(b) - pairs(a));
+  const [nearest] = known.sort((a, b) => pairs(b) - pairs(a));
   return `unknown event "${type}"; ` + (pairs(nearest) ? `did you mean "${nearest}"?` : `use one of ${known.join(", ")}`);
 }
 function attempt(call, argument, failed) {
@@ -376,13 +376,10 @@ var Inbox = class {
     this.#core.events.emit("badge", badge);
   }
   #mark(type, which) {
-    const fields = typeof which === "string" ? { ids: [which] } : isNumbered(which) ? which : { ids: which };
+    const fields = typeof which === "object" && "through" in which ? which : { ids: [which].flat() };
     return this.#core.deliver("inbox", type, fields, (reply) => this.#counted(reply));
   }
 };
-function isNumbered(which) {
-  return "through" in which;
-}
 function created({ seq, id, kind, body, created_at, ack }) {
   return { seq, id, kind, body, created_at, ack };
 }
@@ -844,12 +841,11 @@ var Room = class {
         this.#counted(Math.max((this.count ?? 0) + (type === "room.left" ? -1 : 1), 0));
       // falls through
       case "room.profile":
-        return this.#events.emit(type.slice(5), data);
-      case "room.count":
-        return this.#counted(data.count);
       case "room.receipt":
       case "room.receipt_count":
         return this.#events.emit(type.slice(5), data);
+      case "room.count":
+        return this.#counted(data.count);
       case "signal":
         return this.#events.emit("signal", data);
       case "room.changed":
@@ -874,8 +870,8 @@ var Room = class {
   #enter(recovering) {
     const entry = ++this.#entry;
     const history = this.#history;
-    const isNumbered2 = recovering && history === void 0;
-    const after = (isNumbered2 ? this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name) : null) ?? void 0;
+    const isNumbered = recovering && history === void 0;
+    const after = (isNumbered ? this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name) : null) ?? void 0;
     this.#said = true;
     this.#core.ask("room.join", { room: this.name, after, history }, (reply) => {
       if (entry === this.#entry && this.#said) this.#entered(reply, after, history !== void 0);
@@ -1017,7 +1013,7 @@ var Link = class {
     this.#clock = clock;
     this.#random = random;
     this.#heard = clock.now();
-    this.#beating = clock.after(WELCOME_MS, () => this.drop("no answer from the server"));
+    this.#beating = clock.after(WELCOME_MS, () => this.drop());
     socket.onopen = () => {
       this.#opened = true;
       this.#write(encode("hello", { ...hello, id: 0 }));
@@ -1040,7 +1036,7 @@ var Link = class {
     return new Promise((resolve, reject) => {
       const id = ++this.#lastId;
       this.#check(command);
-      if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected("not connected");
+      if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected();
       const undo = this.#clock.after(PATIENCE_MS, () => this.probe());
       this.#waiting.set(id, { resolve, reject, fold, undo });
     });
@@ -1048,14 +1044,14 @@ var Link = class {
   /** Check now whether the server still answers, for example after sleep. */
   probe() {
     if (!this.open) return;
-    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop();
     this.#write(encode("heartbeat"));
     this.#probing();
     this.#answers = false;
-    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
+    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop());
   }
   /** End the link without waiting for the socket to close: on a dead network, the close can take minutes. */
-  drop(detail) {
+  drop(detail = "no answer from the server") {
     this.#socket.onerror = () => {
     };
     this.#socket.close();
@@ -1123,7 +1119,7 @@ var Link = class {
   }
   #beatIn(ms, next) {
     this.#beating = this.#clock.after(ms, () => {
-      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop();
       this.#write(encode("heartbeat"));
       this.#beatIn(next, next);
     });
@@ -1139,7 +1135,7 @@ var Link = class {
     if (!this.#on) return;
     if (!this.#opened) return this.drop("");
     this.#probing();
-    this.#probing = this.#clock.after(CLOSE_MS, () => this.drop("the connection failed"));
+    this.#probing = this.#clock.after(CLOSE_MS, () => this.drop());
   }
   #ended(code, detail) {
     const on = this.#on;
@@ -1148,12 +1144,12 @@ var Link = class {
     this.open = false;
     this.#beating();
     this.#probing();
-    for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(disconnected(detail || "not connected"));
+    for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(disconnected(detail));
     on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
   }
 };
-function disconnected(message) {
-  return new GreendotError("disconnected", message, true);
+function disconnected(detail) {
+  return new GreendotError("disconnected", detail || "not connected", true);
 }
 
 // src/outbox.ts
@@ -1363,7 +1359,7 @@ var Cursors = class {
     try {
       return await work();
     } catch (error) {
-      this.#failed(because("storage", "the storage failed", error));
+      this.#failed(because("storage", "storage failed", error));
       return null;
     }
   }
@@ -1384,7 +1380,7 @@ var Tokens = class {
   #kept = null;
   #wanted = "first";
   #lead = 0;
-  claims = { owner: "", expiresAt: null };
+  claims = claimsOf("");
   constructor(get) {
     this.#get = get;
   }
@@ -1435,6 +1431,7 @@ var EVENTS2 = {
   refresh: 1,
   event: 1
 };
+var openAny;
 var Session = class {
   connection = { state: "idle", reason: null, failures: 0 };
   welcome = null;
@@ -1569,7 +1566,8 @@ var Session = class {
         end: (end) => link === this.#link && this.#ended(end)
       };
       this.#timer();
-      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.random);
+      const socket = openAny?.(this.#url, this.#options) ?? new this.#webSocket(this.#url);
+      this.#link = link = new Link(socket, hello, on, this.clock, this.random);
     } catch (error) {
       if (attempt2 !== this.#attempt) return;
       const { code, message } = error;
@@ -1599,6 +1597,8 @@ var Session = class {
       this.#failures = 0;
       this.#anotherToken = true;
     }
+    if (!opened) import("./greendot-sse.js").then(({ open }) => openAny = open, () => {
+    });
     this.#onlineAt = Infinity;
     this.#owner.lost();
     if (code === EXPIRED || code === BAD_TOKEN) {
@@ -1687,12 +1687,9 @@ var Session = class {
       this.#refreshIn(RETRY_MS + backoff(failures, null, this.random), failures + 1);
     }
   }
-  #open() {
-    return new this.#webSocket(this.#url);
-  }
 };
 function lost() {
-  return Promise.reject(disconnected("not connected"));
+  return Promise.reject(disconnected());
 }
 function addressOf(given) {
   try {

@@ -5,7 +5,7 @@ import { createContext, runInContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 // @ts-expect-error: a script without types
-import { builds, WEB, WEB_PUSH } from "../../build.mjs";
+import { builds, WEB, WEB_PUSH, WEB_SSE } from "../../build.mjs";
 
 const MOST_BYTES = 10_500;
 
@@ -16,11 +16,20 @@ test("the core is at most 10.5 kB gzipped", async () => {
 test("the copy the Python package serves is this client (else: npm run build:web)", async () => {
   expect(readFileSync(WEB, "utf8")).toBe(await builds.web());
   expect(readFileSync(WEB_PUSH, "utf8")).toBe(await builds.webPush());
+  expect(readFileSync(WEB_SSE, "utf8")).toBe(await builds.webSse());
 });
 
 test("the helper for Web Push is small and not part of the client", async () => {
   expect(gzipSync(await builds.push(), { level: 9 }).length).toBeLessThanOrEqual(3_000);
   expect(await builds.core()).not.toContain("pushManager");
+});
+
+test("event streams are small and not part of the client, which loads them by name", async () => {
+  expect(gzipSync(await builds.sse(), { level: 9 }).length).toBeLessThanOrEqual(3_000);
+  expect(await builds.core()).not.toContain("text/event-stream");
+  for (const [build, name] of [["esm", "./sse.js"], ["cjs", "./sse.js"], ["script", "./sse.js"], ["web", "./greendot-sse.js"]]) {
+    expect(await builds[build!]()).toContain(`import("${name}")`);
+  }
 });
 
 test("with a script tag there is one global: the class, with the helpers on it", async () => {

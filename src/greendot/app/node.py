@@ -366,9 +366,7 @@ class Node:
             self._commands(), self.hello, cleanup, self.sessions, context, self.metrics, self.rate_limits
         )
         self.ingress = node_settings.ingress(settings, self.metrics, self.clock)
-        shared_key = hash_key(settings.privacy.hash_key, settings.auth.secret)
-        key = shared_key or token_bytes(32)
-        self.streams = EventStreams(engine, self.rpc, self.metrics, lambda: self.incarnation, key, shared_key)
+        key = self._make_streams()
         self.connections = ClientConnections(
             engine,
             context,
@@ -385,6 +383,13 @@ class Node:
             ConnectionOptions(key, admission.strangers, settings.auth.token_in_query),
         )
         self.overload_monitor.listeners += [self.hello.loaded, self.dispatcher.loaded, self.recorder.loaded]
+
+    def _make_streams(self) -> bytes:
+        """Make the registry of event streams; return the key for hashes of addresses and user agents."""
+        shared = hash_key(self.settings.privacy.hash_key, self.settings.auth.secret)
+        own = shared or token_bytes(32)
+        self.streams = EventStreams(self.engine, self.rpc, self.metrics, lambda: self.incarnation, own, shared)
+        return own
 
     def _commands(self) -> CommandTable:
         """Return the command handlers of all capabilities."""

@@ -59,7 +59,7 @@ class EventStreamRoutes:
         self._streams = streams
         self._ingress = ingress
 
-    @operation("GET /v1/events", answers={200: "text/event-stream"})
+    @operation("GET /v1/events", answers={200: "text/event-stream"}, fails=(400,))
     async def events(self, request: Request, query: StreamOptions) -> Response:
         """Open an event stream as a client, where WebSockets do not pass.
 
@@ -70,7 +70,9 @@ class EventStreamRoutes:
             400, "an event stream is opened by GET, without a body and without an upgrade", code=Err.BAD_FIELD
         )
 
-    @operation("POST /v1/events/{stream}", answers={202: ()}, fails=(404, 413), body=(PostCommands,))
+    @operation(
+        "POST /v1/events/{stream}", answers={202: ()}, fails=(400, 403, 404, 413, 429, 503), body=(PostCommands,)
+    )
     async def post(self, request: Request, stream: str) -> Response:
         """Send commands of a client to its event stream. Replies arrive on the stream.
 

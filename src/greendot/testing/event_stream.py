@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from typing import Any, Self
@@ -35,13 +36,20 @@ class EventStreamClient(WireClient):
         headers: dict[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         source: str | None = None,
+        receive_bytes: int | None = None,
     ) -> Self:
-        """Open a stream and read its first event. Raise ConnectionError with the head of the response if refused."""
+        """Open a stream and read its first event. Raise ConnectionError with the head of the response if refused.
+
+        `receive_bytes` is the size of the kernel's receive buffer. The request is HTTP/1.0, so that proxies do not send
+        the body in chunks.
+        """
         sent = {"Host": f"127.0.0.1:{port}", "Accept": "text/event-stream"} | (headers or {})
         lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
         local = None if source is None else (source, 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**21, ssl=tls, local_addr=local)
-        writer.write(f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode())
+        if receive_bytes is not None:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        writer.write(f"GET {path} HTTP/1.0\r\n{lines}\r\n".encode())
         client = cls(reader, writer)
         client.port, client._host, client._tls = port, sent["Host"], tls
         try:
@@ -118,6 +126,12 @@ class EventStreamClient(WireClient):
         close = msgspec.json.decode(data)
         await self.end()
         raise Closed(close["code"], close["reason"])
+
+    def stop_reading(self) -> None:
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def go_on_reading(self) -> None:
+        self._writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     async def end(self) -> None:
         """Close the stream's socket, without a request that announces it."""

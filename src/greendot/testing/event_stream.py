@@ -137,4 +137,6 @@ class EventStreamClient(WireClient):
         """Close the stream's socket, without a request that announces it."""
         if self._posting is not None:
             await asyncio.wait([self._posting], timeout=PATIENCE_S)
+        if self._tls is not None:
+            self._writer.transport.abort()  # a proxy that still sends does not answer the end of TLS
         await super().end()

@@ -21,7 +21,7 @@ POST = Post(1, ['{"type":"heartbeat"}'])
 
 
 class OtherNode:
-    """Bus to one other node, which answers when the test says so."""
+    """Bus to one other node, which answers when a test calls `answer`."""
 
     def __init__(self) -> None:
         self.asked: list[StreamPost] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct
 from starlette.requests import Request
@@ -30,15 +30,15 @@ class PostCommands(Body):
     """Commands of a client, as it would send them on a WebSocket."""
 
     seq: Annotated[
-        int,
-        Meta(ge=1, le=2**53 - 1),
+        float,  # a whole number, however the client writes it
+        Meta(ge=1, le=2**53 - 1, multiple_of=1),
         about("Number of this request in its stream, from 1 without gaps. A repeated number has no effect."),
     ]
     commands: Annotated[
         list[Raw], Meta(max_length=MOST_COMMANDS), about("Commands of docs/protocol.md. The first one is `hello`.")
     ]
     close: Annotated[
-        Annotated[int, Meta(ge=1000, le=1001)] | None,
+        Literal[1000, 1001] | None,
         about("Close the stream after the commands, with this code: 1000, or 1001 when the page is left."),
     ] = None
 
@@ -93,7 +93,7 @@ class EventStreamRoutes:
 
     async def _post(self, stream: str, body: PostCommands) -> None:
         """Pass the commands on. Raise Problem unless they were taken."""
-        post = Post(body.seq, [bytes(command).decode() for command in body.commands], body.close)
+        post = Post(int(body.seq), [bytes(command).decode() for command in body.commands], body.close)
         try:
             outcome = await self._streams.post(stream, post)
         except EngineUnavailable:

@@ -15,11 +15,14 @@ export const WEB = web("greendot.js");
 export const WEB_MAP = web("greendot.js.map");
 export const WEB_TYPES = web("greendot.d.ts");
 export const WEB_PUSH = web("greendot-push.js");
+export const WEB_SSE = web("greendot-sse.js");
 /** Page with the integrity hash of WEB. */
 export const PAGE = join(here, "../../docs/javascript.md");
 /** The service worker is not built: the package has the file that the server serves. */
 const WORKER = web("greendot-sw.js");
 const PUSH = { entryPoints: ["src/push.ts"] };
+const SSE = "./sse.js";
+const STREAM = { entryPoints: ["src/sse.ts"] };
 
 async function bundled(options) {
   return (await outputs(options))[0].text;
@@ -35,6 +38,7 @@ async function outputs(options) {
     charset: "utf8",
     legalComments: "none",
     define: { VERSION: JSON.stringify(version) },
+    external: [SSE], // loaded by pages that need it
     ...options,
   });
   return result.outputFiles;
@@ -45,7 +49,9 @@ const head = (what) => `// ${what} ${version}, Apache-2.0. Built from clients/js
 /** Return the module that servers serve, with its source map. */
 export async function webModule() {
   const banner = { js: head("@greendot/client") };
-  const files = await outputs({ format: "esm", minify: true, sourcemap: "linked", outfile: WEB, banner });
+  // Servers serve the module of event streams beside this one, under a name of its own.
+  const served = { name: "served", setup: (on) => on.onResolve({ filter: /^\.\/sse\.js$/ }, () => ({ path: "./greendot-sse.js", external: true })) };
+  const files = await outputs({ format: "esm", minify: true, sourcemap: "linked", outfile: WEB, banner, plugins: [served] });
   const [map, js] = files.map(({ text }) => text);
   const { sources, ...rest } = JSON.parse(map);
   // Developer tools show the sources under this name, wherever the server is.
@@ -73,6 +79,9 @@ export const builds = {
     return bundled({ entryPoints: [], stdin: { contents, resolveDir: here }, format: "esm", minify: true });
   },
   webTypes: async () => `${head("Types of @greendot/client")}\n\n${bundledTypes(here)}`,
+  sse: () => bundled({ ...STREAM, format: "esm" }),
+  sseCjs: () => bundled({ ...STREAM, format: "cjs", platform: "node" }), // `import()` then finds the names
+  webSse: async () => `${head("Event streams for pages, @greendot/client")}\n\n${await bundled({ ...STREAM, format: "esm" })}`,
   push: () => bundled({ ...PUSH, format: "esm" }),
   pushCjs: () => bundled({ ...PUSH, format: "cjs" }),
   webPush: async () => `${head("Web Push for pages, @greendot/client/push")}\n\n${await bundled({ ...PUSH, format: "esm" })}`,
@@ -88,6 +97,8 @@ export async function build() {
   await writeFile(join(dist, "cjs/greendot.js"), await builds.cjs());
   await writeFile(join(dist, "push.js"), await builds.push());
   await writeFile(join(dist, "cjs/push.js"), await builds.pushCjs());
+  await writeFile(join(dist, "sse.js"), await builds.sse());
+  await writeFile(join(dist, "cjs/sse.js"), await builds.sseCjs());
   await cp(WORKER, join(dist, "greendot-sw.js"));
   await cp(join(here, "../../LICENSE"), join(here, "LICENSE"));
   // Everything in this folder is CommonJS, including the types.
@@ -101,6 +112,7 @@ export async function build() {
     await writeFile(WEB_TYPES, await builds.webTypes());
     await writeFile(PAGE, withIntegrity(await readFile(PAGE, "utf8"), integrity(js)));
     await writeFile(WEB_PUSH, await builds.webPush());
+    await writeFile(WEB_SSE, await builds.webSse());
   }
 }
 

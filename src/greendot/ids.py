@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Iterable
 from hashlib import blake2b
+from hmac import compare_digest
 from os import urandom
 
 from greendot.errors import Unstorable
@@ -78,8 +79,19 @@ def new_session_id(incarnation: str) -> str:
     return f"{incarnation}-{_token(9)}"
 
 
+def new_stream_id(incarnation: str, key: bytes) -> str:
+    """Return an unguessable id for an event stream. It names its node, and ends with a keyed hash of the rest."""
+    name = f"{incarnation}-{_token(32)}"
+    return name + hashed(key, name)
+
+
+def is_stream_id(text: str, key: bytes) -> bool:
+    """Return whether a node with this key made the stream id."""
+    return compare_digest(hashed(key, text[: -2 * _SIZE]), text[-2 * _SIZE :])
+
+
 def incarnation_of(session: str) -> str:
-    """Return the incarnation under which a session id was made."""
+    """Return the incarnation under which a session or stream id was made."""
     return session.partition("-")[0]
 
 

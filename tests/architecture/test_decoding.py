@@ -15,6 +15,7 @@ OWN = {
     "store.postgres.reactions": "rows that the store has written",
     "store.sqlite.webhooks": "rows that the store has written",
     "store.sqlite.push": "rows that the store has written",
+    "testing.event_stream": "the client of tests, which may fail",
     "testing.wire": "the client of tests, which may fail",
 }
 DIRECT = {"msgspec.json.decode", "msgspec.json.Decoder", "json.loads", "json.load"}

@@ -59,7 +59,9 @@ RESERVED = [
 ]
 
 # HTTP routes of each capability, and the module that merges them.
-ROUTES = {f"{part}.http" for part in ("admin", "app", "auth", "inbox", "presence", "push", "rooms", "visibility")}
+ROUTES = {
+    f"{part}.http" for part in ("admin", "app", "auth", "connect", "inbox", "presence", "push", "rooms", "visibility")
+}
 ROUTES |= {"rooms.moderation_http", "rooms.reactions_http", "rooms.restrictions_http"}
 
 # Third-party packages, with the one place that imports each.

@@ -41,6 +41,7 @@ SENT: list[base.AnySent] = [
     ClusterQuestion(b"{}", "k3Fa", 7),
     ClusterAnswer(7, "k3Fa", b"{}"),
     base.SessionsQuestion([("t1", "ann", ""), ("t1", "bob", "lobby")], "k3Fa", 8),
+    base.StreamPost("k3Fa-x", 2, ["{}"], 1000, "k3Fa", 9),
 ]
 
 

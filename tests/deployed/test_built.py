@@ -34,6 +34,7 @@ PAGES = {
     "/openapi.json": "application/json",
     "/greendot.js": "text/javascript",
     "/greendot-push.js": "text/javascript",
+    "/greendot-sse.js": "text/javascript",
     "/greendot-sw.js": "text/javascript",
 }
 

@@ -86,6 +86,7 @@ async def schemathesis(server: Process, folder: Path, ids: Mapping[str, str], ph
             f"http://127.0.0.1:{server.port}",
         ),
         *("--header", f"Authorization: Bearer {API_KEY}", "--max-examples", str(EXAMPLES)),
+        *("--exclude-path", "/v1/events"),  # a stream without an end
         *("--phases", phases, "--suppress-health-check", "all", "--generation-database", "none"),
         stdout=PIPE,
         stderr=STDOUT,
@@ -99,7 +100,7 @@ async def schemathesis(server: Process, folder: Path, ids: Mapping[str, str], ph
             process.kill()
             await process.communicate()
     assert process.returncode == 0, said.decode()
-    assert f"Tested: {sum(map(len, document()['paths'].values()))}" in said.decode()
+    assert f"Tested: {sum(map(len, document()['paths'].values())) - 1}" in said.decode()  # without the stream
 
 
 async def peopled(server: Process, stack: AsyncExitStack) -> dict[str, str]:

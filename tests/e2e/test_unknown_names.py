@@ -61,6 +61,7 @@ UNKNOWN_FIELDS: list[tuple[str, str, dict[str, Any], str]] = [
         {"notifications": [NOTICE, NOTICE | {"pusch": False}]},
         "`notifications[1].pusch`; did you mean `push`?",
     ),
+    ("POST", "/v1/events/alice", {"seq": 1, "commands": [], "clse": 1000}, "`clse`; did you mean `close`?"),
     ("POST", "/v1/tokens/revoke", {"user": "alice", "bevore": 1}, "`bevore`; did you mean `before`?"),
 ]
 

@@ -62,7 +62,9 @@ def test_any_request_body_gets_a_response_of_the_api_document(tmp_path: Path) ->
         @given(requests)
         def send(request: tuple[Operation, bytes]) -> None:
             operation, body = request
-            path = operation.path.format(room="lobby", user="alice", other="bob", session="none", device="phone", seq=1)
+            path = operation.path.format(
+                room="lobby", user="alice", other="bob", session="none", device="phone", seq=1, stream="none"
+            )
             # `ask` checks that the response is in the document, which does not contain 500.
             asking = ask(live.server.port, operation.method, path, body, Authorization=f"Bearer {API_KEY}")
             answer = live.do(asking)

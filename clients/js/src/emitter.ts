@@ -36,7 +36,7 @@ export class Emitter<Events> {
 /** Return the sentence about an unknown event, with the known one that has the most pairs of letters in common. */
 function unknown(type: string, known: string[]): string {
   const pairs = (name: string) => [...name.slice(1)].filter((letter, at) => type.includes(name[at]! + letter)).length;
-  const [nearest] = [...known].sort((a, b) => pairs(b) - pairs(a));
+  const [nearest] = known.sort((a, b) => pairs(b) - pairs(a));
   return `unknown event "${type}"; ` + (pairs(nearest!) ? `did you mean "${nearest}"?` : `use one of ${known.join(", ")}`);
 }
 

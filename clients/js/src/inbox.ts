@@ -158,13 +158,9 @@ export class Inbox {
   }
 
   #mark(type: string, which: Marks): Promise<Badge> {
-    const fields = typeof which === "string" ? { ids: [which] } : isNumbered(which) ? which : { ids: which };
+    const fields = typeof which === "object" && "through" in which ? which : { ids: [which].flat() };
     return this.#core.deliver<Badge>("inbox", type, fields, (reply) => this.#counted(reply));
   }
-}
-
-function isNumbered(which: readonly string[] | { through: number }): which is { through: number } {
-  return "through" in which;
 }
 
 /** Convert an entry of a page to the notification that an event would carry. */

@@ -63,7 +63,7 @@ export class Link {
     this.#clock = clock;
     this.#random = random;
     this.#heard = clock.now();
-    this.#beating = clock.after(WELCOME_MS, () => this.drop("no answer from the server"));
+    this.#beating = clock.after(WELCOME_MS, () => this.drop());
     socket.onopen = () => {
       this.#opened = true;
       this.#write(encode("hello", { ...hello, id: 0 }));
@@ -88,7 +88,7 @@ export class Link {
     return new Promise((resolve, reject) => {
       const id = ++this.#lastId;
       this.#check(command);
-      if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected("not connected");
+      if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected();
       const undo = this.#clock.after(PATIENCE_MS, () => this.probe());
       this.#waiting.set(id, { resolve, reject, fold, undo });
     });
@@ -97,15 +97,15 @@ export class Link {
   /** Check now whether the server still answers, for example after sleep. */
   probe(): void {
     if (!this.open) return;
-    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop();
     this.#write(encode("heartbeat"));
     this.#probing();
     this.#answers = false;
-    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
+    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop());
   }
 
   /** End the link without waiting for the socket to close: on a dead network, the close can take minutes. */
-  drop(detail: string): void {
+  drop(detail = "no answer from the server"): void {
     this.#socket.onerror = () => {}; // undici reports its own close as an error; without a handler ws throws
     this.#socket.close();
     this.#ended(LOST, detail);
@@ -182,7 +182,7 @@ export class Link {
 
   #beatIn(ms: number, next: number): void {
     this.#beating = this.#clock.after(ms, () => {
-      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop();
       this.#write(encode("heartbeat"));
       this.#beatIn(next, next);
     });
@@ -200,7 +200,7 @@ export class Link {
     if (!this.#on) return;
     if (!this.#opened) return this.drop("");
     this.#probing();
-    this.#probing = this.#clock.after(CLOSE_MS, () => this.drop("the connection failed"));
+    this.#probing = this.#clock.after(CLOSE_MS, () => this.drop());
   }
 
   #ended(code: number, detail: string): void {
@@ -210,11 +210,11 @@ export class Link {
     this.open = false;
     this.#beating();
     this.#probing();
-    for (const id of [...this.#waiting.keys()]) this.#settle(id)!.reject(disconnected(detail || "not connected"));
+    for (const id of [...this.#waiting.keys()]) this.#settle(id)!.reject(disconnected(detail));
     on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
   }
 }
 
-export function disconnected(message: string): GreendotError {
-  return new GreendotError("disconnected", message, true);
+export function disconnected(detail?: string): GreendotError {
+  return new GreendotError("disconnected", detail || "not connected", true);
 }

@@ -41,6 +41,8 @@ export interface GreendotOptions {
   activity?: boolean;
   /** WebSocket class for environments without a global one (Node 20: `import WebSocket from "ws"`). */
   webSocket?: WebSocketMaker;
+  /** Whether to use an event stream (SSE and POST) where WebSockets do not pass. The default is true. */
+  fallback?: boolean;
   /** Limits of commands that wait, by default 200 commands and 1 MiB. Further commands fail with `queue_full`. */
   queue?: { count?: number; bytes?: number };
   /** Delay between attempts: random from 0 to `baseMs` × 2ⁿ, at most `capMs`. The defaults are 500 and 30,000. */

@@ -284,12 +284,11 @@ export class Room<Body = unknown, SignalBody = unknown> {
         this.#counted(Math.max((this.count ?? 0) + (type === "room.left" ? -1 : 1), 0));
       // falls through
       case "room.profile":
+      case "room.receipt":
+      case "room.receipt_count":
         return this.#events.emit(type.slice(5) as "profile", data);
       case "room.count":
         return this.#counted(data.count);
-      case "room.receipt":
-      case "room.receipt_count":
-        return this.#events.emit(type.slice(5) as "receipt", data);
       case "signal":
         return this.#events.emit("signal", data as Signal<SignalBody>);
       case "room.changed":

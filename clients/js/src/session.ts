@@ -9,7 +9,7 @@ import { Emitter } from "./emitter.js";
 import { because, GreendotError } from "./errors.js";
 import { BAD_TOKEN, CALM_MS, EXPIRED, PREPARED_MS, RETRY_MS, STEADY_MS } from "./limits.js";
 import { disconnected, encode, Link, type LinkEnd } from "./link.js";
-import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, SignalOptions, Socket, Undo, WebSocketMaker } from "./options.js";
+import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, SignalOptions, Undo, WebSocketMaker } from "./options.js";
 import { type Lane, Outbox } from "./outbox.js";
 import { browserPage } from "./page.js";
 import { isFinal, reasonFor, type Reason } from "./reasons.js";
@@ -42,6 +42,8 @@ export interface Owner {
   /** The session is closed until `connect`. */
   closed(error: GreendotError): void;
 }
+
+let openAny: typeof import("./sse.js").open | undefined; // loaded after an attempt without a welcome
 
 export class Session {
   connection: Connection = { state: "idle", reason: null, failures: 0 };
@@ -190,7 +192,8 @@ export class Session {
         end: (end: LinkEnd) => link === this.#link && this.#ended(end),
       };
       this.#timer();
-      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.random);
+      const socket = openAny?.(this.#url, this.#options) ?? new this.#webSocket!(this.#url);
+      this.#link = link = new Link(socket, hello, on, this.clock, this.random);
     } catch (error) {
       if (attempt !== this.#attempt) return;
       const { code, message } = error as GreendotError;
@@ -223,6 +226,7 @@ export class Session {
       this.#failures = 0;
       this.#anotherToken = true;
     }
+    if (!opened) import("./sse.js").then(({ open }) => (openAny = open), () => {});
     this.#onlineAt = Infinity;
     this.#owner.lost();
     if (code === EXPIRED || code === BAD_TOKEN) {
@@ -323,14 +327,10 @@ export class Session {
       this.#refreshIn(RETRY_MS + backoff(failures, null, this.random), failures + 1);
     }
   }
-
-  #open(): Socket {
-    return new this.#webSocket!(this.#url);
-  }
 }
 
 function lost(): Promise<never> {
-  return Promise.reject(disconnected("not connected"));
+  return Promise.reject(disconnected());
 }
 
 /** Return the WebSocket URL for the option `url`. Throws if it is invalid. */

@@ -95,7 +95,7 @@ export class Cursors {
     try {
       return await work();
     } catch (error) {
-      this.#failed(because("storage", "the storage failed", error));
+      this.#failed(because("storage", "storage failed", error));
       return null;
     }
   }

@@ -28,7 +28,7 @@ export class Tokens {
   #kept: string | null = null;
   #wanted: TokenWanted = "first";
   #lead = 0;
-  claims: Claims = { owner: "", expiresAt: null };
+  claims = claimsOf("");
 
   constructor(get: GreendotOptions["getToken"]) {
     this.#get = get;

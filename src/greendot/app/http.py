@@ -21,6 +21,8 @@ from greendot.auth.api_keys import ApiKeys
 from greendot.auth.http import TokenRoutes
 from greendot.auth.revocation import RevocationService
 from greendot.clock import Clock
+from greendot.connect.event_streams import EventStreams
+from greendot.connect.http import EventStreamRoutes
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.http import asyncapi, openapi, problem
@@ -48,6 +50,7 @@ from greendot.rooms.restrictions import RestrictionService
 from greendot.rooms.restrictions_http import RestrictionRoutes
 from greendot.rooms.service import RoomService
 from greendot.store.port import Store
+from greendot.transport.ingress import IngressPolicy
 from greendot.visibility.http import ContactRoutes
 from greendot.visibility.updates import VisibilityUpdates
 
@@ -90,6 +93,7 @@ KINDS = (
     NotificationRoutes,
     TokenRoutes,
     OperationRoutes,
+    EventStreamRoutes,
     DocumentRoutes,
 )
 
@@ -114,6 +118,8 @@ class HttpServices(Struct, frozen=True):
     backpressure: Backpressure
     revocation_service: RevocationService
     devices: DeviceService
+    streams: EventStreams
+    ingress: IngressPolicy
     slices: TimeSlices
     is_zone: Callable[[str], bool]  # whether a time zone has this name
     node: NodeView
@@ -154,6 +160,7 @@ def make_routes(services: HttpServices) -> list[object]:
         NotificationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.slices, it.backpressure, it.inbox_service),
         TokenRoutes(it.keys, it.clock, it.revocation_service),
         OperationRoutes(it.keys, it.engine, it.store, it.node, it.slices),
+        EventStreamRoutes(it.streams, it.ingress),
         DocumentRoutes(),
     ]
 

@@ -26,6 +26,7 @@ from greendot.connect.connections import ClientConnections, ConnectionOptions
 from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer, DrainPace
+from greendot.connect.event_streams import EventStreams
 from greendot.connect.hello import HelloService
 from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
 from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
@@ -366,7 +367,7 @@ class Node:
             self._commands(), self.hello, cleanup, self.sessions, context, self.metrics, self.rate_limits
         )
         self.ingress = node_settings.ingress(settings, self.metrics, self.clock)
-        key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
+        key = self._make_streams()
         self.connections = ClientConnections(
             engine,
             context,
@@ -379,9 +380,17 @@ class Node:
             self.drainer,
             self.rate_limits,
             self.connection_limits,
+            self.streams,
             ConnectionOptions(key, admission.strangers, settings.auth.token_in_query),
         )
         self.overload_monitor.listeners += [self.hello.loaded, self.dispatcher.loaded, self.recorder.loaded]
+
+    def _make_streams(self) -> bytes:
+        """Make the registry of event streams; return the key for hashes of addresses and user agents."""
+        shared = hash_key(self.settings.privacy.hash_key, self.settings.auth.secret)
+        own = shared or token_bytes(32)
+        self.streams = EventStreams(self.engine, self.rpc, self.metrics, lambda: self.incarnation, own, shared)
+        return own
 
     def _commands(self) -> CommandTable:
         """Return the command handlers of all capabilities."""
@@ -416,6 +425,7 @@ class Node:
             self.recovery.bus,
             self.held_changes.bus,
             self.connections.bus,
+            self.streams.bus,
             self.cluster.bus,
             self.cluster_limits.bus,
         )

@@ -239,6 +239,8 @@ def make_http_services(settings: Settings, node: Node, clock: Clock) -> HttpServ
         backpressure=node.backpressure,
         revocation_service=node.revocation_service,
         devices=node.devices,
+        streams=node.streams,
+        ingress=node.ingress,
         slices=node.slices,
         is_zone=is_zone,
         node=node,

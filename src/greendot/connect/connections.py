@@ -12,6 +12,7 @@ from msgspec import Struct
 from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer
+from greendot.connect.event_streams import EventStreams
 from greendot.connect.hello import HelloService
 from greendot.engine.messages import Disconnect
 from greendot.engine.port import Engine
@@ -47,7 +48,7 @@ class ConnectionOptions(Struct, frozen=True):
 
 
 class ClientConnections:
-    """Owner of every client connection (`transport.connection.Owner`, `transport.upgrade.SocketHost`)."""
+    """Owner of every client connection (`transport.connection.Owner`, `transport.event_stream.StreamHost`)."""
 
     def __init__(
         self,
@@ -62,10 +63,12 @@ class ClientConnections:
         drainer: Drainer,
         rate_limits: RateLimits,
         connection_limits: ConnectionLimits,
+        streams: EventStreams,
         options: ConnectionOptions,
     ) -> None:
         self.timers = context.timers
         self.ingress = ingress
+        self.streams = streams
         self.read_buffer = memoryview(bytearray(READ))
         self.now = context.clock.monotonic
         self._clock = context.clock

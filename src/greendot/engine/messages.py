@@ -42,6 +42,20 @@ class SessionsQuestion(NodeMessage, frozen=True, tag="u"):
     number: int
 
 
+class StreamPost(NodeMessage, frozen=True, tag="e"):
+    """Commands for an event stream of the topic's node, which were sent to another node.
+
+    The answer is a `transport.event_stream.PostOutcome`.
+    """
+
+    stream: str
+    seq: int  # number of the request
+    commands: list[str]
+    close: int | None
+    asker: str  # the node that gets the answer
+    number: int
+
+
 class Part:
     """Set of users and rooms that the engine keeps in the same place, such as one Redis server."""
 
@@ -252,5 +266,6 @@ AnySent = (
     | ClusterQuestion
     | ClusterAnswer
     | SessionsQuestion
+    | StreamPost
 )
 Message = AnySent | Typing | Entered | Left | Change

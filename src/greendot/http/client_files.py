@@ -20,6 +20,7 @@ FILES = {
     "greendot.js.map": "application/json",
     "greendot.d.ts": "application/typescript; charset=utf-8",
     "greendot-push.js": SCRIPT,
+    "greendot-sse.js": SCRIPT,
     "greendot-sw.js": SCRIPT,
 }
 LATEST = "no-cache"  # browsers keep the file, and ask before each use whether it has changed

@@ -32,7 +32,7 @@ MEANING = {
     400: "The request is malformed, or a name or value in it is invalid. Correct the request before you send it again.",
     401: "The request has no API key, or the key is unknown, expired or revoked.",
     403: "The key lacks the required scope, or the server does not serve the request's host name.",
-    404: "The room, message, session or device in the path does not exist.",
+    404: "The room, message, session, stream or device in the path does not exist.",
     408: "The request did not arrive within the time limit.",
     409: "A deleted room of this name is being removed. Send the request again after the time in `Retry-After`.",
     413: "The request body is larger than the limit.",
@@ -49,6 +49,7 @@ PATH_IDS = {
     "room": "Id of the room.",
     "seq": "Number of the message.",
     "session": "Id of the session.",
+    "stream": "Id of the event stream, from its first event.",
     "user": "Id of the user.",
 }
 _TEXT: Json = {"text/plain": {"schema": {"type": "string"}}}

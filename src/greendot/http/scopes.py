@@ -17,6 +17,8 @@ OPEN = {
     "GET /openapi.json",  # identical for all callers, and published with the source
     "GET /asyncapi.json",
     "GET /v1/connect",  # for clients, which authenticate with a token
+    "GET /v1/events",
+    "POST /v1/events/{stream}",
 }
 NEEDED: dict[str, KeyScope] = {
     "POST /v1/presence/query": "presence:read",

@@ -92,6 +92,21 @@ class ClusterRpc:
         """Send the question that `make` returns; return the answers that came in time, by node."""
         return (await self._sent(nodes, make, within_s)).answers
 
+    async def ask_one(self, node: str, make: Callable[[str, int], Message], within_s: float) -> bytes | None:
+        """Send a question to one node, under any incarnation it has had; return None if there is no such node.
+
+        Raise EngineUnavailable if the node does not answer in time.
+        """
+        pending, number = self._begin([node])
+        try:
+            if not await self._bus.reach(node, make(self.name(), number)):
+                return None
+            await _wait(pending, within_s)
+        finally:
+            del self._pending[number]
+        _raise_for(pending.silent)
+        return pending.answers[node]
+
     async def _sent(self, nodes: Collection[str], make: Callable[[str, int], Message], within_s: float) -> _Pending:
         pending, number = self._begin(nodes)
         try:

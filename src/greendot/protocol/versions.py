@@ -109,7 +109,7 @@ class Dialect:
     def _put(self, frames: bytes) -> Reading:
         put: list[bytes] = []
         unread: dict[str, None] = {}
-        for frame, at in _split(frames):
+        for frame, at in split_frames(frames):
             kind, version = _head(frame, at)
             wanted = self._versions.get(kind, version)
             if kind == Refresh.type:
@@ -164,7 +164,7 @@ class Dialects:
         return self._spoken.setdefault(frozenset(other.items()), Dialect(other))
 
 
-def _split(frames: bytes) -> Iterator[tuple[bytes, int]]:
+def split_frames(frames: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield each of the server's joined frames with the offset of its payload."""
     start = 0
     while start < len(frames):

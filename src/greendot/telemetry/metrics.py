@@ -37,6 +37,8 @@ class Metrics:
         "realtime_commands_refused_total",
         "realtime_commands_total",
         "realtime_dropped_ephemeral_total",
+        "realtime_event_posts_forwarded_total",
+        "realtime_event_streams_total",
         "realtime_flood_closed_total",
         "realtime_hellos_refused_total",
         "realtime_overload_refused_total",
@@ -87,6 +89,8 @@ class Metrics:
     realtime_commands_refused_total: int
     realtime_commands_total: int
     realtime_dropped_ephemeral_total: int
+    realtime_event_posts_forwarded_total: int
+    realtime_event_streams_total: int
     realtime_flood_closed_total: int
     realtime_hellos_refused_total: int
     realtime_overload_refused_total: int

@@ -73,6 +73,15 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Connections": (
         gauge("ws_connections", "Open WebSocket connections on this node."),
         counter("ws_connections_total", "WebSocket connections opened. The rate includes reconnects."),
+        counter(
+            "realtime_event_streams_total",
+            "Event streams opened by clients whose WebSockets do not pass. They are counted as WebSocket connections, "
+            "too.",
+        ),
+        counter(
+            "realtime_event_posts_forwarded_total",
+            "Requests with commands for an event stream of another node, which were forwarded over the bus.",
+        ),
         gauge("ws_sessions", "Sessions on this node, including sessions that linger after their connection was lost."),
         gauge(
             "ws_users_online",

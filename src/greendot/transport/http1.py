@@ -16,6 +16,7 @@ import httptools
 from greendot.node.timer_model import Timer
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
+from greendot.transport.event_stream import StreamHost, StreamRequest, StreamRequested, open_stream, stream_request
 from greendot.transport.http_exchange import Exchange, scope_of
 from greendot.transport.ingress import PendingSocket
 from greendot.transport.request_head import (
@@ -29,7 +30,7 @@ from greendot.transport.request_head import (
     tokens,
 )
 from greendot.transport.tls import release
-from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refusal_bytes
+from greendot.transport.upgrade import PortState, WebSocketRequest, accept, refusal_bytes
 from greendot.transport.websocket_handshake import LIVE, PATH, check_handshake, handshake_fields, wants_websocket
 
 MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers, trailers, chunk extensions
@@ -64,7 +65,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, sockets: SocketHost, web: PortState, visit: PendingSocket, within_s: float) -> None:
+    def __init__(self, sockets: StreamHost, web: PortState, visit: PendingSocket, within_s: float) -> None:
         """Start with `within_s` seconds left for the first request, which has begun."""
         self._sockets = sockets
         self._web = web
@@ -212,6 +213,9 @@ class HttpProtocol(asyncio.BufferedProtocol):
                 data = self._parse(data)
         except (RequestRefused, httptools.HttpParserError) as error:
             cause = error if isinstance(error, RequestRefused) else error.__context__  # the exception of a callback
+            if isinstance(cause, StreamRequested):
+                self._finish(partial(self._accept, cause.request))
+                return
             if cause is not None and not isinstance(cause, RequestRefused):
                 log(log_events.WORK_FAILED, cause, work="HTTP parser callback")
             self._fail(cause.refusal if isinstance(cause, RequestRefused) else BAD_REQUEST)
@@ -289,6 +293,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
                 self._handshake = self._read_handshake(head)
                 return
             self._unparsed = head if head.has_body else None
+        elif self._web.clients and (asked := stream_request(head)) is not None:
+            raise StreamRequested(asked)  # nothing behind the request is parsed
         keep_alive = head.version == "1.1" and b"close" not in tokens(head.by_name.get(b"connection", b""))
         expects = head.version == "1.1" and head.by_name.get(b"expect", b"").lower() == b"100-continue"
         self._receiving = Exchange(
@@ -365,19 +371,24 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._deadline = None
         self._advance()
 
-    def _accept(self, request: WebSocketRequest) -> None:
+    def _accept(self, request: WebSocketRequest | StreamRequest) -> None:
         if self._input_ended:
             self._close()
             return
         if self.transport.get_write_buffer_size():
-            # A WebSocket bypasses the transport's buffer, so earlier responses must have left it.
+            # A connection bypasses the transport's buffer, so earlier responses must have left it.
             self._end = partial(self._accept, request)
             self.transport.set_write_buffer_limits(high=0)
             return
         if self._paused:
             self._paused = False
             self.transport.resume_reading()
-        if (refusal := accept(self._sockets, self.transport, request, self._visit)) is not None:
+        if isinstance(request, StreamRequest):
+            headers = self._web.default_headers
+            refusal = open_stream(self._sockets, self.transport, request, self._visit, headers)
+        else:
+            refusal = accept(self._sockets, self.transport, request, self._visit)
+        if refusal is not None:
             self._refuse(refusal)
         else:
             self._leave()

@@ -137,12 +137,22 @@ class IngressPolicy:
             secure = secure or proxies.is_secure(headers)
             if address != visit.peer:
                 visit.group = self._address_limits.enter(address_group(address))
-        origin = headers.get(b"origin")
-        if not self._rules.origins.allows(origin, headers.get(b"host", b""), secure=secure):
-            self._metrics.realtime_refused_origin_total += 1
-            self._log_refusal(origin)
+        if not self._allows_origin(headers, secure=secure):
             return WRONG_ORIGIN
         return self.crowded(visit) or address
+
+    def allows_page(self, peer: str, headers: Mapping[bytes, bytes], *, secure: bool) -> bool:
+        """Return whether the page that sent a request may connect. Requests that come from no page are allowed."""
+        proxies = self._rules.proxies
+        return self._allows_origin(headers, secure=secure or (proxies.trusts(peer) and proxies.is_secure(headers)))
+
+    def _allows_origin(self, headers: Mapping[bytes, bytes], *, secure: bool) -> bool:
+        origin = headers.get(b"origin")
+        if self._rules.origins.allows(origin, headers.get(b"host", b""), secure=secure):
+            return True
+        self._metrics.realtime_refused_origin_total += 1
+        self._log_refusal(origin)
+        return False
 
     def _log_refusal(self, origin: bytes | None) -> None:
         """Log a refused origin at most every LOG_EVERY_S.

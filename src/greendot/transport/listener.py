@@ -16,12 +16,13 @@ from typing import Any
 from greendot.errors import ConfigError
 from greendot.node.timer_model import Timer
 from greendot.transport.acceptor import Acceptor
+from greendot.transport.event_stream import StreamHost
 from greendot.transport.http1 import MAX_HEAD, REQUEST_S, TOO_SLOW, HttpProtocol
 from greendot.transport.http_exchange import RequestThrottle
 from greendot.transport.ingress import PendingSocket
 from greendot.transport.parse_budget import ParseBudget
 from greendot.transport.tls import Certificate, release
-from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refuse
+from greendot.transport.upgrade import PortState, WebSocketRequest, accept, refuse
 from greendot.transport.websocket import Framing
 from greendot.transport.websocket_handshake import KnownHandshakes
 
@@ -36,7 +37,7 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, sockets: SocketHost, web: PortState, visit: PendingSocket, first: bytes) -> None:
+    def __init__(self, sockets: StreamHost, web: PortState, visit: PendingSocket, first: bytes) -> None:
         """Create the protocol. `first` has the bytes that were read already; it may be empty."""
         self._sockets = sockets
         self._web = web
@@ -122,7 +123,7 @@ class Listener:
 
     def __init__(
         self,
-        sockets: SocketHost,
+        sockets: StreamHost,
         app: Any,
         certificate: Certificate | None = None,
         *,

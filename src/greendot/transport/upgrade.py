@@ -75,15 +75,9 @@ def accept(
     sockets: SocketHost, transport: asyncio.Transport, request: WebSocketRequest, visit: PendingSocket
 ) -> Refusal | None:
     """Upgrade a socket to a WebSocket, or return the refusal. Only this function admits WebSockets."""
-    secure = visit.fd < 0
-    address = sockets.ingress.receive(visit, request.headers, secure=secure)
+    address = admit(sockets, visit, request.headers, is_client=request.dashboard_socket is None)
     if not isinstance(address, str):
         return address
-    if request.dashboard_socket is None:
-        if (refusal := sockets.ingress.surplus(visit)) is not None:
-            return refusal
-        if (wait_s := sockets.crowded_s()) is not None:
-            return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
     asked = request.asked
     framing: Framing
     if request.dashboard_socket is not None:
@@ -96,6 +90,19 @@ def accept(
     if request.rest and not transport.is_closing():
         framing.feed(request.rest)
     return None
+
+
+def admit(
+    sockets: SocketHost, visit: PendingSocket, headers: Mapping[bytes, bytes], *, is_client: bool = True
+) -> Refusal | str:
+    """Return the address of a client or dashboard that may connect, or the refusal."""
+    address = sockets.ingress.receive(visit, headers, secure=visit.fd < 0)
+    if isinstance(address, str) and is_client:
+        if (refusal := sockets.ingress.surplus(visit)) is not None:
+            return refusal
+        if (wait_s := sockets.crowded_s()) is not None:
+            return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
+    return address
 
 
 def refuse(transport: asyncio.Transport, refusal: Refusal) -> None:

@@ -91,7 +91,7 @@ test(
     const states = heard<Connection>((on) => alice.on("state", on));
     line.silence();
     await until(() => states.length > 0, 10_000);
-    expect(states[0]).toMatchObject({ state: "waiting", reason: { code: 1006, detail: "the connection was silent" } });
+    expect(states[0]).toMatchObject({ state: "waiting", reason: { code: 1006, detail: "no answer from the server" } });
     line.mend();
     line.cut();
     await until(() => alice.state === "online");

@@ -5,7 +5,7 @@ import { createContext, runInContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 // @ts-expect-error: a script without types
-import { builds, integrity, PAGE, WEB, WEB_MAP, WEB_PUSH, WEB_TYPES, webModule, withIntegrity } from "../../build.mjs";
+import { builds, integrity, PAGE, WEB, WEB_MAP, WEB_PUSH, WEB_SSE, WEB_TYPES, webModule, withIntegrity } from "../../build.mjs";
 
 const MOST_BYTES = 10_700; // of the sources; budgets.json has the size of the installed package
 const MOST_SERVED_BYTES = 12_000;
@@ -20,6 +20,7 @@ test("the files the Python package serves are this client (else: npm run build:w
   expect(readFileSync(WEB_MAP, "utf8")).toBe(map);
   expect(readFileSync(WEB_TYPES, "utf8")).toBe(await builds.webTypes());
   expect(readFileSync(WEB_PUSH, "utf8")).toBe(await builds.webPush());
+  expect(readFileSync(WEB_SSE, "utf8")).toBe(await builds.webSse());
 });
 
 test("the served module is at most 12 kB gzipped, and its map has all sources and no path of this machine", async () => {
@@ -42,6 +43,13 @@ test("the page has the integrity hash of the served module (else: npm run build:
 test("the helper for Web Push is small and not part of the client", async () => {
   expect(gzipSync(await builds.push(), { level: 9 }).length).toBeLessThanOrEqual(3_000);
   expect(await builds.core()).not.toContain("pushManager");
+});
+
+test("event streams are small and not part of the client, which loads them by name", async () => {
+  expect(gzipSync(await builds.sse(), { level: 9 }).length).toBeLessThanOrEqual(3_000);
+  expect(await builds.core()).not.toContain("text/event-stream");
+  for (const build of ["esm", "cjs", "script"]) expect(await builds[build]()).toContain('import("./sse.js")');
+  expect((await webModule()).js).toContain('import("./greendot-sse.js")');
 });
 
 test("with a script tag there is one global: the class, with the helpers on it", async () => {

@@ -17,6 +17,7 @@ function made(options: Partial<GreendotOptions> = {}): Greendot {
     url: "ws://example.com",
     getToken: () => tokenUntil(clock.now() + 3_600_000),
     webSocket: FakeSocket,
+    fallback: false,
     random: () => 0.5,
     clock,
     page,
@@ -731,7 +732,7 @@ describe("storage", () => {
     await settled();
     FakeSocket.last.welcome();
     expect(client.state).toBe("online");
-    expect(errors).toContain("the storage failed: quota");
+    expect(errors).toContain("storage failed: quota");
   });
 
   test("cursors are kept a moment later, and at once when the page goes", async () => {

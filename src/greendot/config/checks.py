@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from greendot.config.auth import check_auth
 from greendot.config.before_publish import check_before_publish
+from greendot.config.centrifuge import check_centrifuge
 from greendot.config.fields import Mistakes, check_length, check_name
 from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
@@ -38,6 +39,7 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_shared(settings, "limits", _check_limits)
     yield from _check_shared(settings, "visibility", partial(check_visibility, common=settings.webhooks))
     yield from _check_shared(settings, "before_publish", partial(check_before_publish, common=settings.webhooks))
+    yield from _check_shared(settings, "centrifuge", check_centrifuge)
     yield from check_networks("push.allow_private", settings.push.allow_private)
     yield from _check_shared(settings, "push", partial(check_push, allow_private=settings.push.allow_private))
     yield from _check_celebrities(settings)

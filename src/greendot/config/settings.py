@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from greendot.config.before_publish import BeforePublish
+from greendot.config.centrifuge import Centrifuge
 from greendot.config.fields import Count, Port, Positive, Rate, Seconds, Secret, about
 from greendot.config.ingress import IngressSection, Tls
 from greendot.config.jobs import Jobs
@@ -294,6 +295,7 @@ class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     visibility: Visibility = Visibility()  # in force, completed from [visibility]
     push: TenantPush = TenantPush()  # in force, completed from [push]
     before_publish: BeforePublish = BeforePublish()  # in force, completed from [before_publish]
+    centrifuge: Centrifuge = Centrifuge()  # the tenant's own; nothing is inherited
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -326,6 +328,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     traces: Traces = Traces()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
+    centrifuge: Centrifuge = Centrifuge()  # of tenant `default`
     kinds: Annotated[dict[str, Kind], about("kinds of notifications and signals, by name; in the file only")] = {}
     tenants: Annotated[dict[str, Tenant], about("tenants with settings of their own, by name; in the file only")] = {}
 
@@ -349,6 +352,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         if self.webhooks.url:
             named["default"] = self.webhooks
         return {tenant: hook for tenant, hook in named.items() if hook.url}
+
+    @property
+    def centrifuges(self) -> dict[str, Centrifuge]:
+        """Return the settings of the Centrifuge protocol where it is served, by tenant."""
+        named = {"default": self.centrifuge} | {name: tenant.centrifuge for name, tenant in self.tenants.items()}
+        if self.centrifuge.enabled:
+            named["default"] = self.centrifuge
+        return {tenant: given for tenant, given in named.items() if given.enabled}
 
     def push_of(self, tenant: str) -> TenantPush:
         """Return the push settings of a tenant: its own, or the shared ones if the tenant has no section."""

@@ -30,6 +30,7 @@ ORDER = [
     "inbox",
     "push",
     "connect",
+    "compat",
     "webhooks",
     "app_outbox",
     "jobs",

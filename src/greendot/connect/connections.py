@@ -30,6 +30,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy
+from greendot.transport.upgrade import ForeignRequest
 from greendot.transport.websocket import READ
 
 LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half as long
@@ -110,12 +111,22 @@ class ClientConnections:
         connection.ip_hash = hashed(key, address) if address else None
         return connection
 
+    def adopt(self, connection: Connection, request: ForeignRequest) -> None:
+        """Set up a connection that speaks a foreign protocol."""
+        key = self._options.hash_key
+        connection.agent_hash = _agent_hash(key, request.agent) if request.agent else None
+        connection.ip_hash = hashed(key, request.address)
+
     def opened(self, connection: Connection) -> None:
         self._metrics.ws_connections_total += 1
         self._registry.connections[connection.id] = connection
         self._rate_limits.opened(connection)
-        self._hello.strangers.add(connection)
-        self._sessions.expect_hello(connection)
+        if connection.foreign is not None:
+            self._sessions.expect_frames(connection)
+            connection.foreign.opened(connection)
+        else:
+            self._hello.strangers.add(connection)
+            self._sessions.expect_hello(connection)
         if self._drainer.begun:
             self._drainer.turn_away(connection)
 
@@ -127,6 +138,8 @@ class ClientConnections:
         if cause is EndCause.CLIENT_CLOSE and self._dispatcher.bye_waits(connection):
             cause = EndCause.BYE
         connection.ended_by = (cause, code)
+        if connection.foreign is not None:
+            connection.foreign.ended(connection)
         self._registry.ended(connection, shown_code(cause, code))
         if self._hello.forget(connection):
             connection.waiting = None

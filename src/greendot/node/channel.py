@@ -61,12 +61,13 @@ class Pending(NamedTuple):
 class Channel:
     """Topic with its listeners. `queued` is True while the channel waits for, or is in, a write over several turns."""
 
-    __slots__ = ("listeners", "pending", "queued", "run", "topic")
+    __slots__ = ("listeners", "mixed", "pending", "queued", "run", "topic")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
         self.listeners: dict[Connection, int] = {}  # in the order of joins, each with the number of its join
         self.pending: list[Pending] = []
+        self.mixed = False  # a listener has, or had, a dialect whose frames the hub converts
         self.queued = False
         self.run: ChannelWrite | None = None  # the write under way
 
@@ -109,10 +110,11 @@ class Channel:
 class ChannelWrite:
     """Write of joined frames to all listeners of a channel. `special` connections get only some of the frames."""
 
-    __slots__ = ("_listeners", "at", "data", "pending", "special", "todo")
+    __slots__ = ("_listeners", "at", "data", "mixed", "pending", "special", "todo")
 
     def __init__(self, channel: Channel, pending: list[Pending]) -> None:
         self._listeners = channel.listeners
+        self.mixed = channel.mixed
         self.pending = pending
         self.data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
         self.special = {connection for item in pending for connection in item.skip}

@@ -112,6 +112,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         heads = await self._store.heads([*rooms])
         for key, local in rooms.items():
             room = heads.get(key)
+            if room is None and local.room is None:
+                continue  # a room that only foreign protocols use
             if room is None or local.is_another(room) or room.members_rev > local.members_rev:
                 self._changed(local, room)
         for key, room in heads.items():  # the checks of all rooms have begun

@@ -23,7 +23,7 @@ from greendot.protocol.events import (
     TypingStarted,
 )
 from greendot.protocol.replies import Reply, SendReply
-from greendot.protocol.versions import ESSENTIAL, KEPT, KEPT_BYTES, VERSIONS, Dialect, Dialects, _split
+from greendot.protocol.versions import ESSENTIAL, KEPT, KEPT_BYTES, VERSIONS, Dialects, EventVersions, split_frames
 
 NOW = 1_800_000_000_000
 UPDATED = "notification.updated"
@@ -39,14 +39,14 @@ OTHERS = [
 ]
 
 
-def dialect(**supports: list[int]) -> Dialect:
+def dialect(**supports: list[int]) -> EventVersions:
     found = Dialects().of({kind.replace("_", "."): versions for kind, versions in supports.items()})
     assert found is not None
     return found
 
 
 def said(frames: bytes) -> list[dict[str, Any]]:
-    return [json.loads(frame[at:]) for frame, at in _split(frames)]
+    return [json.loads(frame[at:]) for frame, at in split_frames(frames)]
 
 
 # --- choice of versions ---
@@ -156,7 +156,12 @@ def test_what_stays_as_it_is_is_not_copied() -> None:
 def test_joined_frames_are_split_by_their_lengths(size: int) -> None:
     header = 2 if size <= 125 else 4 if size <= 65_535 else 10
     frame = text_frame(b"x" * size)
-    assert [*_split(THROUGH + frame + frame + SOME)] == [(THROUGH, 2), (frame, header), (frame, header), (SOME, 2)]
+    assert [*split_frames(THROUGH + frame + frame + SOME)] == [
+        (THROUGH, 2),
+        (frame, header),
+        (frame, header),
+        (SOME, 2),
+    ]
 
 
 @given(st.lists(st.sampled_from([*OTHERS, THROUGH, SOME]), max_size=6))
@@ -169,8 +174,8 @@ def test_what_was_put_stays_put(frames: list[bytes]) -> None:
 
 def test_a_frame_is_put_once_for_all_who_read_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, made = dialect(notification_updated=[2]), []
-    put = Dialect._put
-    monkeypatch.setattr(Dialect, "_put", lambda self, frames: made.append(frames) or put(self, frames))
+    put = EventVersions._put
+    monkeypatch.setattr(EventVersions, "_put", lambda self, frames: made.append(frames) or put(self, frames))
     for _ in range(100):
         for frame in (THROUGH, SOME, OTHERS[0]):
             reader.read(frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from greendot.app.compat import ForeignRoutes
 from greendot.app.demo import Dev
 from greendot.app.http import HttpServices, Place, make_admin_app, make_app, make_metrics_app
 from greendot.app.node import Node
@@ -23,7 +24,13 @@ class Ports:
     """Listeners of a server; each is closed by itself."""
 
     def __init__(
-        self, settings: Settings, node: Node, services: HttpServices, dashboard: Dashboard | None, dev: Dev | None
+        self,
+        settings: Settings,
+        node: Node,
+        services: HttpServices,
+        dashboard: Dashboard | None,
+        dev: Dev | None,
+        foreign: ForeignRoutes,
     ) -> None:
         self._settings = settings
         self._node = node
@@ -34,13 +41,21 @@ class Ports:
         dashboard_socket = None if dashboard is None else _dashboard_sockets(dashboard)
         here = dashboard_socket is not None and not settings.admin.port
         place: Place = "here" if here else "off" if dashboard is None else "elsewhere"
-        app = make_app(services, dev, admin=place, docs=settings.api.docs, metrics=not settings.metrics.port)
+        app = make_app(
+            services,
+            dev,
+            admin=place,
+            docs=settings.api.docs,
+            metrics=not settings.metrics.port,
+            foreign=foreign.http,
+        )
         self.main = Listener(
             node.connections,
             Headers(app, self._is_ending),
             self._certificate,
             hsts_s=self._hsts_s,
             dashboard_socket=dashboard_socket if here else None,
+            routes=foreign.sockets,
         )
         self.admin = None if dashboard_socket is None or here else self._own(make_admin_app(), dashboard_socket)
         self.metrics = self._own(make_metrics_app(services)) if settings.metrics.port else None

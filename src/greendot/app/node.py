@@ -450,6 +450,10 @@ class Node:
         self._user_sessions = UserSessions(self.engine, self.cluster)
 
     @property
+    def context(self) -> NodeContext:
+        return self._context
+
+    @property
     def incarnation(self) -> str:
         """Return this node's name on the cluster."""
         return self.sessions.incarnation

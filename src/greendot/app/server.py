@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from greendot.app.adapters import check_outbox, lock_store, make_engine, make_outbox, make_store, pushes
+from greendot.app.compat import make_foreign
 from greendot.app.config_checks import check_secret
 from greendot.app.demo import Dev, DevPeriods
 from greendot.app.http import HttpServices
@@ -70,7 +71,8 @@ class Greendot:
         services = make_http_services(settings, self.node, clock)
         self.dashboard = make_dashboard(settings, self.node, services.keys) if settings.admin.enabled else None
         dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
-        self.ports = Ports(settings, self.node, services, self.dashboard, dev)
+        foreign = make_foreign(settings, self.node, services.keys)
+        self.ports = Ports(settings, self.node, services, self.dashboard, dev, foreign)
         self.server = self.ports.main
         self._relay: Relay | None = None
         if settings.outbox.url:
@@ -209,6 +211,7 @@ def load_parts(settings: Settings) -> None:
         "greendot.webhooks.service": settings.hooks,
         "greendot.app.push": settings.pushes,
         "greendot.admin.dashboard": settings.admin.enabled,
+        "greendot.compat.centrifuge.server": settings.centrifuges,
     }
     for name in asked:
         if asked[name]:

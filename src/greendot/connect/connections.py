@@ -104,12 +104,16 @@ class ClientConnections:
 
     def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
         """Return the connection for a socket that is being upgraded. `token` came with its request."""
-        self._numbers += 1
-        connection = Connection(self, f"{self._sessions.incarnation}/{self._numbers}", token)
+        connection = Connection(self, self.new_id(), token)
         key = self._options.hash_key
         connection.agent_hash = _agent_hash(key, agent) if agent else None
         connection.ip_hash = hashed(key, address) if address else None
         return connection
+
+    def new_id(self) -> str:
+        """Return an id for a new connection. The id names its node."""
+        self._numbers += 1
+        return f"{self._sessions.incarnation}/{self._numbers}"
 
     def adopt(self, connection: Connection, request: ForeignRequest) -> None:
         """Set up a connection that speaks a foreign protocol."""

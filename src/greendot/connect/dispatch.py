@@ -258,7 +258,7 @@ class Dispatcher:
     def _handle_foreign(self, connection: Connection, foreign: ForeignProtocol, text: str, wait_s: float) -> None:
         if wait_s:
             assert connection.limit is not None
-            foreign.refused(connection, self._rate_limits.over(connection.limit, wait_s))
+            foreign.refused(connection, text, self._rate_limits.over(connection.limit, wait_s))
             if self._is_flooding(connection):
                 self._overloaded(connection)
             return

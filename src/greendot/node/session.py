@@ -119,7 +119,7 @@ class ForeignProtocol(Protocol):
     def received(self, connection: Any, message: str) -> Awaitable[None] | None:
         """Handle a message. Work that awaits something is returned; the messages behind it wait."""
 
-    def refused(self, connection: Any, refused: Refused) -> None:
+    def refused(self, connection: Any, message: str, refused: Refused) -> None:
         """Report a message that was not handled, because the connection sends too many."""
 
     def ping(self, connection: Any) -> None:
@@ -137,6 +137,7 @@ class Connection(SocketConnection):
 
     foreign: ForeignProtocol | None = None  # of the class: a client that speaks Greendot's own protocol has none
     granted: Grants | None = None  # identity that a foreign protocol has verified; a hello then needs no token
+    granted_rooms: tuple[str, ...] = ()  # rooms that a foreign protocol grants, beside those of the token
 
     __slots__ = (
         "agent_hash",

@@ -73,7 +73,7 @@ class Talk:
             except Refused as refused:
                 connection.send(text_frame(b'{"type":"%b"}' % refused.code.encode()))
 
-    def refused(self, connection: ForeignConnection, refused: Refused) -> None:
+    def refused(self, connection: ForeignConnection, message: str, refused: Refused) -> None:
         connection.send(text_frame(b'{"type":"slower"}'))
 
     def ping(self, connection: ForeignConnection) -> None:

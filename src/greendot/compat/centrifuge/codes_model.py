@@ -28,6 +28,7 @@ class CfErr(IntEnum):
     TOKEN_EXPIRED = 109
     EXPIRED = 110
     TOO_MANY_REQUESTS = 111
+    UNRECOVERABLE = 112
 
 
 class CfClose(IntEnum):
@@ -49,8 +50,8 @@ class CfClose(IntEnum):
 
 
 UNSUBSCRIBED = 2000  # code of the push to a client that the server has unsubscribed; the client does not return
-# A client that gets this code subscribes again, and recovers.
-INSUFFICIENT_STATE = 2500
+# A client that gets one of these codes subscribes again.
+INSUFFICIENT_STATE, EXPIRED = 2500, 2501
 
 
 class CfError(Struct, frozen=True, omit_defaults=True):
@@ -124,6 +125,8 @@ def close_of(code: int, reason: str, *, is_greeted: bool) -> tuple[int, str]:
     """
     if code == Close.OVERLOADED and not is_greeted:
         return int(CfClose.SERVER_ERROR), reason or "server error"
+    if code == Close.REVOKED and not is_greeted:
+        return int(CfClose.INVALID_TOKEN), reason or "invalid token"
     found = _CLOSES.get(code)
     if found is None:
         return code, reason or "closed"

@@ -1,0 +1,67 @@
+"""Connection of a Centrifuge client: its subscriptions, and the close codes it gets."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from greendot.compat.centrifuge.channel_model import Rules
+from greendot.compat.centrifuge.codec_model import error_frame
+from greendot.compat.centrifuge.codes_model import CfClose, CfErr, CfError, close_of
+from greendot.compat.connection import ForeignConnection, NodeServices
+from greendot.node.session import ForeignProtocol, Session
+from greendot.node.timer_model import Timer
+from greendot.protocol.codes import Close
+from greendot.protocol.versions import Dialect
+
+
+class Subscription:
+    """Subscription of a connection to a channel, as long as the connection is in the channel's room."""
+
+    __slots__ = ("channel", "room", "rules", "timer")
+
+    def __init__(self, channel: str, room: str, rules: Rules) -> None:
+        self.channel = channel
+        self.room = room
+        self.rules = rules
+        self.timer: Timer | None = None  # set if the subscription expires
+
+
+class CentrifugeConnection(ForeignConnection):
+    """Connection of a Centrifuge client."""
+
+    __slots__ = ("connect_id", "granted_rooms", "is_binary", "is_stale", "subscriptions")
+
+    def __init__(self, services: NodeServices, foreign: ForeignProtocol, dialect: Dialect, number: str) -> None:
+        super().__init__(services, foreign, dialect, number)
+        self.connect_id = 0  # number of the command `connect`, until its reply
+        self.is_binary = False  # the client asks for Protobuf
+        self.is_stale = False  # no `connect` came in time
+        self.granted_rooms: tuple[str, ...] = ()  # rooms that subscription tokens and channel names grant
+        self.subscriptions: dict[str, Subscription] = {}  # by channel
+
+    def grant(self, session: Session, room: str) -> None:
+        """Let the session be in a room, beside those that its token grants."""
+        if room not in self.granted_rooms:
+            self.granted_rooms = (*self.granted_rooms, room)
+            session.grants = structs.replace(session.grants, rooms=(*session.grants.rooms, room))
+
+    def take_back(self, session: Session, room: str) -> None:
+        """End a grant of `grant`. The session stays in the room until it leaves."""
+        if room in self.granted_rooms:
+            self.granted_rooms = tuple(one for one in self.granted_rooms if one != room)
+            rooms = [*session.grants.rooms]
+            rooms.reverse()  # the token itself may grant the same room, in front
+            rooms.remove(room)
+            rooms.reverse()
+            session.grants = structs.replace(session.grants, rooms=tuple(rooms))
+
+    def wire_code(self, code: int) -> int:
+        if self.is_stale:
+            return int(CfClose.STALE)
+        return close_of(code, "", is_greeted=self.session is not None)[0]
+
+    def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
+        """Close with a Centrifuge code. A client whose token has expired gets an error instead: it fetches another."""
+        if self.connect_id and code == Close.TOKEN_EXPIRED:
+            last = error_frame(self.connect_id, CfError(CfErr.TOKEN_EXPIRED, "token expired"))
+        super().close(code, close_of(code, reason, is_greeted=self.session is not None)[1], last)

@@ -46,8 +46,10 @@ def _node_services(settings: Settings, node: Node) -> NodeServices:
 
 
 def _add_centrifuge(found: ForeignRoutes, settings: Settings, node: Node, keys: ApiKeys) -> None:
+    from greendot.compat.centrifuge.api import ApiServices, ServerApi
     from greendot.compat.centrifuge.channel_model import Namespaces, Rules
     from greendot.compat.centrifuge.channels import CentrifugeServices
+    from greendot.compat.centrifuge.http import ApiRoutes
     from greendot.compat.centrifuge.server import CentrifugeServer
 
     namespaces = {
@@ -62,4 +64,7 @@ def _add_centrifuge(found: ForeignRoutes, settings: Settings, node: Node, keys: 
     services = CentrifugeServices(
         _node_services(settings, node), node.hello, node.tokens, node.store, node.room_messages, node.rate_limits
     )
-    found.sockets.append(CentrifugeServer(services, namespaces).route)
+    server = CentrifugeServer(services, namespaces)
+    more = ApiServices(node.engine, node.backpressure, node.rpc, node.tenant_stats, node.disconnect, node.started_at)
+    found.sockets.append(server.route)
+    found.http.extend(ApiRoutes(ServerApi(services, server.channels, more), keys, node.rate_limits).routes())

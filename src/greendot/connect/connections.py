@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer
 from greendot.connect.hello import HelloService
-from greendot.engine.messages import Disconnect
+from greendot.engine.messages import Disconnect, RoomOrder
 from greendot.engine.port import Engine
 from greendot.ids import hashed, incarnation_of
 from greendot.limits.connection_limits import ConnectionLimits
@@ -78,7 +78,8 @@ class ClientConnections:
         self.violated = dispatcher.violated
         self.count_coalesced = metrics.coalesce
         self.token_in_query = options.token_in_query
-        self.bus: BusTable = {Disconnect: self._disconnect_received}
+        self.bus: BusTable = {Disconnect: self._disconnect_received, RoomOrder: self._ordered}
+        self.order_listeners: list[Callable[[Connection, RoomOrder], None]] = []  # of foreign protocols
         self._engine = engine
         self._registry = context.registry
         self._metrics = metrics
@@ -179,6 +180,16 @@ class ClientConnections:
             return False
         session.connection.close(code, reason)
         return True
+
+    def _ordered(self, topic: Any, order: RoomOrder) -> None:
+        """Pass an order of the app to the protocols of the clients it is for."""
+        if not self.order_listeners:
+            return
+        for connection in [*self._registry.connections_of(order.tenant, order.user)]:
+            session = connection.session
+            if connection.foreign is not None and session is not None and order.session in ("", session.id):
+                for follow in self.order_listeners:
+                    follow(connection, order)
 
     def cut(self, session_id: str) -> bool:
         """Abort a session's socket, as a broken network does.

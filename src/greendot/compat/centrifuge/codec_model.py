@@ -255,6 +255,15 @@ class SubscribeResult(Struct, frozen=True, omit_defaults=True):
     publications: Sequence[Publication] = ()
 
 
+class Subscribed(Struct, frozen=True, omit_defaults=True):
+    """Push to a client that the app has subscribed to a channel."""
+
+    recoverable: bool = False
+    epoch: str = ""
+    offset: int = 0
+    positioned: bool = False
+
+
 class RefreshResult(Struct, frozen=True, omit_defaults=True):
     """Result of `refresh`."""
 

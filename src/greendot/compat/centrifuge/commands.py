@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from greendot.compat.centrifuge.channel_model import Namespaces, users_of
+from greendot.compat.centrifuge.channel_model import Namespaces, channel_of, users_of
 from greendot.compat.centrifuge.channels import (
     MOST_PRESENT,
     CentrifugeServices,
@@ -27,6 +27,7 @@ from greendot.compat.centrifuge.codec_model import (
     SubRefresh,
     SubRefreshResult,
     Subscribe,
+    Subscribed,
     SubscribeResult,
     Unsubscribe,
     compact,
@@ -37,8 +38,9 @@ from greendot.compat.centrifuge.connection import CentrifugeConnection, Subscrip
 from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
 from greendot.compat.centrifuge.push_model import PUBLICATION, client_info, publication
 from greendot.compat.centrifuge.tokens import subscription_end
+from greendot.engine.messages import RoomOrder
 from greendot.errors import Refused
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.protocol.replies import JoinReply, PresentReply
@@ -165,6 +167,26 @@ class ChannelCommands:
         if subscription is not None:
             self._timers.cancel(subscription.timer)
         connection.take_back(session, room)
+
+    # --- orders of the app ---
+
+    def ordered(self, connection: Connection, order: RoomOrder) -> None:
+        """Subscribe or unsubscribe a client, because the app has called the server API."""
+        if isinstance(connection, CentrifugeConnection) and connection.session is not None:
+            self._services.node.context.tasks.spawn(self._follow(connection, connection.session, order))
+
+    async def _follow(self, connection: CentrifugeConnection, session: Session, order: RoomOrder) -> None:
+        channel = channel_of(order.room)
+        if not order.join:
+            self._services.node.rooms.removal.lose(connection, (order.room,), "unsubscribed by the server")
+            self._forget(connection, session, channel, order.room)
+            return
+        try:
+            result = await self.subscribe_granted(connection, session, channel)
+        except (CfRefused, Refused):  # subscribed before, or at the limit of rooms
+            return
+        pushed = Subscribed(result.recoverable, result.epoch, result.offset, result.positioned)
+        connection.send(push_frame(channel, "subscribe", pushed))
 
     # --- ends of subscriptions ---
 

@@ -22,7 +22,9 @@ class CentrifugeServer:
     def __init__(self, services: CentrifugeServices, namespaces: Mapping[str, Namespaces]) -> None:
         self._node = services.node
         self.channels = Channels(services, namespaces)
-        self.protocol = CentrifugeProtocol(services, ChannelCommands(services, self.channels, namespaces), namespaces)
+        commands = ChannelCommands(services, self.channels, namespaces)
+        self.protocol = CentrifugeProtocol(services, commands, namespaces)
+        services.node.connections.order_listeners.append(commands.ordered)
         self.route = SocketRoute(PATH, self.connect)
 
     def connect(self, request: ForeignRequest) -> ForeignSocket:

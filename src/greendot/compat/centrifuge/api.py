@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, UnsetType
 
 from greendot import __version__
 from greendot.compat.centrifuge.api_model import (
@@ -145,9 +145,10 @@ class ServerApi:
 
     async def unsubscribe(self, tenant: str, asked: SubscribeRequest) -> Empty:
         """Remove a user from the room of a channel. The user may return, unless the room refuses it."""
+        await self._order(tenant, asked, join=False)
         if asked.client or asked.session:
-            await self._order(tenant, asked, join=False)
             return Empty()
+        # Native clients follow no orders.
         place = self._channels.place(tenant, asked.channel)
         nodes = {entry.node for entry in await self._engine.sessions(tenant, asked.user)}
         why = "unsubscribed by the server"
@@ -243,7 +244,7 @@ class ServerApi:
 
 def _body(asked: PublishRequest | BroadcastRequest) -> Raw:
     """Return the data of a publication. Raise CfRefused if there is none, or clients could not read it."""
-    data = None if asked.data is None else bytes(asked.data)
+    data = None if isinstance(asked.data, UnsetType) else bytes(asked.data)
     if data is None and asked.b64data:
         try:
             data = b64decode(asked.b64data, validate=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from greendot.auth.model import KeyScope
 from greendot.compat.centrifuge.codec_model import StreamPosition
@@ -19,7 +19,7 @@ class PublishRequest(Struct):
     """Body of `publish`."""
 
     channel: Channel
-    data: Raw | None = None
+    data: Raw | UnsetType = UNSET
     b64data: str = ""
     skip_history: bool = False
     idempotency_key: str = ""
@@ -29,7 +29,7 @@ class BroadcastRequest(Struct):
     """Body of `broadcast`."""
 
     channels: Annotated[list[Channel], Meta(max_length=MOST_CHANNELS)]
-    data: Raw | None = None
+    data: Raw | UnsetType = UNSET
     b64data: str = ""
     skip_history: bool = False
     idempotency_key: str = ""

@@ -172,15 +172,17 @@ class ChannelCommands:
 
     def ordered(self, connection: Connection, order: RoomOrder) -> None:
         """Subscribe or unsubscribe a client, because the app has called the server API."""
-        if isinstance(connection, CentrifugeConnection) and connection.session is not None:
-            self._services.node.context.tasks.spawn(self._follow(connection, connection.session, order))
-
-    async def _follow(self, connection: CentrifugeConnection, session: Session, order: RoomOrder) -> None:
-        channel = channel_of(order.room)
-        if not order.join:
-            self._services.node.rooms.removal.lose(connection, (order.room,), "unsubscribed by the server")
-            self._forget(connection, session, channel, order.room)
+        session = connection.session
+        if not isinstance(connection, CentrifugeConnection) or session is None:
             return
+        if order.join:
+            self._services.node.context.tasks.spawn(self._subscribe_ordered(connection, session, order.room))
+        else:
+            self._services.node.rooms.removal.lose(connection, (order.room,), "unsubscribed by the server")
+            self._forget(connection, session, channel_of(order.room), order.room)
+
+    async def _subscribe_ordered(self, connection: CentrifugeConnection, session: Session, room: str) -> None:
+        channel = channel_of(room)
         try:
             result = await self.subscribe_granted(connection, session, channel)
         except (CfRefused, Refused):  # subscribed before, or at the limit of rooms

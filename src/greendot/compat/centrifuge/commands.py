@@ -81,8 +81,8 @@ class ChannelCommands:
         """Subscribe a client to a channel that its connection token names."""
         asked = Subscribe(channel)
         place = self._place_to_join(connection, session, asked)
-        connection.grant(session, place.room)
         await self._channels.make(place)
+        connection.grant(session, place.room)
         return await self._join(connection, session, place, asked, None)
 
     def _place_to_join(self, connection: CentrifugeConnection, session: Session, asked: Subscribe) -> Place:
@@ -102,15 +102,15 @@ class ChannelCommands:
         """
         if token:
             ends_at = await subscription_end(self._services.tokens, token, session, place.channel, self._clock.now_ms())
-            connection.grant(session, place.room)
             await self._channels.make(place)
+            connection.grant(session, place.room)
             return ends_at
         users = users_of(place.channel)
         if users is not None:
             if session.user not in users:
                 raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
-            connection.grant(session, place.room)
             await self._channels.make(place)
+            connection.grant(session, place.room)
         elif place.is_open:
             await self._channels.make(place)
         return None

@@ -5,12 +5,10 @@ from __future__ import annotations
 from msgspec import structs
 
 from greendot.compat.centrifuge.channel_model import Rules
-from greendot.compat.centrifuge.codec_model import error_frame
-from greendot.compat.centrifuge.codes_model import CfClose, CfErr, CfError, close_of
+from greendot.compat.centrifuge.codes_model import CfClose, close_of
 from greendot.compat.connection import ForeignConnection, NodeServices
 from greendot.node.session import ForeignProtocol, Session
 from greendot.node.timer_model import Timer
-from greendot.protocol.codes import Close
 from greendot.protocol.versions import Dialect
 
 
@@ -29,11 +27,11 @@ class Subscription:
 class CentrifugeConnection(ForeignConnection):
     """Connection of a Centrifuge client."""
 
-    __slots__ = ("connect_id", "granted_rooms", "is_binary", "is_stale", "subscriptions")
+    __slots__ = ("granted_rooms", "is_binary", "is_connecting", "is_stale", "subscriptions")
 
     def __init__(self, services: NodeServices, foreign: ForeignProtocol, dialect: Dialect, number: str) -> None:
         super().__init__(services, foreign, dialect, number)
-        self.connect_id = 0  # number of the command `connect`, until its reply
+        self.is_connecting = False  # a `connect` is under way
         self.is_binary = False  # the client asks for Protobuf
         self.is_stale = False  # no `connect` came in time
         self.granted_rooms: tuple[str, ...] = ()  # rooms that subscription tokens and channel names grant
@@ -61,7 +59,4 @@ class CentrifugeConnection(ForeignConnection):
         return close_of(code, "", is_greeted=self.session is not None)[0]
 
     def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
-        """Close with a Centrifuge code. A client whose token has expired gets an error instead: it fetches another."""
-        if self.connect_id and code == Close.TOKEN_EXPIRED:
-            last = error_frame(self.connect_id, CfError(CfErr.TOKEN_EXPIRED, "token expired"))
         super().close(code, close_of(code, reason, is_greeted=self.session is not None)[1], last)

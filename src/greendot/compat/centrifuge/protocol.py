@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from greendot import __version__
 from greendot.compat.centrifuge.channel_model import Namespaces, room_of
 from greendot.compat.centrifuge.channels import CentrifugeServices
@@ -36,7 +38,7 @@ from greendot.compat.centrifuge.codec_model import (
     reply_frame,
     split_frame,
 )
-from greendot.compat.centrifuge.codes_model import CfErr, CfRefused, error_of
+from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
 from greendot.compat.centrifuge.commands import ChannelCommands
 from greendot.compat.centrifuge.connection import CentrifugeConnection
 from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
@@ -102,7 +104,7 @@ class CentrifugeProtocol:
         self._timers.set(CONNECT_S, self._check_connected, connection)
 
     def _check_connected(self, connection: CentrifugeConnection) -> None:
-        if connection.session is None and not connection.connect_id and not connection.closing:
+        if connection.session is None and not connection.is_connecting and not connection.closing:
             connection.is_stale = True
             connection.close(Close.PROTOCOL_ERROR, "no connect within 10 s; send connect first")
 
@@ -204,26 +206,30 @@ class CentrifugeProtocol:
     # --- the connection ---
 
     async def _connect(self, connection: CentrifugeConnection, id: int, connect: Connect) -> None:
-        connection.connect_id = id
+        """Open the session of a token. A client whose token has expired gets an error, and may send another token."""
+        connection.is_connecting = True
         try:
             connection.granted = await self._services.tokens.verify(connect.token, self._node.clock.now_ms())
         except KeysUnavailable as error:
             connection.close(Close.OVERLOADED, str(error))
-            return
         except TokenError as error:
-            code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
-            log(log_events.HELLO_REFUSED, reason=error, code=int(code))
-            connection.close(code, str(error))
-            return
-        namespaces = self._namespaces.get(connection.granted.tenant)
-        if namespaces is None:
+            log(log_events.HELLO_REFUSED, reason=error, code=int(Close.BAD_TOKEN))
+            if error.expired:
+                connection.is_connecting = False
+                connection.send(error_frame(id, CfError(CfErr.TOKEN_EXPIRED, "token expired")))
+            else:
+                connection.close(Close.BAD_TOKEN, str(error))
+        else:
+            await self._open(connection, connection.granted.tenant, id, connect)
+
+    async def _open(self, connection: CentrifugeConnection, tenant: str, id: int, connect: Connect) -> None:
+        if tenant not in self._namespaces:
             connection.close(Close.BAD_TOKEN, "the tenant of the token does not serve this protocol")
-            return
-        if await self._node.dispatcher.open_session(connection, _hello(connect)) and connection.session is not None:
+        elif await self._node.dispatcher.open_session(connection, _hello(connect)) and connection.session is not None:
             await self._welcome(connection, connection.session, id, connect.token)
 
     async def _welcome(self, connection: CentrifugeConnection, session: Session, id: int, token: str) -> None:
-        connection.connect_id = 0
+        connection.is_connecting = False
         connection.dialect = self._commands.dialect(session.tenant)
         subs = {}
         for channel in granted_channels(token):
@@ -242,7 +248,7 @@ class CentrifugeProtocol:
             pong=True,
             session=session.id,
             node=incarnation_of(session.id),
-            subs=subs,
+            subs=subs or UNSET,
         )
         connection.send(reply_frame(id, "connect", result))
         self._timers.set(self._ping_s, self._ping, connection)

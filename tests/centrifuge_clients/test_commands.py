@@ -7,12 +7,11 @@ from typing import Any
 import httpx2
 import msgspec
 
+from centrifuge_clients.parts import ON, RawClient, subscription_token
 from greendot.auth.model import Revocation
 from greendot.store.audit import AuditNote
 from greendot.testing.server import API_KEY, Served, serving
 from greendot.testing.wire import TEXT
-
-from .parts import ON, RawClient, subscription_token
 
 
 async def put(served: Served, path: str) -> None:

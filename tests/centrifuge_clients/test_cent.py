@@ -10,12 +10,11 @@ import cent
 import httpx2
 import pytest
 
+from centrifuge_clients.parts import ON, RawClient
 from greendot.auth.model import hash_of, text_of
 from greendot.ids import new_key_id, new_key_secret
 from greendot.store.api_keys import ApiKey, Secret
 from greendot.testing.server import API_KEY, Served, serving
-
-from .parts import ON, RawClient
 
 # Wrong input of the server API: method, body, expected error code.
 WRONG: list[tuple[str, Any, int]] = [

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from centrifuge_clients.javascript import CallFailed, javascript
+from centrifuge_clients.parts import ON, RawClient, address, subscription_token
 from greendot.testing.server import serving
-
-from .javascript import CallFailed, javascript
-from .parts import ON, RawClient, address, subscription_token
 
 
 async def test_two_clients_see_each_other_and_their_publications() -> None:

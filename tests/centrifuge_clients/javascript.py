@@ -31,7 +31,7 @@ def installed() -> None:
             return
         result = subprocess.run(["npm", "ci"], cwd=HERE, capture_output=True, text=True, timeout=300)
         if result.returncode:
-            pytest.skip(f"npm ci in tests/centrifuge failed: {result.stderr.strip()[-500:]}")
+            pytest.skip(f"npm ci in tests/centrifuge_clients failed: {result.stderr.strip()[-500:]}")
         there.touch()
 
 

@@ -14,6 +14,7 @@ from greendot.config.ingress import IngressSection, Tls
 from greendot.config.jobs import Jobs
 from greendot.config.monitoring import Admin, Log, Metrics, Traces
 from greendot.config.push import Push, TenantPush
+from greendot.config.pusher import Pusher
 from greendot.config.visibility import Visibility
 from greendot.config.webhooks import Hook, Webhooks
 
@@ -294,6 +295,7 @@ class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     visibility: Visibility = Visibility()  # in force, completed from [visibility]
     push: TenantPush = TenantPush()  # in force, completed from [push]
     before_publish: BeforePublish = BeforePublish()  # in force, completed from [before_publish]
+    pusher: Pusher = Pusher()  # the tenant's own; nothing is inherited
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -326,6 +328,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     traces: Traces = Traces()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
+    pusher: Pusher = Pusher()  # of tenant `default`
     kinds: Annotated[dict[str, Kind], about("kinds of notifications and signals, by name; in the file only")] = {}
     tenants: Annotated[dict[str, Tenant], about("tenants with settings of their own, by name; in the file only")] = {}
 
@@ -349,6 +352,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         if self.webhooks.url:
             named["default"] = self.webhooks
         return {tenant: hook for tenant, hook in named.items() if hook.url}
+
+    @property
+    def pusher_apps(self) -> dict[str, Pusher]:
+        """Return the apps of the Pusher protocol, by tenant."""
+        named = {name: tenant.pusher for name, tenant in self.tenants.items()}
+        if self.pusher.is_on or "default" not in named:
+            named["default"] = self.pusher
+        return {tenant: app for tenant, app in named.items() if app.is_on}
 
     def push_of(self, tenant: str) -> TenantPush:
         """Return the push settings of a tenant: its own, or the shared ones if the tenant has no section."""

@@ -54,7 +54,7 @@ function next(target, event, wanted = () => true) {
       const heard = (data, metadata) => {
         if (!wanted(data)) return;
         target.unbind(event, heard);
-        resolve(metadata ? { data, ...metadata } : data);
+        resolve(metadata?.user_id === undefined ? data : { data, user_id: metadata.user_id });
       };
       target.bind(event, heard);
     }),
@@ -233,7 +233,7 @@ const scenarios = {
   async codes() {
     const unknown = new Pusher("no-such-key", options("ann", {}));
     open.push(unknown);
-    const error = next(unknown.connection, "error", ({ data }) => data?.code === 4001);
+    const error = next(unknown.connection, "error", ({ error: cause }) => cause?.data?.code === 4001);
     await next(unknown.connection, "disconnected");
     await error;
     const down = client("ann");

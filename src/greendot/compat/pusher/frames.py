@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from greendot.protocol.codec import text_frame
 from greendot.protocol.decoding import Json, decoder
@@ -48,14 +48,14 @@ class MemberData(Struct, frozen=True):
     """Channel data of a presence channel. Laravel sends numbers as ids."""
 
     user_id: str | int
-    user_info: Raw | UnsetType | None = UNSET
+    user_info: Raw = Raw(b"null")
 
 
 class UserData(Struct, frozen=True):
     """User data of a sign-in."""
 
     id: str | int
-    user_info: Raw | UnsetType | None = UNSET
+    user_info: Raw = Raw(b"null")
     watchlist: list[str | int] = []
 
 

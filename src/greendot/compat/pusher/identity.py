@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 import msgspec
-from msgspec import Raw, UnsetType, structs
+from msgspec import Raw, structs
 
 from greendot.auth.model import Grants
 from greendot.compat.connection import NodeServices
@@ -36,7 +36,7 @@ class Identities:
     def __init__(self, services: NodeServices) -> None:
         self._services = services
 
-    def grants(self, connection: PusherConnection, user: str, info: Raw | UnsetType | None) -> Grants:
+    def grants(self, connection: PusherConnection, user: str, info: Raw) -> Grants:
         """Return the grants of a user whom the app has verified. Raise NotAccepted if the id or the info is wrong."""
         if not valid_id(user):
             raise NotAccepted(f"{user[:64]!r} is not a valid user id: {ID_RULE}", status=400)
@@ -87,13 +87,11 @@ def _signed(connection: PusherConnection) -> tuple[str, ...]:
     return tuple(one.channel.room for one in connection.subscriptions.values() if one.channel.needs_auth)
 
 
-def user_info(info: Raw | UnsetType | None) -> tuple[str | None, bytes | None]:
+def user_info(info: Raw) -> tuple[str | None, bytes | None]:
     """Return the name in the info of a user, and the info as our profiles have it. Info that is no object is left out.
 
     Raise NotAccepted if it is too large.
     """
-    if not isinstance(info, Raw):
-        return None, None
     try:
         found = frames.read_object(info)
     except msgspec.DecodeError:

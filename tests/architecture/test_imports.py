@@ -68,7 +68,7 @@ DRIVERS = [
     ("picows", {"client", "cli._admin_socket"}),
     ("hiredis", {"engine.redis"}),
     ("httptools", {"transport.http1"}),
-    ("starlette", {"http", "app.demo", "auth.api_keys", *ROUTES}),
+    ("starlette", {"http", "app.demo", "app.listeners", "app.pusher", "auth.api_keys", "compat.pusher.http", *ROUTES}),
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
     ("cronsim", {"jobs.timetable"}),

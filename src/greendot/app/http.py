@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
 
@@ -183,13 +183,11 @@ def make_app(
     admin: Place = "elsewhere",
     docs: bool = True,
     metrics: bool = True,
-    foreign: Sequence[Route] = (),
 ) -> Starlette:
     """Return the application.
 
     `dev` adds the demo page and its tokens, `admin` the dashboard's page or the way to turn it on. `docs` adds the
-    documents of the APIs and the page that shows them. Without `metrics`, metrics are served elsewhere. `foreign`
-    are the routes of foreign protocols.
+    documents of the APIs and the page that shows them. Without `metrics`, metrics are served elsewhere.
     """
     served = [it for it in make_routes(services) if docs or not isinstance(it, DocumentRoutes)]
     routes = [guarded(route, services.keys, services.rate_limits) for it in served for route in routes_of(it)]
@@ -204,7 +202,7 @@ def make_app(
         routes += admin_pages()
     elif admin == "off":
         routes.append(Route("/admin", _dashboard_off))
-    return _app([*routes, *foreign])
+    return _app(routes)
 
 
 async def _dashboard_off(request: Request) -> Response:

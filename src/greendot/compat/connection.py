@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.connect.connections import ClientConnections
 from greendot.connect.dispatch import Dispatcher
+from greendot.engine.port import Engine
+from greendot.limits.publisher_backpressure import Backpressure
+from greendot.limits.rate_limits import RateLimits
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, ForeignProtocol
+from greendot.protocol.cluster import ListenedQuery
 from greendot.protocol.codes import Close
+from greendot.protocol.replies import SessionsReply
 from greendot.protocol.versions import Dialect
+from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
+from greendot.store.port import Store
 from greendot.transport.upgrade import ForeignRequest
 
 WS_PING = b"\x89\x00"  # frame that every WebSocket client answers by itself
@@ -22,11 +31,18 @@ class NodeServices(Struct, frozen=True):
 
     clock: Clock
     context: NodeContext
+    engine: Engine
+    store: Store
     connections: ClientConnections
     dispatcher: Dispatcher
     rooms: RoomService
+    room_messages: RoomMessages
+    rate_limits: RateLimits
+    backpressure: Backpressure
+    sessions_of: Callable[[str, str], Awaitable[SessionsReply]]  # by tenant and user, on all nodes
+    listened: Callable[[ListenedQuery], Awaitable[dict[str, int]]]  # rooms with their listeners, on all nodes
     heartbeat_s: float
-    expires_ms: int  # lifetime of an identity that a foreign protocol has verified
+    expires_ms: int = 86_400_000  # longest lifetime of an identity that a foreign protocol has verified
 
 
 class ForeignConnection(Connection):

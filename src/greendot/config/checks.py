@@ -16,6 +16,7 @@ from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
 from greendot.config.monitoring import check_admin, check_metrics, check_traces
 from greendot.config.push import check_push
+from greendot.config.pusher import check_pusher
 from greendot.config.settings import LOCAL, POSTGRES, Limits, Settings
 from greendot.config.visibility import check_visibility
 from greendot.config.webhooks import check_networks, check_webhooks
@@ -54,6 +55,9 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_outbox(settings)
     yield from check_jobs(settings.jobs)
     yield from check_traces(settings.traces)
+    apps = {"pusher": settings.pusher}
+    apps |= {f"tenants.{name}.pusher": tenant.pusher for name, tenant in settings.tenants.items()}
+    yield from check_pusher(apps, settings.webhooks)
     yield from check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
 

@@ -15,6 +15,7 @@ from greendot.config.ingress import IngressSection, Tls
 from greendot.config.jobs import Jobs
 from greendot.config.monitoring import Admin, Log, Metrics, Traces
 from greendot.config.push import Push, TenantPush
+from greendot.config.pusher import Pusher
 from greendot.config.visibility import Visibility
 from greendot.config.webhooks import Hook, Webhooks
 
@@ -296,6 +297,7 @@ class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     push: TenantPush = TenantPush()  # in force, completed from [push]
     before_publish: BeforePublish = BeforePublish()  # in force, completed from [before_publish]
     centrifuge: Centrifuge = Centrifuge()  # the tenant's own; nothing is inherited
+    pusher: Pusher = Pusher()  # the tenant's own; nothing is inherited
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -329,6 +331,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
     centrifuge: Centrifuge = Centrifuge()  # of tenant `default`
+    pusher: Pusher = Pusher()  # of tenant `default`
     kinds: Annotated[dict[str, Kind], about("kinds of notifications and signals, by name; in the file only")] = {}
     tenants: Annotated[dict[str, Tenant], about("tenants with settings of their own, by name; in the file only")] = {}
 
@@ -360,6 +363,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         if self.centrifuge.enabled:
             named["default"] = self.centrifuge
         return {tenant: given for tenant, given in named.items() if given.enabled}
+
+    @property
+    def pusher_apps(self) -> dict[str, Pusher]:
+        """Return the apps of the Pusher protocol, by tenant."""
+        named = {name: tenant.pusher for name, tenant in self.tenants.items()}
+        if self.pusher.is_on or "default" not in named:
+            named["default"] = self.pusher
+        return {tenant: app for tenant, app in named.items() if app.is_on}
 
     def push_of(self, tenant: str) -> TenantPush:
         """Return the push settings of a tenant: its own, or the shared ones if the tenant has no section."""

@@ -110,11 +110,12 @@ class Channel:
 class ChannelWrite:
     """Write of joined frames to all listeners of a channel. `special` connections get only some of the frames."""
 
-    __slots__ = ("_listeners", "at", "data", "mixed", "pending", "special", "todo")
+    __slots__ = ("_listeners", "apart", "at", "data", "mixed", "pending", "special", "todo")
 
     def __init__(self, channel: Channel, pending: list[Pending]) -> None:
         self._listeners = channel.listeners
         self.mixed = channel.mixed
+        self.apart = channel.topic.kind != "room"  # frames are converted for each foreign connection by itself
         self.pending = pending
         self.data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
         self.special = {connection for item in pending for connection in item.skip}

@@ -45,6 +45,7 @@ class Hub:
         self._busy: deque[Channel] = deque()  # channels with pending frames
         self._queue: deque[Channel] = deque()  # channels written in slices: large ones, and all while throttled
         self._talking: list[Connection] = []  # connections with collected frames of their own
+        self.foreign: dict[Channel, None] = {}  # channels with listeners of foreign protocols
         self.waiting: set[Connection] = set()  # connections with frames that wait for a slow socket or a hello
         self._joins = 0  # joins of listeners since the start; a listener gets no frame that was offered before its join
         self._flush_set = False
@@ -65,6 +66,7 @@ class Hub:
         return self._channels.get(topic)
 
     def drop(self, channel: Channel) -> None:
+        self.foreign.pop(channel, None)
         if self._channels.pop(channel.topic) is not None:
             self.kinds[channel.topic.kind] -= 1
 
@@ -77,6 +79,7 @@ class Hub:
         channel.listeners[connection] = self._joins
         if connection.dialect is not None and connection.dialect.shared:
             channel.mixed = True
+            self.foreign[channel] = None
 
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
@@ -241,6 +244,9 @@ class Hub:
         """Write to the connections of one dialect: the frames are converted once for all of them."""
         if dialect is None:
             self._write(connections, run.data, run.pending)
+        elif run.apart:
+            for connection in connections:
+                run.offer_each(connection)
         elif data := dialect.read(run.data).frames:
             pending = [item._replace(frame=dialect.read(item.frame).frames) for item in run.pending]
             self._write(connections, data, [item for item in pending if item.frame])

@@ -16,6 +16,7 @@ from greendot.app.server import Greendot
 from greendot.config import Kind, Limits, Settings, Tenant, Visibility
 from greendot.config.centrifuge import Centrifuge
 from greendot.config.push import Push, TenantPush
+from greendot.config.pusher import Pusher
 from greendot.config.webhooks import Hook
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
@@ -152,6 +153,7 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
                     visibility=msgspec.convert(sections.get("visibility", {}) | own.get("visibility", {}), Visibility),
                     push=_tenant_push(sections.get("push", {}) | own.get("push", {})),
                     centrifuge=msgspec.convert(own.get("centrifuge", {}), Centrifuge),
+                    pusher=msgspec.convert(own.get("pusher", {}), Pusher),
                 )
                 for tenant, own in values.items()
             }

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from greendot.auth.model import Grants, Revocation
-from greendot.compat.connection import ForeignConnection, NodeServices
+from greendot.compat.connection import ForeignConnection
 from greendot.errors import Refused
 from greendot.node.hub import by_dialect
 from greendot.protocol import commands as wire
@@ -42,13 +42,10 @@ class Talk:
     """Protocol of a test: `name` signs in and joins the lobby, anything else is repeated."""
 
     def __init__(self, served: Served) -> None:
-        node = served.node
         self.dialect = Shout()
         self.ended_ones: list[Any] = []
         self.pings = 0
-        self.services = NodeServices(
-            node.clock, node._context, node.connections, node.dispatcher, node.rooms, 30.0, 3_600_000
-        )
+        self.services = served.node.foreign_services()
 
     def connect(self, request: ForeignRequest) -> ForeignSocket:
         connection = ForeignConnection(self.services, self, self.dialect, f"talk/{request.query.decode()}")

@@ -36,11 +36,10 @@ from greendot.compat.centrifuge.codec_model import Empty, HistoryResult, Presenc
 from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
 from greendot.compat.centrifuge.push_model import PUBLICATION, SERVER
 from greendot.engine.messages import Deliver, MemberRemoved, RoomOrder, Topic
-from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.ids import incarnation_of, new_message_id, valid_id
-from greendot.limits.publisher_backpressure import Backpressure
 from greendot.node.cluster_rpc import ClusterRpc
+from greendot.protocol.cluster import ListenedQuery
 from greendot.protocol.codec import MAX_FRAME, encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, decode, has_vast_number, is_too_deep
@@ -48,16 +47,12 @@ from greendot.protocol.events import Signal
 from greendot.store.rooms import Draft
 
 AT_ONCE = 50  # channels of one request that are handled at the same time
-MOST_ROOMS = 10_000  # rooms that `channels` looks at
 LONGEST_REASON = 30  # characters of a close reason that other nodes get
-_PAGE = 1_000
 
 
 class ApiServices(Struct, frozen=True):
     """Services of the server API beside those of the protocol."""
 
-    engine: Engine
-    backpressure: Backpressure
     rpc: ClusterRpc
     tenant_stats: Callable[[str], dict[str, Any]]  # numbers of a tenant on this node
     disconnect: Callable[[str, int, str, str], Awaitable[bool]]  # session, close code, reason, tenant
@@ -68,10 +63,10 @@ class ServerApi:
     """Methods of the server API. Each takes the tenant and the decoded body, and returns the result."""
 
     def __init__(self, services: CentrifugeServices, channels: Channels, more: ApiServices) -> None:
-        self._services = services
+        self._node = services.node
         self._channels = channels
         self._more = more
-        self._engine = more.engine
+        self._engine = services.node.engine
         self._clock = services.node.clock
         self.methods: dict[str, Callable[[str, Any], Awaitable[Any]]] = {
             "publish": self.publish,
@@ -125,16 +120,16 @@ class ServerApi:
         return BroadcastResult(responses)
 
     async def _publish(self, place: Place, asked: PublishRequest | BroadcastRequest, body: Raw) -> PublishResult:
-        await self._more.backpressure.check_room(place.tenant, place.room)
+        await self._node.backpressure.check_room(place.tenant, place.room)
         if asked.skip_history or not place.rules.history:
-            self._services.rate_limits.app_signal(place.tenant, place.room)
+            self._node.rate_limits.app_signal(place.tenant, place.room)
             signal = Signal(sender=SERVER, name=None, kind=PUBLICATION, room=place.room, body=body)
             self._engine.publish(place.topic, Deliver(encode_event(signal, self._clock.now_ms())))
             return PublishResult()
-        self._services.rate_limits.app_message(place.tenant, place.room)
+        self._node.rate_limits.app_message(place.tenant, place.room)
         room = await self._channels.make(place)
         draft = Draft(SERVER, None, bytes(body), _key(asked.idempotency_key), self._clock.now_ms())
-        record = await self._services.messages.append(place.tenant, place.room, draft)
+        record = await self._node.room_messages.append(place.tenant, place.room, draft)
         return PublishResult(record.seq, epoch_of(room))
 
     # --- clients ---
@@ -191,12 +186,12 @@ class ServerApi:
 
     async def presence(self, tenant: str, asked: ChannelRequest) -> PresenceResult:
         topic = self._with_presence(tenant, asked.channel).topic
-        found = await self._services.node.rooms.present_page(topic, None, None, MOST_PRESENT)
+        found = await self._node.rooms.present_page(topic, None, None, MOST_PRESENT)
         return PresenceResult(clients_in(found))
 
     async def presence_stats(self, tenant: str, asked: ChannelRequest) -> PresenceStatsResult:
         topic = self._with_presence(tenant, asked.channel).topic
-        found = await self._services.node.rooms.present(topic, None, None, 1)
+        found = await self._node.rooms.present(topic, None, None, 1)
         return PresenceStatsResult(found.count, found.count)
 
     def _with_presence(self, tenant: str, channel: str) -> Place:
@@ -214,25 +209,11 @@ class ServerApi:
         raise CfRefused(CfErr.NOT_AVAILABLE, why)
 
     async def channels(self, tenant: str, asked: ChannelsRequest) -> ChannelsResult:
-        """Return the channels with occupants, of the first rooms in the order of their ids."""
-        found: dict[str, ChannelInfo] = {}
-        after: str | None = None
-        for _ in range(MOST_ROOMS // _PAGE):
-            rooms = [room.room for room in await self._services.store.rooms(tenant, after, _PAGE)]
-            named = {channel_of(room): room for room in rooms}
-            wanted = [channel for channel in named if not asked.pattern or fnmatchcase(channel, asked.pattern)]
-            for at in range(0, len(wanted), AT_ONCE):
-                some = wanted[at : at + AT_ONCE]
-                pages = await asyncio.gather(
-                    *(self._engine.present_page(tenant, named[channel], None, 1) for channel in some)
-                )
-                found |= {
-                    channel: ChannelInfo(page.total) for channel, page in zip(some, pages, strict=True) if page.total
-                }
-            if len(rooms) < _PAGE:
-                break
-            after = rooms[-1]
-        return ChannelsResult(found)
+        """Return the channels with subscribers, on all nodes. Rooms in which only native clients are have none."""
+        found = await self._node.listened(ListenedQuery(tenant))
+        named = {channel_of(room): ChannelInfo(count) for room, count in found.items()}
+        wanted = {name for name in named if not asked.pattern or fnmatchcase(name, asked.pattern)}
+        return ChannelsResult({name: info for name, info in named.items() if name in wanted})
 
     async def info(self, tenant: str, asked: InfoRequest) -> InfoResult:
         """Return this node with the numbers of the tenant: those of other tenants are not shown."""

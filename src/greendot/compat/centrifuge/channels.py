@@ -20,10 +20,7 @@ from greendot.compat.connection import NodeServices
 from greendot.connect.hello import HelloService
 from greendot.engine.messages import Topic
 from greendot.errors import RoomBeingDeleted
-from greendot.limits.rate_limits import RateLimits
 from greendot.protocol.replies import PresentReply
-from greendot.rooms.messages import RoomMessages
-from greendot.store.port import Store
 from greendot.store.rooms import Room
 from greendot.store.wire import message_page
 
@@ -37,9 +34,6 @@ class CentrifugeServices(Struct, frozen=True):
     node: NodeServices
     hello: HelloService
     tokens: Tokens
-    store: Store
-    messages: RoomMessages
-    rate_limits: RateLimits
 
 
 class Place(NamedTuple):
@@ -64,7 +58,7 @@ class Channels:
     """Channels of the tenants that serve the Centrifuge protocol."""
 
     def __init__(self, services: CentrifugeServices, namespaces: Mapping[str, Namespaces]) -> None:
-        self._services = services
+        self._store = services.node.store
         self._rooms = services.node.rooms
         self._namespaces = namespaces
 
@@ -87,7 +81,7 @@ class Channels:
     async def find(self, place: Place) -> Room | None:
         """Return the room of a channel; None if it does not exist."""
         found = await self._rooms.membership.find(place.tenant, place.room)
-        return found if isinstance(found, Room) else await self._services.store.room(place.tenant, place.room)
+        return found if isinstance(found, Room) else await self._store.room(place.tenant, place.room)
 
     async def make(self, place: Place) -> Room:
         """Return the room of a channel, which is created if it does not exist."""
@@ -95,7 +89,7 @@ class Channels:
         if found is not None:
             return found
         try:
-            return await self._services.store.put_room(place.tenant, place.room, new_open=place.is_open)
+            return await self._store.put_room(place.tenant, place.room, new_open=place.is_open)
         except RoomBeingDeleted:
             why = f"the room of channel {place.channel!r} was deleted a moment ago; try again later"
             raise CfRefused(CfErr.UNKNOWN_CHANNEL, why, temporary=True) from None
@@ -115,7 +109,7 @@ class Channels:
         after, before = (0, None) if since is None else (since.offset, None)
         if reverse:
             after, before = None, None if since is None else since.offset  # type: ignore[assignment]
-        found = await self._services.store.room_page(
+        found = await self._store.room_page(
             place.tenant, place.room, after=after, before=before, limit=max(1, limit), reader=reader
         )
         if found is None:

@@ -265,7 +265,7 @@ class ChannelCommands:
 
     async def history(self, connection: CentrifugeConnection, session: Session, asked: History) -> HistoryResult:
         place = self._channels.place(session.tenant, asked.channel)
-        self._services.rate_limits.command(session, self._clock.monotonic())
+        self._services.node.rate_limits.command(session, self._clock.monotonic())
         if place.is_open and await self._channels.find(place) is None:
             return HistoryResult([], "", 0)
         return await self._services.node.rooms.membership.throughout(

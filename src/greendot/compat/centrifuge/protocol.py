@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import parse_qs
 
 from msgspec import UNSET
 
@@ -51,7 +52,10 @@ from greendot.protocol import commands as wire
 from greendot.protocol.codes import Close
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
+from greendot.transport.upgrade import ForeignRequest, ForeignSocket
 
+PATH = b"/connection/websocket"
+PROTOBUF = b"centrifuge-protobuf"
 CONNECT_S = 10.0  # time for a new socket to send `connect`
 PING_S, PONG_S = 25, 10.0  # seconds between two pings, and time for the answer
 VERSION = f"greendot {__version__}"
@@ -81,7 +85,7 @@ class CentrifugeProtocol:
         self._namespaces = namespaces
         self._timers = services.node.context.timers
         self._ping_s = max(1, min(PING_S, int(services.node.heartbeat_s)))
-        self.no_tenant = CentrifugeDialect(Namespaces({}))  # until the token names the tenant
+        self._no_tenant = CentrifugeDialect(Namespaces({}))  # until the token names the tenant
         self._handlers: dict[type[Method], Handler] = {
             Subscribe: commands.subscribe,
             Unsubscribe: commands.unsubscribe,
@@ -95,6 +99,16 @@ class CentrifugeProtocol:
         }
 
     # --- the socket ---
+
+    def connect(self, request: ForeignRequest) -> ForeignSocket:
+        """Return the connection of a new client."""
+        connection = CentrifugeConnection(self._node, self, self._no_tenant, self._node.connections.new_id())
+        connection.set_up(self._node, request)
+        offered = request.headers.get(b"sec-websocket-protocol", b"")
+        named = PROTOBUF in [name.strip() for name in offered.split(b",")]
+        connection.is_binary = named or _asks_for_protobuf(request.query)
+        # A subprotocol that is not named in the response would look like a broken network, and the client would retry.
+        return ForeignSocket(connection, PROTOBUF if named else b"")
 
     def opened(self, connection: CentrifugeConnection) -> None:
         if connection.is_binary:
@@ -165,7 +179,7 @@ class CentrifugeProtocol:
             if not wait_s:
                 await self._handle_one(connection, line)
             elif connection.limit is not None:
-                self.refused(connection, line, self._services.rate_limits.over(connection.limit, wait_s))
+                self.refused(connection, line, self._node.rate_limits.over(connection.limit, wait_s))
                 if connection.limit.flooding:
                     connection.close(Close.OVERLOADED, "command rate far above the limit; reconnect later")
 
@@ -270,6 +284,13 @@ class CentrifugeProtocol:
 
     async def _rpc(self, connection: CentrifugeConnection, session: Session, asked: Rpc) -> Result:
         raise CfRefused(CfErr.NOT_AVAILABLE, NO_RPC)
+
+
+def _asks_for_protobuf(query: bytes) -> bool:
+    if not query:
+        return False
+    asked = parse_qs(query.decode("latin-1"))
+    return "protobuf" in (*asked.get("format", ()), *asked.get("cf_protocol", ()))
 
 
 def _hello(connect: Connect) -> wire.Hello:

@@ -143,7 +143,10 @@ class Dispatcher:
         metrics.realtime_commands_total += 1
         wait_s = 0.0 if connection.limit is None else connection.limit.admit(now)
         if connection.foreign is not None:
-            self._handle_foreign(connection, connection.foreign, text, wait_s)
+            begun = self._foreign_work(connection, connection.foreign, text, wait_s)
+            if begun is not None:
+                connection.waiting = deque()
+                self._spawn(self._finish_foreign(connection, connection.foreign, begun))
             return
         try:
             command = decode_command(text)
@@ -255,21 +258,32 @@ class Dispatcher:
 
     # --- clients of foreign protocols ---
 
-    def _handle_foreign(self, connection: Connection, foreign: ForeignProtocol, text: str, wait_s: float) -> None:
-        if wait_s:
-            assert connection.limit is not None
-            foreign.refused(connection, text, self._rate_limits.over(connection.limit, wait_s))
-            if self._is_flooding(connection):
-                self._overloaded(connection)
-            return
-        work = foreign.received(connection, text)
-        if work is not None:
-            connection.waiting = deque()
-            self._spawn(self._finish_foreign(connection, work))
+    def _foreign_work(
+        self, connection: Connection, foreign: ForeignProtocol, text: str, wait_s: float
+    ) -> Awaitable[None] | None:
+        """Pass a message to its protocol, unless it is over the connection's limit. Return what is to be awaited."""
+        if not wait_s:
+            return foreign.received(connection, text)
+        assert connection.limit is not None
+        foreign.refused(connection, text, self._rate_limits.over(connection.limit, wait_s))
+        if self._is_flooding(connection):
+            self._overloaded(connection)
+        return None
 
-    async def _finish_foreign(self, connection: Connection, work: Awaitable[None]) -> None:
+    async def _finish_foreign(self, connection: Connection, foreign: ForeignProtocol, work: Awaitable[None]) -> None:
+        """Await the work of a message, then handle messages behind it, up to the connection's share of a turn.
+
+        They are handled in one task, because most need no I/O. So what they publish in one turn is written at once.
+        """
         try:
             await work
+            for _ in range(SHARE):
+                if (text := _next_text(connection)) is None:
+                    break
+                self._metrics.realtime_commands_total += 1
+                wait_s = 0.0 if connection.limit is None else connection.limit.admit(self._clock.monotonic())
+                if (more := self._foreign_work(connection, foreign, text, wait_s)) is not None:
+                    await more
         except Exception:
             connection.close(Close.INTERNAL, "internal error; see the server log")
             raise
@@ -382,6 +396,16 @@ class Dispatcher:
         connection.close(
             Close.OVERLOADED, "frame rate far above the limit; reconnect later and send fewer frames", last
         )
+
+
+def _next_text(connection: Connection) -> str | None:
+    """Take the next message that waits and can be handled at once; None if there is none."""
+    waiting = connection.waiting
+    if not waiting or connection.closing or isinstance(waiting[0], Violation) or len(waiting[0]) > LARGE_FRAME:
+        return None
+    text = waiting.popleft()
+    assert isinstance(text, str)
+    return text
 
 
 def refusal_of(error: Refused | EngineUnavailable | StoreUnavailable | Unstorable) -> Refused:

@@ -247,9 +247,10 @@ class Hub:
         elif run.apart:
             for connection in connections:
                 run.offer_each(connection)
-        elif data := dialect.read(run.data).frames:
-            pending = [item._replace(frame=dialect.read(item.frame).frames) for item in run.pending]
-            self._write(connections, data, [item for item in pending if item.frame])
+        else:
+            data, pending = run.as_read_by(dialect)
+            if data:
+                self._write(connections, data, pending)
 
     @staticmethod
     def _write(connections: list[Connection], data: bytes, pending: list[Pending]) -> None:

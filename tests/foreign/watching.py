@@ -64,7 +64,7 @@ async def pusher_js(port: int, user: str, channel: str) -> AsyncIterator[PusherJ
         user,
         channel,
         cwd=HERE,
-        env=os.environ | {"GREENDOT_PORT": str(port)},
+        env={**os.environ, "GREENDOT_PORT": str(port)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -74,7 +74,7 @@ async def run_node(scenario: str, port: int, *, within_s: float = 40, **environm
         "pusher.mjs",
         scenario,
         cwd=HERE,
-        env=os.environ | {"GREENDOT_PORT": str(port)} | environment,
+        env={**os.environ, "GREENDOT_PORT": str(port), **environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -18,6 +18,7 @@ from greendot.compat.pusher.channel_model import ChannelName
 from greendot.compat.pusher.dialect import APP, COUNT
 from greendot.engine.messages import Deliver, Topic
 from greendot.errors import EngineUnavailable
+from greendot.node.session import Session
 from greendot.protocol.cluster import ListenedQuery
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Signal
@@ -55,15 +56,30 @@ class ChannelEvents:
             self._due.add(place)
             local = self._services.context.hub.find(Topic("room", *place))
             is_large = local is not None and len(local.listeners) > LARGE
-            self._later(LARGE_COUNT_S if is_large else COUNT_S, self._send_count, (app, channel))
+            self._later(LARGE_COUNT_S if is_large else COUNT_S, self._send_count, app, channel)
 
     def client_event(self, app: PusherApp, socket_id: str, event: dict[str, Any]) -> None:
         if "client_event" in app.webhook_events:
             self._report(app, {"name": "client_event", **event, "socket_id": socket_id})
 
-    def member(self, app: PusherApp, name: str, channel: ChannelName, user: str) -> None:
-        if name in app.webhook_events:
-            self._report(app, {"name": name, "channel": channel.name, "user_id": user})
+    def entered(self, app: PusherApp, channel: ChannelName, user: str) -> None:
+        """Report the first session of a user in a presence channel."""
+        if "member_added" in app.webhook_events:
+            self._report(app, {"name": "member_added", "channel": channel.name, "user_id": user})
+
+    def left(self, app: PusherApp, channel: ChannelName, session: Session | None) -> None:
+        """Note the end of a subscription. Report the member of a presence channel, once the user is gone."""
+        self.counts_changed(app, channel)
+        if channel.kind == "presence" and session is not None and "member_removed" in app.webhook_events:
+            self._later(VACANT_S, self._check_member, app, channel, session.user)
+
+    async def _check_member(self, app: PusherApp, channel: ChannelName, user: str) -> None:
+        """Report a member who is gone. While a session of the user lingers here, the user is not gone."""
+        page = await self._services.engine.present_page(app.tenant, channel.room, None, 0, user)
+        if not page.is_there:
+            self._report(app, {"name": "member_removed", "channel": channel.name, "user_id": user})
+        elif any(it.connection is None for it in self._services.context.registry.sessions_of(app.tenant, user)):
+            self._later(VACANT_S, self._check_member, app, channel, user)
 
     def cache_missed(self, app: PusherApp, channel: ChannelName) -> None:
         now, place = self._services.context.timers.now(), (app.tenant, channel.room)
@@ -80,7 +96,7 @@ class ChannelEvents:
         wanted = {"channel_occupied", "channel_vacated"} & app.webhook_events
         if wanted and channel.kind != "user" and place not in self._checks:
             self._checks.add(place)
-            self._later(delay_s, self._check, (app, channel))
+            self._later(delay_s, self._check, app, channel)
 
     async def _check(self, app: PusherApp, channel: ChannelName) -> None:
         place = app.tenant, channel.room
@@ -116,7 +132,7 @@ class ChannelEvents:
             event = {"name": "subscription_count", "channel": channel.name, "subscription_count": count}
             self._report(app, event)
 
-    def _later(self, delay_s: float, call: Callable[..., Any], arguments: tuple[PusherApp, ChannelName]) -> None:
+    def _later(self, delay_s: float, call: Callable[..., Any], *arguments: object) -> None:
         context = self._services.context
 
         async def run() -> None:

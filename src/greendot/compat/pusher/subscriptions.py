@@ -81,12 +81,14 @@ class Subscriber:
     async def _enter(self, connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
         await self._identify(connection, asked)
         self._identities.allow(connection, channel.room)
-        await self._check_members(connection, channel)
+        is_there = await self._check_members(connection, channel)
         connection.hold()  # events of members follow the list of members
         first: list[tuple[bytes, object]] = []
         try:
             if channel.name not in connection.subscriptions:
                 await self._join(connection, channel)
+                if not is_there:
+                    self._events.entered(connection.app, channel, connection.session.user if connection.session else "")
             members = await self._members(connection, channel)
             first.append((frames.subscribed(channel.name, {"presence": members}), None))
         finally:
@@ -105,15 +107,18 @@ class Subscriber:
         grants = self._identities.grants(connection, str(member.user_id), member.user_info)
         await self._identities.open(connection, grants)
 
-    async def _check_members(self, connection: PusherConnection, channel: ChannelName) -> None:
-        """Raise NotAccepted if the channel is full, and the user is not in it."""
-        most, session = connection.app.presence_members, connection.session
-        if not most or channel.name in connection.subscriptions or session is None:
-            return
-        engine = self._services.engine
-        page = await engine.present_page(connection.app.tenant, channel.room, None, 0, session.user)
-        if page.total >= most and not page.is_there:
-            raise NotAccepted(f"a presence channel may have at most {most} members", "LimitReached", 403)
+    async def _check_members(self, connection: PusherConnection, channel: ChannelName) -> bool:
+        """Return whether the user is in the channel already. Raise NotAccepted if not, and the channel is full."""
+        app, session = connection.app, connection.session
+        wants = bool(app.presence_members) or "member_added" in app.webhook_events
+        if not wants or channel.name in connection.subscriptions or session is None:
+            return True
+        page = await self._services.engine.present_page(app.tenant, channel.room, None, 0, session.user)
+        if 0 < app.presence_members <= page.total and not page.is_there:
+            raise NotAccepted(
+                f"a presence channel may have at most {app.presence_members} members", "LimitReached", 403
+            )
+        return page.is_there
 
     async def _join(self, connection: PusherConnection, channel: ChannelName) -> None:
         try:
@@ -184,7 +189,7 @@ class Subscriber:
         subscription = connection.subscriptions.pop(name, None)
         if subscription is not None:
             self._detach(connection, subscription)
-            self._events.counts_changed(connection.app, subscription.channel)
+            self._events.left(connection.app, subscription.channel, connection.session)
 
     def _detach(self, connection: PusherConnection, subscription: Subscription) -> None:
         channel = subscription.channel
@@ -204,7 +209,7 @@ class Subscriber:
             if not one.joined and one.channel.kind != "user":
                 topic = Topic("room", connection.app.tenant, one.channel.room)
                 self._services.rooms.listeners.detach(connection, topic)
-            self._events.counts_changed(connection.app, one.channel)
+            self._events.left(connection.app, one.channel, connection.session)
 
     def room_closed(self, connection: PusherConnection, room: str) -> None:
         """End a subscription to a public channel whose room is not open any more."""

@@ -124,8 +124,10 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or LOOPBACK)
     admin = msgspec.structs.replace(settings.admin, enabled=True)
     pusher = _pusher_for_dev(settings, notes)
+    centrifuge = msgspec.structs.replace(settings.centrifuge, enabled=True)
+    notes.append("Centrifuge: /connection/websocket with dev tokens, /api with the API key")
     return msgspec.structs.replace(
-        settings, server=server, auth=auth, api=Api(key), door=door, admin=admin, pusher=pusher
+        settings, server=server, auth=auth, api=Api(key), door=door, admin=admin, pusher=pusher, centrifuge=centrifuge
     )
 
 

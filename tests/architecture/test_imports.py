@@ -60,6 +60,7 @@ RESERVED = [
 ]
 
 # HTTP routes of each capability, and the module that merges them.
+FOREIGN = {"app.centrifuge", "app.pusher", "compat.centrifuge.http", "compat.pusher.http"}  # routes of foreign protocols
 ROUTES = {f"{part}.http" for part in ("admin", "app", "auth", "inbox", "presence", "push", "rooms", "visibility")}
 ROUTES |= {"rooms.moderation_http", "rooms.reactions_http", "rooms.restrictions_http"}
 
@@ -68,7 +69,7 @@ DRIVERS = [
     ("picows", {"client", "cli._admin_socket"}),
     ("hiredis", {"engine.redis"}),
     ("httptools", {"transport.http1"}),
-    ("starlette", {"http", "app.demo", "app.listeners", "app.pusher", "auth.api_keys", "compat.pusher.http", *ROUTES}),
+    ("starlette", {"http", "app.demo", "app.listeners", *FOREIGN, "auth.api_keys", *ROUTES}),
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
     ("cronsim", {"jobs.timetable"}),

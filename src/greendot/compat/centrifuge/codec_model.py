@@ -158,7 +158,7 @@ _read_any = decoder(dict)
 
 
 class BadCommand(CfRefused):
-    """Text that is no command. Without a number (`id` 0) the connection is closed, because nobody waits for a reply."""
+    """Text that is no command. Without a number (`id` 0) the connection is closed, because no reply is possible."""
 
     def __init__(self, code: CfErr, message: str, id: int = 0) -> None:
         super().__init__(code, message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
 from msgspec import Raw, Struct
 
 from greendot.compat.centrifuge.channel_model import Namespaces
@@ -12,6 +11,7 @@ from greendot.compat.centrifuge.codec_model import error_frame
 from greendot.compat.centrifuge.codes_model import error_of
 from greendot.compat.centrifuge.push_model import Pushes
 from greendot.errors import Refused
+from greendot.protocol.decoding import decoder
 from greendot.protocol.versions import TEXT, Dialect, Reading, frame_head, split_frames
 
 _NATIVE = b'{"type":'  # the beginning of every native frame, and of none of ours
@@ -28,8 +28,8 @@ class _Error(Struct):
     message: str
 
 
-_read_event = msgspec.json.Decoder(_Event).decode
-_read_error = msgspec.json.Decoder(_Error).decode
+_read_event = decoder(_Event)
+_read_error = decoder(_Error)
 
 
 class CentrifugeDialect(Dialect):

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from greendot.compat.centrifuge.channel_model import Namespaces, channel_of
 from greendot.compat.centrifuge.codec_model import NULL, ClientInfo, Publication, compact, push_frame
 from greendot.compat.centrifuge.codes_model import INSUFFICIENT_STATE, UNSUBSCRIBED
+from greendot.protocol.decoding import decoder
 from greendot.protocol.events import RoomMessage
 
 SERVER = "system"  # author of what the app publishes by the server API; such publications have no `info`
@@ -50,11 +51,11 @@ class _Resync(Struct):
     scope: str
 
 
-_read_message = msgspec.json.Decoder(_Message).decode
-_read_signal = msgspec.json.Decoder(_Signal).decode
-_read_occupant = msgspec.json.Decoder(_Occupant).decode
-_read_changed = msgspec.json.Decoder(_Changed).decode
-_read_resync = msgspec.json.Decoder(_Resync).decode
+_read_message = decoder(_Message)
+_read_signal = decoder(_Signal)
+_read_occupant = decoder(_Occupant)
+_read_changed = decoder(_Changed)
+_read_resync = decoder(_Resync)
 
 
 def client_info(user: str, info: dict[str, Any] | Raw | UnsetType) -> ClientInfo:

@@ -1,4 +1,4 @@
-"""Speed of clients of foreign protocols, compared with native clients of the same server: python bench/dialect_ratio.py.
+"""Speed of clients of foreign protocols, beside native clients of the same server: python bench/dialect_ratio.py.
 
 Each round measures the native dialect and the foreign one on one server, in changing order. The result is the median of
 the ratios, and its range.

@@ -1,7 +1,7 @@
 """Events about channels: webhooks of the app, and the number of subscribers for the channel itself.
 
-A node sends the webhooks for what happens on its own connections. It asks the other nodes whether a channel has become
-occupied or vacant, and waits a moment before it reports an end, so that a reload of a page causes no webhook.
+A node sends the webhooks of its own connections. It asks the other nodes whether a channel has become occupied or
+vacant. It waits a moment before it reports an end, so that a reload of a page causes no webhook.
 """
 
 from __future__ import annotations

@@ -60,7 +60,12 @@ RESERVED = [
 ]
 
 # HTTP routes of each capability, and the module that merges them.
-FOREIGN = {"app.centrifuge", "app.pusher", "compat.centrifuge.http", "compat.pusher.http"}  # routes of foreign protocols
+FOREIGN = {
+    "app.centrifuge",
+    "app.pusher",
+    "compat.centrifuge.http",
+    "compat.pusher.http",
+}  # routes of foreign protocols
 ROUTES = {f"{part}.http" for part in ("admin", "app", "auth", "inbox", "presence", "push", "rooms", "visibility")}
 ROUTES |= {"rooms.moderation_http", "rooms.reactions_http", "rooms.restrictions_http"}
 

@@ -1,12 +1,15 @@
 // Runs centrifuge-js for a test: reads one command per line, writes one event or answer per line.
 import { createInterface } from 'node:readline';
 import { Centrifuge } from 'centrifuge';
+import { Centrifuge as Protobuf } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
 
 const clients = {};
 const subscriptions = {};
 const tokens = {}; // answers to getToken, by client or by client and channel
-const write = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
+// Protobuf clients have bytes where JSON clients have values.
+const shown = (key, value) => (value instanceof Uint8Array ? new TextDecoder().decode(value) : value);
+const write = (line) => process.stdout.write(`${JSON.stringify(line, shown)}\n`);
 
 const EVENTS = ['connecting', 'connected', 'disconnected', 'publication', 'join', 'leave', 'subscribed', 'unsubscribed'];
 const SUBSCRIPTION = ['subscribing', 'subscribed', 'unsubscribed', 'publication', 'join', 'leave'];
@@ -17,10 +20,10 @@ function forward(emitter, names, about) {
 }
 
 const ops = {
-  connect({ client, url, token, refreshed, options }) {
+  connect({ client, url, token, refreshed, options, protobuf }) {
     tokens[client] = refreshed;
     const getToken = async () => { write({ client, event: 'getToken', context: {} }); return tokens[client]; };
-    clients[client] = new Centrifuge(url, {
+    clients[client] = new (protobuf ? Protobuf : Centrifuge)(url, {
       websocket: WebSocket, minReconnectDelay: 1, maxReconnectDelay: 20, ...(token && { token }), ...(refreshed && { getToken }), ...options,
     });
     forward(clients[client], EVENTS, { client });
@@ -35,7 +38,7 @@ const ops = {
     made.subscribe();
   },
   unsubscribe: ({ client, channel }) => subscriptions[`${client} ${channel}`].unsubscribe(),
-  publish: ({ client, channel, data }) => clients[client].publish(channel, data),
+  publish: ({ client, channel, data, bytes }) => clients[client].publish(channel, bytes ? new TextEncoder().encode(bytes) : data),
   history: ({ client, channel, options }) => clients[client].history(channel, options),
   presence: ({ client, channel }) => clients[client].presence(channel),
   presenceStats: ({ client, channel }) => clients[client].presenceStats(channel),

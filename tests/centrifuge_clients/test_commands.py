@@ -276,10 +276,3 @@ async def test_a_client_far_behind_is_told_that_nothing_was_recovered() -> None:
         asked = {"channel": "chat", "recover": True, "offset": 0, "epoch": first["epoch"]}
         again = (await client.ask(subscribe=asked))["subscribe"]
         assert (again["offset"], again.get("recovered", False)) == (301, False)
-
-
-async def test_a_protobuf_client_is_told_to_use_json() -> None:
-    async with serving(centrifuge=ON) as served:
-        wire = await served.socket("/connection/websocket", {"Sec-WebSocket-Protocol": "centrifuge-protobuf"})
-        assert "centrifuge-protobuf" in wire.head
-        assert (await wire.closed()).code == 3506

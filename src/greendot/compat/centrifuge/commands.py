@@ -57,16 +57,17 @@ class ChannelCommands:
         self._clock = services.node.clock
         self._timers = services.node.context.timers
         self._execute = services.node.dispatcher.execute
+        self._namespaces = namespaces
         # One for all clients of a tenant that read the same, so that frames are converted once for all.
-        self._dialects = {
-            (tenant, join_leave): CentrifugeDialect(own, join_leave=join_leave)
-            for tenant, own in namespaces.items()
-            for join_leave in (False, True)
-        }
+        self._dialects: dict[tuple[str, bool, bool], CentrifugeDialect] = {}
 
-    def dialect(self, tenant: str, *, join_leave: bool = False) -> CentrifugeDialect:
-        """Return the dialect of a tenant's clients, with or without joins and leaves."""
-        return self._dialects[tenant, join_leave]
+    def dialect(self, connection: CentrifugeConnection, tenant: str, *, join_leave: bool = False) -> CentrifugeDialect:
+        """Return the dialect of a tenant's clients: in JSON or Protobuf, with or without joins and leaves."""
+        key = tenant, connection.is_binary, join_leave
+        found = self._dialects.get(key)
+        if found is None:
+            found = self._dialects[key] = make_dialect(connection.is_binary, self._namespaces[tenant], join_leave)
+        return found
 
     # --- subscriptions ---
 
@@ -135,7 +136,7 @@ class ChannelCommands:
         if ends_at is not None:
             self._set_end(connection, subscription, ends_at)
         if asked.join_leave and place.rules.join_leave:
-            connection.dialect = self.dialect(session.tenant, join_leave=True)
+            connection.dialect = self.dialect(connection, session.tenant, join_leave=True)
         return self._subscribed(place, asked, joined, ends_at)
 
     def _subscribed(self, place: Place, asked: Subscribe, joined: JoinReply, ends_at: int | None) -> SubscribeResult:
@@ -273,3 +274,11 @@ class ChannelCommands:
             place.room,
             lambda: self._channels.history(place, asked.limit, asked.since, asked.reverse, session.user),
         )
+
+
+def make_dialect(is_binary: bool, namespaces: Namespaces, join_leave: bool) -> CentrifugeDialect:
+    if not is_binary:
+        return CentrifugeDialect(namespaces, join_leave=join_leave)
+    from greendot.compat.centrifuge.protobuf import ProtobufDialect  # its library is optional
+
+    return ProtobufDialect(namespaces, join_leave=join_leave)

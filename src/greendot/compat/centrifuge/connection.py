@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec import structs
 
 from greendot.compat.centrifuge.channel_model import Rules
+from greendot.compat.centrifuge.codec_model import BadCommand
 from greendot.compat.centrifuge.codes_model import CfClose, close_of
 from greendot.compat.connection import ForeignConnection, NodeServices
 from greendot.node.session import ForeignProtocol, Session
 from greendot.node.timer_model import Timer
+from greendot.protocol.codes import Close
 from greendot.protocol.versions import Dialect
 
 
@@ -36,6 +38,20 @@ class CentrifugeConnection(ForeignConnection):
         self.is_stale = False  # no `connect` came in time
         self.granted_rooms: tuple[str, ...] = ()  # rooms that subscription tokens and channel names grant
         self.subscriptions: dict[str, Subscription] = {}  # by channel
+
+    def on_binary(self, payload: bytes) -> None:
+        """Handle a frame in Protobuf as the JSON of the same commands."""
+        if not self.is_binary:
+            super().on_binary(payload)
+            return
+        from greendot.compat.centrifuge.protobuf import as_json  # its library is optional
+
+        try:
+            text = as_json(payload)
+        except BadCommand as bad:
+            self.on_violation(Close.PROTOCOL_ERROR, bad.error.message)
+        else:
+            self.on_text(text)
 
     def grant(self, session: Session, room: str) -> None:
         """Let the session be in a room, beside those that its token grants."""

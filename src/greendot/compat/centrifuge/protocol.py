@@ -6,6 +6,7 @@ Commands of a connection are handled in order. All checks, limits and effects ar
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -40,9 +41,8 @@ from greendot.compat.centrifuge.codec_model import (
     split_frame,
 )
 from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
-from greendot.compat.centrifuge.commands import ChannelCommands
+from greendot.compat.centrifuge.commands import ChannelCommands, make_dialect
 from greendot.compat.centrifuge.connection import CentrifugeConnection
-from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
 from greendot.compat.centrifuge.tokens import granted_channels
 from greendot.errors import KeysUnavailable, Refused, TokenError
 from greendot.ids import incarnation_of, valid_id
@@ -85,7 +85,10 @@ class CentrifugeProtocol:
         self._namespaces = namespaces
         self._timers = services.node.context.timers
         self._ping_s = max(1, min(PING_S, int(services.node.heartbeat_s)))
-        self._no_tenant = CentrifugeDialect(Namespaces({}))  # until the token names the tenant
+        # Until the token names the tenant, by whether the client reads Protobuf.
+        self._no_tenant = {False: make_dialect(False, Namespaces({}), False)}
+        if has_protobuf():
+            self._no_tenant[True] = make_dialect(True, Namespaces({}), False)
         self._handlers: dict[type[Method], Handler] = {
             Subscribe: commands.subscribe,
             Unsubscribe: commands.unsubscribe,
@@ -102,17 +105,19 @@ class CentrifugeProtocol:
 
     def connect(self, request: ForeignRequest) -> ForeignSocket:
         """Return the connection of a new client."""
-        connection = CentrifugeConnection(self._node, self, self._no_tenant, self._node.connections.new_id())
-        connection.set_up(self._node, request)
         offered = request.headers.get(b"sec-websocket-protocol", b"")
         named = PROTOBUF in [name.strip() for name in offered.split(b",")]
-        connection.is_binary = named or _asks_for_protobuf(request.query)
+        is_binary = named or _asks_for_protobuf(request.query)
+        dialect = self._no_tenant.get(is_binary, self._no_tenant[False])
+        connection = CentrifugeConnection(self._node, self, dialect, self._node.connections.new_id())
+        connection.is_binary = is_binary
+        connection.set_up(self._node, request)
         # A subprotocol that is not named in the response would look like a broken network, and the client would retry.
         return ForeignSocket(connection, PROTOBUF if named else b"")
 
     def opened(self, connection: CentrifugeConnection) -> None:
-        if connection.is_binary:
-            connection.close(Close.VERSION, "this server speaks JSON; create the client without protobuf")
+        if connection.is_binary and True not in self._no_tenant:
+            connection.close(Close.VERSION, "this server has no Protobuf: install greendot[protobuf], or use JSON")
             return
         self._services.hello.strangers.add(connection)
         self._timers.set(CONNECT_S, self._check_connected, connection)
@@ -244,7 +249,7 @@ class CentrifugeProtocol:
 
     async def _welcome(self, connection: CentrifugeConnection, session: Session, id: int, token: str) -> None:
         connection.is_connecting = False
-        connection.dialect = self._commands.dialect(session.tenant)
+        connection.dialect = self._commands.dialect(connection, session.tenant)
         subs = {}
         for channel in granted_channels(token):
             try:
@@ -284,6 +289,14 @@ class CentrifugeProtocol:
 
     async def _rpc(self, connection: CentrifugeConnection, session: Session, asked: Rpc) -> Result:
         raise CfRefused(CfErr.NOT_AVAILABLE, NO_RPC)
+
+
+def has_protobuf() -> bool:
+    """Return whether the library for Protobuf is installed."""
+    try:
+        return find_spec("google.protobuf") is not None
+    except ModuleNotFoundError:  # there is no package `google`
+        return False
 
 
 def _asks_for_protobuf(query: bytes) -> bool:

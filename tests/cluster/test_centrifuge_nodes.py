@@ -51,3 +51,10 @@ async def test_a_client_of_a_killed_node_recovers_on_another_and_others_see_no_l
         assert not [said for said in js.events if said["event"] == "leave"]
         answer = await ask(third.port, "POST", "/api/presence", {"channel": "lobby"}, **{"X-API-Key": API_KEY})
         assert answer.json()["result"]["presence"].keys() == {"ann", "bob", "cem"}
+        # The app subscribes a client of another node.
+        order = {"user": "bob", "channel": "inbox:bob"}
+        assert (await ask(third.port, "POST", "/api/subscribe", order, **{"X-API-Key": API_KEY})).json() == {
+            "result": {}
+        }
+        while (await js.event("subscribed", "b"))["channel"] != "inbox:bob":
+            pass

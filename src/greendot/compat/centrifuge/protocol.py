@@ -57,6 +57,7 @@ from greendot.transport.upgrade import ForeignRequest, ForeignSocket
 PATH = b"/connection/websocket"
 PROTOBUF = b"centrifuge-protobuf"
 CONNECT_S = 10.0  # time for a new socket to send `connect`
+MOST_REFUSED = 100  # commands of one frame over the limit that are answered
 PING_S, PONG_S = 25, 10.0  # seconds between two pings, and time for the answer
 VERSION = f"greendot {__version__}"
 NO_RPC = "this server has no RPC; send a request to your app, or publish to a channel"
@@ -167,7 +168,7 @@ class CentrifugeProtocol:
     def refused(self, connection: CentrifugeConnection, message: str, refused: Refused) -> None:
         """Answer the commands of a frame that is over the limit of the connection."""
         error = error_of(refused)
-        for line in message.split("\n")[:1]:
+        for line in message.split("\n")[:MOST_REFUSED]:
             try:
                 command = read_command(line)
             except BadCommand as bad:

@@ -299,6 +299,18 @@ async def test_channels_of_a_connection_are_limited() -> None:
         await client.subscribe("c3")
 
 
+async def test_connections_of_a_tenant_are_limited_with_and_without_a_user() -> None:
+    async with serving(pusher=APP, limits={"tenant_connections": 2}) as served:
+        one, two = await connected(served), await member(served, "ann")
+        assert await closes(served, f"/app/{APP['key']}?{QUERY}") == 4100
+        await one.subscribe("presence-lobby", "bob")  # is counted once
+        assert served.node.connection_limits.counts == {"default": 2}
+        await two.socket.close()
+        await served.until_gone(1)
+        await connected(served)
+        assert served.node.registry.usage.of("default").connections == 2
+
+
 async def test_random_frames_never_break_a_connection() -> None:
     chance = random.Random(7)
     words: list[Any] = [

@@ -48,10 +48,14 @@ class NodeServices(Struct, frozen=True):
 class ForeignConnection(Connection):
     """Connection whose frames a foreign protocol reads, and whose output a dialect of this protocol converts."""
 
-    __slots__ = ("foreign", "granted")
+    __slots__ = ("_of_tenant", "foreign", "granted")
 
-    def __init__(self, services: NodeServices, foreign: ForeignProtocol, dialect: Dialect, number: str) -> None:
+    def __init__(
+        self, services: NodeServices, foreign: ForeignProtocol, dialect: Dialect, number: str, tenant: str | None = None
+    ) -> None:
+        """Create a connection. `tenant` is known already if the request names it."""
         super().__init__(services.connections, number)
+        self._of_tenant = tenant
         self.foreign: ForeignProtocol = foreign
         self.granted = None
         self.dialect = dialect
@@ -59,6 +63,10 @@ class ForeignConnection(Connection):
     def set_up(self, services: NodeServices, request: ForeignRequest) -> None:
         """Record the client's address and program, as for other clients."""
         services.connections.adopt(self, request)
+
+    @property
+    def tenant(self) -> str | None:
+        return self._of_tenant if self.session is None else self.session.tenant
 
     def send_ping(self) -> None:
         """Send a ping of the WebSocket protocol. Its answer is a sign of life."""

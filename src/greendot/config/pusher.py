@@ -45,6 +45,8 @@ class Pusher(Struct, frozen=True, forbid_unknown_fields=True):
 
 def check_pusher(apps: dict[str, Pusher], common: Webhooks) -> Mistakes:
     """Yield the mistakes in the apps of all tenants, given by section."""
+    if apps["pusher"].is_on and apps.get("tenants.default.pusher", Pusher()).is_on:
+        yield "tenant `default` has two apps. Set the keys in [pusher] or [tenants.default.pusher], not in both."
     seen: dict[tuple[str, str], str] = {}
     for section, app in apps.items():
         if not app.enabled:

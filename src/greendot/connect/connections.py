@@ -16,11 +16,11 @@ from greendot.connect.hello import HelloService
 from greendot.engine.messages import Disconnect, RoomOrder
 from greendot.engine.port import Engine
 from greendot.ids import hashed, incarnation_of
-from greendot.limits.connection_limits import ConnectionLimits
+from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
-from greendot.node.session import Connection, log_fields
+from greendot.node.session import Connection, ForeignProtocol, log_fields
 from greendot.presence.grace_model import EndCause, shown_code
 from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
@@ -128,12 +128,22 @@ class ClientConnections:
         self._rate_limits.opened(connection)
         if connection.foreign is not None:
             self._sessions.expect_frames(connection)
-            connection.foreign.opened(connection)
+            self._opened_foreign(connection, connection.foreign)
         else:
             self._hello.strangers.add(connection)
             self._sessions.expect_hello(connection)
         if self._drainer.begun:
             self._drainer.turn_away(connection)
+
+    def _opened_foreign(self, connection: Connection, foreign: ForeignProtocol) -> None:
+        try:
+            if connection.tenant is not None:
+                self._connection_limits.enter(connection, connection.tenant)
+                self._registry.counted(connection, connection.tenant)
+        except TooManyConnections as error:
+            connection.close(Close.OVERLOADED, str(error))
+        else:
+            foreign.opened(connection)
 
     # --- ended sockets ---
 

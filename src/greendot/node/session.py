@@ -174,6 +174,11 @@ class Connection(SocketConnection):
         self.gets_inbox = False  # whether new entries of the user's inbox are sent
         self.ended_by: tuple[EndCause, int] | None = None  # cause and code of the end, kept until the cleanup
 
+    @property
+    def tenant(self) -> str | None:
+        """Return the tenant of the client; None before hello. Clients of a foreign protocol may have it before."""
+        return None if self.session is None else self.session.tenant
+
 
 def log_fields(session: Session | None) -> dict[str, str | None]:
     """Return the session's id, user and tenant as fields of a log line."""

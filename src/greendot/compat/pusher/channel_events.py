@@ -40,7 +40,7 @@ class ChannelEvents:
         self._report = report
         self._due: set[Place] = set()  # channels whose number of subscribers is about to be sent
         self._checks: set[Place] = set()  # channels about to be reported as occupied or vacant
-        self._occupied: set[Place] = set()  # channels that this node has reported as occupied
+        self._occupied: set[Place] = set()  # channels that had listeners on this node at the last check
         self._missed: dict[Place, float] = {}
 
     def subscribed(self, app: PusherApp, channel: ChannelName) -> None:
@@ -102,16 +102,14 @@ class ChannelEvents:
         place = app.tenant, channel.room
         self._checks.discard(place)
         count = await self.count(app.tenant, channel.room)
-        if count and place not in self._occupied:
-            self._occupied.add(place)
-            local = self._services.context.hub.find(Topic("room", *place))
-            is_first = local is not None and count == len(local.listeners)  # else another node has reported it
-            name = "channel_occupied" if is_first else ""
-        elif not count and place in self._occupied:
-            self._occupied.discard(place)
+        local = self._services.context.hub.find(Topic("room", *place))
+        here, was_occupied = 0 if local is None else len(local.listeners), place in self._occupied
+        (self._occupied.add if here else self._occupied.discard)(place)
+        name = ""
+        if here and not was_occupied and count == here:  # else another node has reported it
+            name = "channel_occupied"
+        elif not count and was_occupied:
             name = "channel_vacated"
-        else:
-            return
         if name in app.webhook_events:
             self._report(app, {"name": name, "channel": channel.name})
 

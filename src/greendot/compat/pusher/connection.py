@@ -49,7 +49,7 @@ class PusherConnection(ForeignConnection):
     def __init__(
         self, services: NodeServices, foreign: ForeignProtocol, dialect: PusherDialect, number: str, app: PusherApp
     ) -> None:
-        super().__init__(services, foreign, dialect, number)
+        super().__init__(services, foreign, dialect, number, app.tenant)
         self.app = app
         self.code = 0  # close code of this protocol; 0: it follows from ours
         self.subscriptions: dict[str, Subscription] = {}  # by channel

@@ -6,6 +6,7 @@ A connection has one user at most. The first identity opens the user's session, 
 from __future__ import annotations
 
 import random
+from secrets import token_hex
 
 import msgspec
 from msgspec import Raw, structs
@@ -48,12 +49,13 @@ class Identities:
             connection.app.tenant, user, now + lasts_ms, name, issued_at=now, info=encoded, rooms=_signed(connection)
         )
 
-    async def open(self, connection: PusherConnection, grants: Grants, *, name: str = "") -> None:
+    async def open(self, connection: PusherConnection, grants: Grants) -> None:
         """Open the session of a user. Raise NotAccepted if the connection belongs to another user."""
         session = connection.session
         if session is None:
             connection.granted = grants
-            hello = Hello(device=connection.id, client=ClientInfo(name or "pusher", "7"))
+            # Watchers see the names of devices, so the name does not contain the socket id.
+            hello = Hello(device=f"pusher-{token_hex(6)}", client=ClientInfo("pusher", "7"))
             if not await self._services.dispatcher.open_session(connection, hello):
                 raise NotAccepted("the server does not accept this user now", status=503)
             assert connection.session is not None

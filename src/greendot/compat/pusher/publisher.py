@@ -41,22 +41,23 @@ class EventPublisher:
             return
         await self._services.backpressure.check_room(app.tenant, channel.room)
         if channel.caches or isinstance(await self._services.rooms.membership.find(app.tenant, channel.room), Room):
-            await self._append(app, channel, event, body)
+            await self._append(app, channel, event, body, socket_id)
         else:
             self._services.rate_limits.app_signal(app.tenant, channel.room)
             self._signal(Topic("room", app.tenant, channel.room), event, body, socket_id)
 
-    async def _append(self, app: PusherApp, channel: ChannelName, event: str, body: Raw) -> None:
+    async def _append(self, app: PusherApp, channel: ChannelName, event: str, body: Raw, socket_id: str | None) -> None:
         self._services.rate_limits.app_message(app.tenant, channel.room)
         content = msgspec.json.encode({"event": event, "data": body})
         draft = Draft(APP, None, content, new_message_id(), self._services.clock.now_ms())
+        append = self._services.room_messages.append
         try:
-            await self._services.room_messages.append(app.tenant, channel.room, draft)
+            await append(app.tenant, channel.room, draft, without_connection=socket_id)
         except Refused as refused:
             if refused.code != Err.NO_SUCH_ROOM or not channel.caches:
                 raise
             await self._services.store.put_room(app.tenant, channel.room, open=channel.kind == "public")
-            await self._services.room_messages.append(app.tenant, channel.room, draft)
+            await append(app.tenant, channel.room, draft, without_connection=socket_id)
 
     def _signal(self, topic: Topic, event: str, body: Raw, socket_id: str | None) -> None:
         room = topic.name if topic.kind == "room" else UNSET

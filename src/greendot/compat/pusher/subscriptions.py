@@ -20,8 +20,9 @@ from greendot.compat.pusher.dialect import member_info
 from greendot.compat.pusher.frames import SubscribeData
 from greendot.compat.pusher.identity import Identities, NotAccepted
 from greendot.compat.pusher.signature_model import channel_text, is_signed
+from greendot.connect.dispatch import refusal_of
 from greendot.engine.messages import Topic
-from greendot.errors import Refused
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.protocol.replies import PresentReply
@@ -54,8 +55,13 @@ class Subscriber:
                 )
             await self._subscribe(connection, channel, asked)
         except NotAccepted as error:
-            name = asked.channel[:200]
-            connection.send(frames.subscription_error(name, error.kind, str(error), error.status))
+            self._refuse(connection, asked, error)
+        except (Refused, EngineUnavailable, StoreUnavailable) as error:
+            self._refuse(connection, asked, _not_accepted(refusal_of(error)))
+
+    @staticmethod
+    def _refuse(connection: PusherConnection, asked: SubscribeData, error: NotAccepted) -> None:
+        connection.send(frames.subscription_error(asked.channel[:200], error.kind, str(error), error.status))
 
     async def _subscribe(self, connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
         known = channel.name in connection.subscriptions
@@ -121,10 +127,7 @@ class Subscriber:
         return page.is_there
 
     async def _join(self, connection: PusherConnection, channel: ChannelName) -> None:
-        try:
-            await self._services.dispatcher.execute(connection, wire.RoomJoin(room=channel.room))
-        except Refused as refused:
-            raise _not_accepted(refused) from None
+        await self._services.dispatcher.execute(connection, wire.RoomJoin(room=channel.room))
         self._keep(connection, Subscription(channel, joined=True))
 
     async def _members(self, connection: PusherConnection, channel: ChannelName) -> dict[str, Any]:

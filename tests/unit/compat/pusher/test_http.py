@@ -132,6 +132,19 @@ async def test_events_of_a_room_are_messages_for_native_clients_and_in_one_order
         assert got[0]["body"] == {"event": "e", "data": {"n": 0}}
 
 
+async def test_the_socket_that_caused_an_event_does_not_get_it_in_rooms_either() -> None:
+    async with serving(pusher=APP) as served:
+        await served.node.store.put_room("default", "presence-lobby", open=True)
+        ann, bob = await member(served, "ann"), await member(served, "bob")
+        await ann.quiet()
+        for number in range(3):
+            skipped = {"socket_id": ann.socket_id} if number == 1 else {}
+            content = event(data=str(number), channels=["presence-lobby"], **skipped)
+            assert (await post(served, f"{BASE}/events", content)).status == 200
+        assert [frame["data"] for frame in await ann.quiet()] == [0, 2]
+        assert [frame["data"] for frame in await bob.quiet()] == [0, 1, 2]
+
+
 async def test_an_event_keeps_its_text_whatever_it_is() -> None:
     texts = [
         '{"a": 1.0,  "b":[ ]}',

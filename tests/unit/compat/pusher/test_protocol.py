@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from greendot.auth.model import Revocation
 from greendot.config.pusher import Pusher
+from greendot.limits.overload_model import Level
 from greendot.testing.server import Served, serving
 from greendot.testing.wire import BINARY, TEXT
 
@@ -65,6 +67,40 @@ async def test_a_drain_sends_clients_away_with_4100() -> None:
         one, two = await connected(served), await member(served, "ann")
         await served.node.drain(0.1)
         assert [(await client.socket.closed()).code for client in (one, two)] == [4100, 4100]
+
+
+async def test_an_overloaded_node_refuses_subscriptions_and_keeps_the_socket() -> None:
+    async with serving(pusher=APP) as served:
+        client = await member(served, "ann")
+        served.node.dispatcher.loaded(Level.REFUSING)
+        client.ask("presence-other", "ann")
+        assert (await client.receive("pusher:subscription_error"))["data"]["status"] == 503
+        served.node.dispatcher.loaded(Level.NORMAL)
+        await client.subscribe("presence-other", "ann")
+
+
+async def test_an_overloaded_node_sends_new_users_away_with_4100() -> None:
+    async with serving(pusher=APP) as served:
+        client = await connected(served)
+        served.node.hello.loaded(Level.REFUSING)
+        client.ask("presence-lobby", "ann")
+        assert (await client.socket.closed()).code == 4100
+        await served.until_gone()
+        assert len(served.node.tasks) == 0
+
+
+async def test_a_client_that_leaves_while_its_user_waits_leaves_nothing_behind() -> None:
+    async with serving(pusher=APP, admission={"hellos_per_s": 1}) as served:
+        clients = [await connected(served) for _ in range(5)]
+        for number, client in enumerate(clients):
+            client.ask("presence-lobby", f"u{number}")
+        while not served.node.hello.waiting:  # noqa: ASYNC110  (has no event)
+            await asyncio.sleep(0.001)
+        for client in clients:
+            await client.socket.reset()
+        await served.until_gone()
+        await served.advance(60)
+        assert (len(served.node.tasks), served.node.hello.waiting, served.node.registry.sessions) == (0, 0, {})
 
 
 async def test_a_revoked_user_stays_away() -> None:
@@ -297,6 +333,18 @@ async def test_channels_of_a_connection_are_limited() -> None:
         await client.subscribe("c1")  # again: nothing changes
         client.send("pusher:unsubscribe", {"channel": "c1"})
         await client.subscribe("c3")
+
+
+async def test_connections_of_a_tenant_are_limited_with_and_without_a_user() -> None:
+    async with serving(pusher=APP, limits={"tenant_connections": 2}) as served:
+        one, two = await connected(served), await member(served, "ann")
+        assert await closes(served, f"/app/{APP['key']}?{QUERY}") == 4100
+        await one.subscribe("presence-lobby", "bob")  # is counted once
+        assert served.node.connection_limits.counts == {"default": 2}
+        await two.socket.close()
+        await served.until_gone(1)
+        await connected(served)
+        assert served.node.registry.usage.of("default").connections == 2
 
 
 async def test_random_frames_never_break_a_connection() -> None:

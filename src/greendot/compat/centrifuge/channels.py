@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Struct
 
 from greendot.auth.tokens import Tokens
 from greendot.compat.centrifuge.channel_model import Namespaces, Rules, needs_token, room_of, users_of
@@ -106,9 +106,8 @@ class Channels:
         if not place.rules.history:
             raise CfRefused(CfErr.NOT_AVAILABLE, f"channel {place.channel!r} keeps no history")
         limit = MOST_PUBLICATIONS if limit < 0 else min(limit, MOST_PUBLICATIONS)
-        after, before = (0, None) if since is None else (since.offset, None)
-        if reverse:
-            after, before = None, None if since is None else since.offset  # type: ignore[assignment]
+        start = None if since is None else since.offset
+        after, before = (None, start) if reverse else (start or 0, None)
         found = await self._store.room_page(
             place.tenant, place.room, after=after, before=before, limit=max(1, limit), reader=reader
         )
@@ -131,8 +130,4 @@ def epoch_of(room: Room) -> str:
 def clients_in(found: PresentReply) -> dict[str, ClientInfo]:
     """Return the occupants of a room as clients of a channel, one for each user."""
     infos = {user: profile.info for user, profile in found.profiles.items()}
-    return {user: client_info(user, _info(infos.get(user, UNSET))) for user in found.users}
-
-
-def _info(info: object) -> Raw:
-    return info  # type: ignore[return-value]
+    return {user: client_info(user, infos.get(user, UNSET)) for user in found.users}

@@ -29,11 +29,12 @@ class Subscription:
 class CentrifugeConnection(ForeignConnection):
     """Connection of a Centrifuge client."""
 
-    __slots__ = ("granted_rooms", "is_binary", "is_connecting", "is_stale", "subscriptions")
+    __slots__ = ("alarm", "granted_rooms", "is_binary", "is_connecting", "is_stale", "subscriptions")
 
     def __init__(self, services: NodeServices, foreign: ForeignProtocol, dialect: Dialect, number: str) -> None:
         super().__init__(services, foreign, dialect, number)
         self.is_connecting = False  # a `connect` is under way
+        self.alarm: Timer | None = None  # until `connect`, then for pings and their answers
         self.is_binary = False  # the client asks for Protobuf
         self.is_stale = False  # no `connect` came in time
         self.granted_rooms: tuple[str, ...] = ()  # rooms that subscription tokens and channel names grant
@@ -61,12 +62,14 @@ class CentrifugeConnection(ForeignConnection):
 
     def take_back(self, session: Session, room: str) -> None:
         """End a grant of `grant`. The session stays in the room until it leaves."""
-        if room in self.granted_rooms:
-            self.granted_rooms = tuple(one for one in self.granted_rooms if one != room)
-            rooms = [*session.grants.rooms]
-            rooms.reverse()  # the token itself may grant the same room, in front
-            rooms.remove(room)
-            rooms.reverse()
+        if room not in self.granted_rooms:
+            return
+        self.granted_rooms = tuple(one for one in self.granted_rooms if one != room)
+        rooms = [*session.grants.rooms]
+        if room in rooms:
+            del rooms[
+                len(rooms) - 1 - rooms[::-1].index(room)
+            ]  # the last one: the token itself may grant the room, too
             session.grants = structs.replace(session.grants, rooms=tuple(rooms))
 
     def wire_code(self, code: int) -> int:

@@ -121,7 +121,7 @@ class CentrifugeProtocol:
             connection.close(Close.VERSION, "this server has no Protobuf: install greendot[protobuf], or use JSON")
             return
         self._services.hello.strangers.add(connection)
-        self._timers.set(CONNECT_S, self._check_connected, connection)
+        connection.alarm = self._timers.set(CONNECT_S, self._check_connected, connection)
 
     def _check_connected(self, connection: CentrifugeConnection) -> None:
         if connection.session is None and not connection.is_connecting and not connection.closing:
@@ -129,6 +129,7 @@ class CentrifugeProtocol:
             connection.close(Close.PROTOCOL_ERROR, "no connect within 10 s; send connect first")
 
     def ended(self, connection: CentrifugeConnection) -> None:
+        self._timers.cancel(connection.alarm)
         for subscription in connection.subscriptions.values():
             self._timers.cancel(subscription.timer)
         connection.subscriptions.clear()
@@ -142,7 +143,7 @@ class CentrifugeProtocol:
     def _ping(self, connection: CentrifugeConnection) -> None:
         if not connection.closing:
             self.ping(connection)
-            self._timers.set(PONG_S, self._check_pong, connection)
+            connection.alarm = self._timers.set(PONG_S, self._check_pong, connection)
 
     def _check_pong(self, connection: CentrifugeConnection) -> None:
         """Close a connection whose client has sent nothing since the last ping."""
@@ -151,7 +152,7 @@ class CentrifugeProtocol:
         if self._timers.now() - connection.received_at > PONG_S:
             connection.close(Close.HEARTBEAT_LOST, "no pong")
         else:
-            self._timers.set(max(0.1, self._ping_s - PONG_S), self._ping, connection)
+            connection.alarm = self._timers.set(max(0.1, self._ping_s - PONG_S), self._ping, connection)
 
     # --- commands ---
 
@@ -271,7 +272,8 @@ class CentrifugeProtocol:
             subs=subs or UNSET,
         )
         connection.send(reply_frame(id, "connect", result))
-        self._timers.set(self._ping_s, self._ping, connection)
+        self._timers.cancel(connection.alarm)
+        connection.alarm = self._timers.set(self._ping_s, self._ping, connection)
 
     def _ttl_s(self, session: Session) -> int:
         return max(1, (session.grants.expires_at - self._node.clock.now_ms()) // 1000)

@@ -14,7 +14,8 @@ from pathlib import Path
 from measure import Bench
 from run import BUILD, choose_cores, compile_programs, greendot_command
 
-PUSHER = {
+FOREIGN = {
+    "GREENDOT_CENTRIFUGE_ENABLED": "true",
     "GREENDOT_PUSHER_APP_ID": "1",
     "GREENDOT_PUSHER_KEY": "bench",
     "GREENDOT_PUSHER_SECRET": "a secret of the bench",
@@ -24,7 +25,7 @@ NATIVE = "greendot"
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--dialect", default="pusher")
+    options.add_argument("--dialect", default="pusher", help="pusher or centrifuge")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=float, default=1.0)
     given = options.parse_args()
@@ -33,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(greendot_command(), BUILD, Path(folder), choose_cores())
         bench.mint_tokens(2_000)
-        with bench.greendot(**PUSHER) as server:
+        with bench.greendot(**FOREIGN) as server:
             for mode, key, flags in (
                 ("broadcast", "deliveries_per_s", ("--connections", 1_000, "--in-flight", 16)),
                 ("connect", "connects_per_s", ()),

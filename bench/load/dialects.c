@@ -40,6 +40,13 @@ static const struct dialect dialects[] = {
                  "{\"event\":\"pusher_internal:subscription_succeeded\""},
      .message = "{\"type\":\"signal.send\",\"room\":\"bench\",\"kind\":\"b\",\"body\":\"$B\"}",
      .refusal = "{\"event\":\"pusher:error\""},
+    /* Centrifuge clients of Greendot in the channel of a room. The sender is a native client, as with Pusher. */
+    {.name = "centrifuge", .subscriber = "/connection/websocket", .plain = "/connection/websocket",
+     .sender = "/v1/connect", .sender_speaks = "greendot",
+     .opening = {{"{\"id\":1,\"connect\":{\"token\":\"$T\"}}", "{\"id\":1,\"connect\""}},
+     .joining = {"{\"id\":2,\"subscribe\":{\"channel\":\"bench\"}}", "{\"id\":2,\"subscribe\""},
+     .message = "{\"type\":\"signal.send\",\"room\":\"bench\",\"kind\":\"publication\",\"body\":\"$B\"}",
+     .ping = "{}", .pong = "{}", .refusal = "{\"id\":3,\"error\""},
     {.name = "nchan", .subscriber = "/sub/bench", .plain = "/sub/idle", .sender = "/pub/bench", .message = "$B"},
 };
 

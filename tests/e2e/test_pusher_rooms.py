@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from backends import on_each_pair, serving_on
+from e2e.narrow import Peer
+from greendot.testing import serving
 from unit.compat.pusher.test_http import BASE, event, get, post
-from unit.compat.pusher.wire import APP, connected, member
+from unit.compat.pusher.wire import APP, QUERY, PusherClient, connected, member
 
 ROOM = "presence-lobby"
 
@@ -70,3 +72,29 @@ async def test_a_cache_channel_keeps_its_last_event_for_half_an_hour(pair: str, 
         late = await connected(served)
         await late.subscribe("private-cache-score")
         assert (await late.receive())["event"] == "pusher:cache_miss"
+
+
+async def test_a_slow_member_gets_whole_frames_in_order_or_is_sent_away() -> None:
+    async with serving(pusher=APP) as served:
+        await served.node.store.put_room("default", ROOM, open=True)
+        nat = await served.joined("nat", ROOM)
+        fast = await member(served, "fast")
+        peer = await Peer.connect(served.port, f"/app/{APP['key']}?{QUERY}")
+        slow = PusherClient(peer)
+        await slow.establish()
+        await slow.subscribe(ROOM, "slow")
+        await served.settle()
+        await fast.quiet()
+        peer.stop_reading()
+        for number in range(15):
+            await nat.request(type="room.send", room=ROOM, body={"n": number, "text": "x" * 50_000})
+            assert (await fast.receive("message"))["data"]["body"]["n"] == number
+        assert served.node.hub.waiting  # frames wait in the send buffer
+        peer.go_on_reading()
+        assert [(await slow.receive("message"))["data"]["body"]["n"] for _ in range(15)] == [*range(15)]
+        peer.stop_reading()
+        for _ in range(40):
+            await nat.request(type="room.send", room=ROOM, body="x" * 50_000)
+        peer.go_on_reading()
+        assert (await peer.closed()).code == 4100
+        await peer.end()

@@ -57,6 +57,7 @@ from greendot.transport.upgrade import ForeignRequest, ForeignSocket
 PATH = b"/connection/websocket"
 PROTOBUF = b"centrifuge-protobuf"
 CONNECT_S = 10.0  # time for a new socket to send `connect`
+AT_ONCE = 64  # commands of one frame that are handled without giving other connections a turn
 MOST_REFUSED = 100  # commands of one frame over the limit that are answered
 PING_S, PONG_S = 25, 10.0  # seconds between two pings, and time for the answer
 VERSION = f"greendot {__version__}"
@@ -179,6 +180,8 @@ class CentrifugeProtocol:
 
     async def _handle(self, connection: CentrifugeConnection, lines: list[str]) -> None:
         for number, line in enumerate(lines):
+            if number and number % AT_ONCE == 0:
+                await self._node.context.slices.turn()
             if connection.closing:
                 return
             # The dispatcher has counted the frame, which is the first command.

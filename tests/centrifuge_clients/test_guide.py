@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from centrifuge_clients.javascript import HERE, installed
+from centrifuge_clients.parts import SOCKET, RawClient
 from e2e.processes import API_KEY, running
+from greendot.testing.wire import WireClient
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "from-centrifugo.md"
 # The page has a WebSocket, a function that fetches a token, and a function that shows a publication.
@@ -50,3 +52,11 @@ async def test_the_programs_of_the_guide_run_after_a_change_of_five_lines_at_mos
             assert await viewer.wait() == 0
         finally:
             program.unlink()
+
+
+async def test_a_development_server_serves_centrifuge_clients(tmp_path: Path) -> None:
+    async with running(tmp_path, "--dev") as server:
+        client = RawClient(await WireClient.connect(server.port, SOCKET))
+        assert "connect" in await client.ask(connect={"token": server.token("ann")})
+        assert "subscribe" in await client.ask(subscribe={"channel": "lobby"})
+        await client.wire.end()

@@ -15,7 +15,6 @@ from greendot.limits.rate_limits import RateLimits
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, ForeignProtocol
 from greendot.protocol.cluster import ListenedQuery
-from greendot.protocol.codes import Close
 from greendot.protocol.replies import SessionsReply
 from greendot.protocol.versions import Dialect
 from greendot.rooms.messages import RoomMessages
@@ -71,8 +70,3 @@ class ForeignConnection(Connection):
     def send_ping(self) -> None:
         """Send a ping of the WebSocket protocol. Its answer is a sign of life."""
         self.send(WS_PING, record=False, key="ping")
-
-
-def retries_later(code: int) -> bool:
-    """Return whether a client closed with a code of ours should wait before it returns."""
-    return code in (Close.DRAINING, Close.OVERLOADED, Close.TOO_SLOW, Close.RESYNC)

@@ -10,7 +10,7 @@ from greendot.compat.pusher.apps import PusherApp
 from greendot.compat.pusher.channel_model import PERSONAL, ChannelName
 from greendot.compat.pusher.dialect import PusherDialect, personal_event, presence_in
 from greendot.node.session import ForeignProtocol
-from greendot.protocol.codes import Close
+from greendot.protocol.codes import Close, invites_return
 from greendot.protocol.versions import frame_head, split_frames
 
 # Close codes of the protocol. A client stays away after 4000 to 4099, waits a second after 4100 to 4199, and returns at
@@ -18,7 +18,7 @@ from greendot.protocol.versions import frame_head, split_frames
 NO_APP, BAD_VERSION, NO_PROTOCOL_7, NO_PROTOCOL, UNAUTHORIZED = 4001, 4006, 4007, 4008, 4009
 LATER, RETURN, NO_PONG = 4100, 4200, 4201
 RATE_LIMITED, LONG_WATCHLIST = 4301, 4302  # of errors: a connection is never closed with them
-_CODES = {
+_CODES: dict[int, int] = {
     Close.DRAINING: LATER,
     Close.TOO_SLOW: LATER,
     Close.HEARTBEAT_LOST: NO_PONG,
@@ -58,7 +58,9 @@ class PusherConnection(ForeignConnection):
         self.events_at, self.events_left = self.opened_at, float(app.client_events_per_s)
 
     def wire_code(self, code: int) -> int:
-        return self.code or _CODES.get(Close(code), RETURN) if code >= 4000 else code
+        if code < 4000:
+            return code
+        return self.code or _CODES.get(code, LATER if invites_return(code) else UNAUTHORIZED)
 
     def close_as(self, code: int, reason: str, last: bytes | None = None) -> None:
         """Close with a code of this protocol."""

@@ -103,6 +103,18 @@ async def test_a_client_that_leaves_while_its_user_waits_leaves_nothing_behind()
         assert (len(served.node.tasks), served.node.hello.waiting, served.node.registry.sessions) == (0, 0, {})
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(4000, 4100), (4001, 4100), (4003, 4100), (4005, 4200), (4501, 4009), (4503, 4009), (4242, 4100), (4999, 4009)],
+)
+async def test_a_code_of_ours_becomes_one_that_pusher_js_reads(ours: int, theirs: int) -> None:
+    async with serving(pusher=APP) as served:
+        client = await member(served, "ann")
+        (session,) = served.node.registry.sessions
+        assert await served.node.disconnect(session, ours, "ended", "default")
+        assert (await client.socket.closed()).code == theirs
+
+
 async def test_a_revoked_user_stays_away() -> None:
     async with serving(pusher=APP) as served:
         client = await member(served, "ann")

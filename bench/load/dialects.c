@@ -11,6 +11,7 @@
         .message = "{\"type\":\"signal.send\",\"room\":\"bench\",\"kind\":\"b\",\"body\":\"$B\"}"
 #define WELCOME "{\"type\":\"welcome\""
 #define JOIN(room) {"{\"type\":\"room.join\",\"room\":\"" room "\",\"id\":1}", "{\"type\":\"reply\""}
+#define PUSHER "/app/bench?protocol=7&client=js&version=8.6.0&flash=false"
 #define SOCKET_IO "/socket.io/?EIO=4&transport=websocket"
 
 static const struct dialect dialects[] = {
@@ -32,6 +33,20 @@ static const struct dialect dialects[] = {
      .joining = {"{\"id\":2,\"subscribe\":{\"channel\":\"bench\"}}", "{\"id\":2,\"subscribe\""},
      .message = "{\"id\":3,\"publish\":{\"channel\":\"bench\",\"data\":\"$B\"}}", .ping = "{}", .pong = "{}",
      .refusal = "{\"id\":3,\"error\""},
+    /* Clients of Pusher in the public channel of a room. The sender is a native client, because it needs no signature. */
+    {.name = "pusher", .subscriber = PUSHER, .plain = PUSHER, .sender = "/v1/connect", .sender_speaks = "greendot",
+     .opening = {{NULL, "{\"event\":\"pusher:connection_established\""}},
+     .joining = {"{\"event\":\"pusher:subscribe\",\"data\":{\"auth\":\"\",\"channel\":\"bench\"}}",
+                 "{\"event\":\"pusher_internal:subscription_succeeded\""},
+     .message = "{\"type\":\"signal.send\",\"room\":\"bench\",\"kind\":\"b\",\"body\":\"$B\"}",
+     .refusal = "{\"event\":\"pusher:error\""},
+    /* Centrifuge clients of Greendot in the channel of a room. The sender is a native client, as with Pusher. */
+    {.name = "centrifuge", .subscriber = "/connection/websocket", .plain = "/connection/websocket",
+     .sender = "/v1/connect", .sender_speaks = "greendot",
+     .opening = {{"{\"id\":1,\"connect\":{\"token\":\"$T\"}}", "{\"id\":1,\"connect\""}},
+     .joining = {"{\"id\":2,\"subscribe\":{\"channel\":\"bench\"}}", "{\"id\":2,\"subscribe\""},
+     .message = "{\"type\":\"signal.send\",\"room\":\"bench\",\"kind\":\"publication\",\"body\":\"$B\"}",
+     .ping = "{}", .pong = "{}", .refusal = "{\"id\":3,\"error\""},
     {.name = "nchan", .subscriber = "/sub/bench", .plain = "/sub/idle", .sender = "/pub/bench", .message = "$B"},
 };
 

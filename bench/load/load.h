@@ -28,6 +28,7 @@ struct dialect {
     const char *subscriber, *plain, *sender; /* paths of subscribers, idle connections and the sender; NULL: no HTTP */
     struct exchange opening[2], joining;     /* joining: not for idle connections */
     bool sender_joins;                       /* the sender must join first */
+    const char *sender_speaks;               /* dialect of the sender; NULL: the same */
     const char *message;                     /* text of a broadcast */
     const char *ping, *pong;                 /* ping of a server, and the answer */
     const char *heartbeat, *beaten;          /* heartbeat of an idle client, and the start of its answer */

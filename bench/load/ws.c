@@ -64,10 +64,15 @@ void say_text(struct conn *c, const char *text) {
     say(c, 1, out, size);
 }
 
+static const struct dialect *spoken(const struct conn *c) {
+    bool is_sender = mode->subscribes && c == &conns[opt.connections];
+    return is_sender && opt.dialect->sender_speaks ? dialect_named(opt.dialect->sender_speaks) : opt.dialect;
+}
+
 void leave(struct conn *c) {
     c->stage = LEAVING;
-    if (opt.dialect->bye) {
-        say_text(c, opt.dialect->bye);
+    if (spoken(c)->bye) {
+        say_text(c, spoken(c)->bye);
     } else {
         say(c, 8, "\x03\xe8", 2);
     }
@@ -149,7 +154,7 @@ static bool is(const struct conn *c, const char *text) { return text && c->link.
 
 /* Starts the next exchange of the opening. Joining is the last one. */
 static const struct exchange *next_exchange(const struct conn *c) {
-    const struct dialect *d = opt.dialect;
+    const struct dialect *d = spoken(c);
     unsigned openings = sizeof d->opening / sizeof *d->opening, own = 0;
     while (own < openings && d->opening[own].await) own++;
     if (c->exchange < own) return &d->opening[c->exchange];
@@ -171,7 +176,7 @@ static void open_further(struct conn *c) {
 }
 
 static void on_text(struct conn *c) {
-    const struct dialect *d = opt.dialect;
+    const struct dialect *d = spoken(c);
     if (is(c, d->ping)) {
         say_text(c, d->pong);
     } else if (begins(c, d->refusal)) {

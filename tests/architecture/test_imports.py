@@ -30,6 +30,7 @@ ORDER = [
     "inbox",
     "push",
     "connect",
+    "compat",
     "webhooks",
     "app_outbox",
     "jobs",
@@ -59,6 +60,12 @@ RESERVED = [
 ]
 
 # HTTP routes of each capability, and the module that merges them.
+FOREIGN = {
+    "app.centrifuge",
+    "app.pusher",
+    "compat.centrifuge.http",
+    "compat.pusher.http",
+}  # routes of foreign protocols
 ROUTES = {
     f"{part}.http" for part in ("admin", "app", "auth", "connect", "inbox", "presence", "push", "rooms", "visibility")
 }
@@ -69,7 +76,7 @@ DRIVERS = [
     ("picows", {"client", "cli._admin_socket"}),
     ("hiredis", {"engine.redis"}),
     ("httptools", {"transport.http1"}),
-    ("starlette", {"http", "app.demo", "auth.api_keys", *ROUTES}),
+    ("starlette", {"http", "app.demo", "app.listeners", *FOREIGN, "auth.api_keys", *ROUTES}),
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
     ("cronsim", {"jobs.timetable"}),

@@ -31,6 +31,7 @@ SENT: list[base.AnySent] = [
     base.Acknowledged(3, "k3Fa", 2, True),
     base.Revoked(Revocation("t1", "user", "ann", 1_800_000_060_000, 1_800_000_000_000), "k3Fa", 4),
     base.Disconnect("k3Fa-s1", 4503, "operator", "t1"),
+    base.RoomOrder("t1", "alice", "lobby", "k3Fa-s1", join=False),
     base.Audit(),
     base.HoldSession("k3Fa-s1", "t1", "ann", 1_500),
     base.StatusChanged(),

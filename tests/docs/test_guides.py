@@ -26,7 +26,7 @@ GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 TYPED = [*GUIDES, ROOT / "clients" / "react" / "README.md"]
 SECRETS = {"GREENDOT_AUTH_SECRET": "a" * 32, "GREENDOT_API_KEY": "b" * 32}
 # Not run: code of other products and files of other programs.
-SHOWN = {"js", "css", "nginx"}
+SHOWN = {"js", "css", "nginx", "diff"}  # tests/foreign runs the diffs
 RUN = {"sh", "console", "python", "ts", "tsx", "toml"}
 
 

@@ -6,7 +6,7 @@ contains the measurement of the query before, so that no query waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from heapq import nlargest
 
 import msgspec
@@ -34,6 +34,8 @@ from greendot.protocol.cluster import (
     HistoryQuery,
     HistoryReport,
     HotTopic,
+    ListenedQuery,
+    ListenedReport,
     NodeQuery,
     NodeReport,
     Question,
@@ -120,6 +122,8 @@ class NodeReporter:
                 return self._topic(Topic(question.kind, question.tenant, question.name))
             case HistoryQuery():
                 return self._history(question)
+            case ListenedQuery():
+                return self._listened(question)
             case DisconnectAll():
                 return Ended(self._sources.drainer.disconnect_all(question.code, question.reason, question.tenant))
 
@@ -233,6 +237,15 @@ class NodeReporter:
     def _listeners(self, tenant: str, room: str) -> int:
         channel = self._sources.hub.find(Topic("room", tenant, room))
         return 0 if channel is None else len(channel.listeners)
+
+    def _listened(self, question: ListenedQuery) -> ListenedReport:
+        rooms: Iterable[str] = question.rooms
+        if not question.rooms:
+            foreign = (channel.topic for channel in self._sources.hub.foreign)
+            rooms = (it.name for it in foreign if it.kind == "room" and it.tenant == question.tenant)
+            rooms = [room for room in rooms if room.startswith(question.prefix)]
+        found = {room: self._listeners(question.tenant, room) for room in rooms}
+        return ListenedReport({room: count for room, count in found.items() if count})
 
     def _topic(self, topic: Topic) -> TopicReport:
         if topic.kind == "user":

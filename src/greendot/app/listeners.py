@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from greendot.app.demo import Dev
 from greendot.app.http import HttpServices, Place, make_admin_app, make_app, make_metrics_app
@@ -13,17 +13,35 @@ from greendot.errors import ConfigError
 from greendot.http.pages import Headers
 from greendot.transport.listener import Listener
 from greendot.transport.tls import Certificate
+from greendot.transport.upgrade import SocketRoute
 from greendot.transport.websocket import Framing
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from greendot.admin.dashboard import Dashboard
+
+
+class ForeignApi(Protocol):
+    """Foreign protocol on the main port: its WebSocket path and its HTTP routes."""
+
+    @property
+    def sockets(self) -> SocketRoute: ...
+    @property
+    def routes(self) -> Sequence[BaseRoute]: ...
 
 
 class Ports:
     """Listeners of a server; each is closed by itself."""
 
     def __init__(
-        self, settings: Settings, node: Node, services: HttpServices, dashboard: Dashboard | None, dev: Dev | None
+        self,
+        settings: Settings,
+        node: Node,
+        services: HttpServices,
+        dashboard: Dashboard | None,
+        dev: Dev | None,
+        foreign: Sequence[ForeignApi] = (),
     ) -> None:
         self._settings = settings
         self._node = node
@@ -36,12 +54,14 @@ class Ports:
         place: Place = "here" if here else "off" if dashboard is None else "elsewhere"
         api = settings.api
         app = make_app(services, dev, admin=place, docs=api.docs, client=api.client, metrics=not settings.metrics.port)
+        app.router.routes += [route for api in foreign for route in api.routes]
         self.main = Listener(
             node.connections,
             Headers(app, self._is_ending),
             self._certificate,
             hsts_s=self._hsts_s,
             dashboard_socket=dashboard_socket if here else None,
+            routes=[api.sockets for api in foreign],
         )
         self.admin = None if dashboard_socket is None or here else self._own(make_admin_app(), dashboard_socket)
         self.metrics = self._own(make_metrics_app(services)) if settings.metrics.port else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from secrets import token_bytes
 from typing import Any, get_args
@@ -19,6 +20,7 @@ from greendot.auth.jwks_refresh import JwksRefresh
 from greendot.auth.revocation import RevocationService
 from greendot.auth.tenants import Tenants
 from greendot.clock import Clock
+from greendot.compat.connection import NodeServices
 from greendot.config import Settings
 from greendot.connect.admission_model import HelloQueue
 from greendot.connect.commands import ConnectionCommands
@@ -65,6 +67,7 @@ from greendot.presence.profiles import ProfileService
 from greendot.presence.sessions import SessionPeriods, SessionService
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
+from greendot.protocol.cluster import ListenedQuery, read_listened
 from greendot.protocol.replies import SessionsReply
 from greendot.push.devices import DeviceService
 from greendot.push.held_pushes import HeldPushes
@@ -87,6 +90,7 @@ from greendot.visibility.freshness import VisibilityFreshness
 from greendot.visibility.updates import VisibilityUpdates
 from greendot.visibility.webhook import VisibilityClient, VisibilityWebhook
 
+LISTENED_S = 1.0  # time for other nodes to report their listeners
 CLOSE_S = 0.5  # for tasks under way when all clients are gone
 DAY_MS = 86_400_000
 RESTORE_S = 2.0  # in addition to a renewal, for all nodes to restore their sessions
@@ -534,6 +538,33 @@ class Node:
 
     def _deliver(self, topic: Topic, message: Deliver) -> None:
         (self.signals if topic.kind == "user" else self.rooms).deliver(topic, message)
+
+    # --- for foreign protocols ---
+
+    def foreign_services(self) -> NodeServices:
+        """Return the services that the protocols of package `compat` use."""
+        return NodeServices(
+            clock=self.clock,
+            context=self._context,
+            engine=self.engine,
+            store=self.store,
+            connections=self.connections,
+            dispatcher=self.dispatcher,
+            rooms=self.rooms,
+            room_messages=self.room_messages,
+            rate_limits=self.rate_limits,
+            backpressure=self.backpressure,
+            sessions_of=self.sessions_of,
+            listened=self._listened,
+            heartbeat_s=self.settings.presence.heartbeat_s,
+        )
+
+    async def _listened(self, query: ListenedQuery) -> dict[str, int]:
+        """Return the listeners of rooms on all nodes that answer in time: room → number."""
+        found: Counter[str] = Counter()
+        for answer in (await self.cluster.ask(self.engine.live_nodes(), query, LISTENED_S)).values():
+            found.update(read_listened(answer).listeners)
+        return dict(found)
 
     # --- for operators ---
 

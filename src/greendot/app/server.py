@@ -35,7 +35,9 @@ from greendot.store.rooms import Draft
 
 if TYPE_CHECKING:
     from greendot.admin.dashboard import Dashboard
+    from greendot.app.centrifuge import CentrifugeService
     from greendot.app.push import PushService
+    from greendot.app.pusher import PusherService
     from greendot.app_outbox.relay import Relay
     from greendot.webhooks.service import Webhooks
 
@@ -72,7 +74,10 @@ class Greendot:
         dev = (
             Dev(self.node.tokens, make_dev_periods(settings), settings.server.dev_gate) if settings.server.dev else None
         )
-        self.ports = Ports(settings, self.node, services, self.dashboard, dev)
+        self.pusher = make_pusher(settings, self.node, clock) if settings.pusher_apps else None
+        self.centrifuge = make_centrifuge(settings, self.node, services.keys) if settings.centrifuges else None
+        foreign = [api for api in (self.pusher, self.centrifuge) if api is not None]
+        self.ports = Ports(settings, self.node, services, self.dashboard, dev, foreign)
         self.server = self.ports.main
         self._relay: Relay | None = None
         if settings.outbox.url:
@@ -94,9 +99,11 @@ class Greendot:
         """Share the ports with other processes, as the worker of this number. Call before `start`."""
         self.ports.share(worker)
 
-    def reload(self) -> None:
-        """Read the certificate again, if there is one."""
+    def reload(self, settings: Settings | None = None) -> None:
+        """Read the certificate again, if there is one. Apply the apps of foreign protocols in changed settings."""
         self.ports.reload()
+        if settings is not None and self.pusher is not None:
+            self.pusher.reload(settings)
 
     async def start(self) -> None:
         """Start, and return when clients may connect. Raise ConfigError with the reason if that is not possible."""
@@ -133,7 +140,7 @@ class Greendot:
         # Jobs and the outbox need no sockets: other nodes can take them over at once.
         others = [self.scheduler.close(), *([] if self._relay is None else [self._relay.close()])]
         await all_ended(self.node.drain(self.settings.server.drain_s), *others)
-        about_events = [part for part in (self._webhooks, self.pushing) if part is not None]
+        about_events = [part for part in (self._webhooks, self.pushing, self.pusher) if part is not None]
         await all_ended(*(part.close() for part in (*self.ports, *about_events)))
         await all_ended(self.node.close())
         await all_ended(*(client.close() for client in self._visibility_clients.values()))
@@ -154,6 +161,18 @@ def make_dev_periods(settings: Settings) -> DevPeriods:
     """Return the periods that the demo page explains."""
     given = settings.presence
     return DevPeriods(**{name: getattr(given, name) for name in DevPeriods.__struct_fields__})
+
+
+def make_pusher(settings: Settings, node: Node, clock: Clock) -> PusherService:
+    from greendot.app.pusher import PusherService
+
+    return PusherService(settings, node.foreign_services(), clock)
+
+
+def make_centrifuge(settings: Settings, node: Node, keys: ApiKeys) -> CentrifugeService:
+    from greendot.app.centrifuge import CentrifugeService
+
+    return CentrifugeService(settings, node, keys)
 
 
 def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
@@ -213,6 +232,8 @@ def load_parts(settings: Settings) -> None:
         "greendot.webhooks.service": settings.hooks,
         "greendot.app.push": settings.pushes,
         "greendot.admin.dashboard": settings.admin.enabled,
+        "greendot.app.centrifuge": settings.centrifuges,
+        "greendot.app.pusher": settings.pusher_apps,
     }
     for name in asked:
         if asked[name]:

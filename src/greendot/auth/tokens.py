@@ -81,15 +81,27 @@ class Tokens:
             await self.remote.find(unknown.kid)
         return self.read(token, now_ms)
 
+    async def verify_claims(self, token: str, now_ms: int, **defaults: Any) -> tuple[Grants, dict[str, Any]]:
+        """Return what the token grants, and all its claims. `defaults` are claims that the token may leave out.
+
+        Raise what `verify` raises.
+        """
+        try:
+            payload, key = self._payload(token)
+        except UnknownKey as unknown:
+            if self.remote is None:
+                raise
+            await self.remote.find(unknown.kid)
+            payload, key = self._payload(token)
+        claims = defaults | payload
+        return self._rules.grants(_claims(claims), key, now_ms), claims
+
     def read(self, token: str, now_ms: int) -> Grants:
         """Return what the token grants, by the known keys.
 
         Raise TokenError with the reason if it is not valid. The message never repeats the token.
         """
-        if not token:
-            raise TokenError("the token is missing; send one")
-        if len(token) > MOST_CHARACTERS:
-            raise TokenError(f"the token is longer than {MOST_CHARACTERS} characters; issue tokens with fewer claims")
+        _check_length(token)
         claims, key = self._quickly(token) or self._carefully(token)
         return self._rules.grants(claims, key, now_ms)
 
@@ -111,6 +123,15 @@ class Tokens:
             return None
 
     def _carefully(self, token: str) -> tuple[Claims, VerificationKey]:
+        payload, key = self._payload(token)
+        claims = _claims(payload)
+        if len(self._heads) < _MOST_HEADS:
+            self._heads[token.encode().partition(b".")[0]] = key
+        return claims, key
+
+    def _payload(self, token: str) -> tuple[dict[str, Any], VerificationKey]:
+        """Return all claims of a token with a valid signature, and its key. Raise TokenError if it has none."""
+        _check_length(token)
         try:
             header = jwt.get_unverified_header(token)
             for key in self._fitting(header):
@@ -118,17 +139,12 @@ class Tokens:
                     payload = jwt.decode(token, key.material, algorithms=[key.alg], options=_LAX)  # type: ignore[arg-type]
                 except jwt.InvalidSignatureError:
                     continue
-                return self._accepted(token, claims_in(payload), key)
+                if key.retired:
+                    raise TokenError("the token was signed with a retired key; get a new token")
+                return payload, key
         except (jwt.InvalidTokenError, UnicodeError, RecursionError) as error:
             raise TokenError(f"not a valid token: {error}") from None
         raise TokenError("the token's signature does not match: the token was changed or signed with another key")
-
-    def _accepted(self, token: str, claims: Claims, key: VerificationKey) -> tuple[Claims, VerificationKey]:
-        if key.retired:
-            raise TokenError("the token was signed with a retired key; get a new token")
-        if len(self._heads) < _MOST_HEADS:
-            self._heads[token.encode().partition(b".")[0]] = key
-        return claims, key
 
     def _fitting(self, header: dict[str, Any]) -> list[VerificationKey]:
         """Return the keys that may have signed a token with this header."""
@@ -171,6 +187,22 @@ class Tokens:
     def _signer(self) -> VerificationKey | None:
         secrets = (key for key in self._own if key.alg in HASHES and not key.retired and key.not_after is None)
         return next(secrets, None)
+
+
+def _check_length(token: str) -> None:
+    """Raise TokenError if a token is missing or too long."""
+    if not token:
+        raise TokenError("the token is missing; send one")
+    if len(token) > MOST_CHARACTERS:
+        raise TokenError(f"the token is longer than {MOST_CHARACTERS} characters; issue tokens with fewer claims")
+
+
+def _claims(payload: dict[str, Any]) -> Claims:
+    """Return the claims that the server reads. Raise TokenError if one is wrong, or nested too deeply."""
+    try:
+        return claims_in(payload)
+    except (UnicodeError, RecursionError) as error:
+        raise TokenError(f"not a valid token: {error}") from None
 
 
 def _exactly(text: bytes) -> bytes:

@@ -10,7 +10,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,26 @@ from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.config import LOCAL, Settings, strange_variables
 from greendot.config.fields import check_length, refuse
+from greendot.config.pusher import Pusher
 from greendot.engine.redis.url import without_login
+from greendot.errors import ConfigError
 from greendot.ids import hash_key
 from greendot.node.tasks import end_by
 from greendot.ops.local_engine import LocalEngine, local_engine
 from greendot.ops.supervisor import Supervisor, reserve
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
 from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
 STUCK_S = 10.0  # if a server has not ended this number of seconds after its drain, it is stuck and is killed
 STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
+DEV_APP, DEV_KEY = "1", "greendot-dev"  # id and key of the Pusher app of --dev
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
+
+Reread = Callable[[], Settings]  # reads the settings again from their sources
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,6 +86,7 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
 def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
     """Run a server until Ctrl-C or SIGTERM."""
     settings = settings_from(config, flags, SERVER_CHECKS)
+    reread = partial(settings_from, config, flags, SERVER_CHECKS)
     notes = strange_variables(os.environ)
     if settings.server.dev:
         settings = _for_dev(settings, flags["server"]["host"], notes)
@@ -91,11 +99,11 @@ def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
     if settings.engine.url == LOCAL:
         with local_engine(settings.server.data_dir) as companion:
             engine = msgspec.structs.replace(settings.engine, url=companion.url)
-            _serve_by_workers(msgspec.structs.replace(settings, engine=engine), notes, companion)
+            _serve_by_workers(msgspec.structs.replace(settings, engine=engine), reread, notes, companion)
     elif settings.server.workers > 1:
-        _serve_by_workers(settings, notes)
+        _serve_by_workers(settings, reread, notes)
     else:
-        _on_a_loop(settings, _serve_alone(settings, notes))
+        _on_a_loop(settings, _serve_alone(settings, reread, notes))
 
 
 def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings:
@@ -123,10 +131,27 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     # none: it has no cookie.
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or (() if is_exposed else LOOPBACK))
     admin = msgspec.structs.replace(settings.admin, enabled=True)
-    return msgspec.structs.replace(settings, server=server, auth=auth, api=api, door=door, admin=admin)
+    pusher = _pusher_for_dev(settings, notes)
+    centrifuge = msgspec.structs.replace(settings.centrifuge, enabled=True)
+    notes.append("Centrifuge: /connection/websocket with dev tokens, /api with the API key")
+    return msgspec.structs.replace(
+        settings, server=server, auth=auth, api=api, door=door, admin=admin, pusher=pusher, centrifuge=centrifuge
+    )
 
 
-def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngine | None = None) -> None:
+def _pusher_for_dev(settings: Settings, notes: list[str]) -> Pusher:
+    """Return an app of the Pusher protocol with a generated secret, unless the settings have one or turn it off."""
+    if settings.pusher_apps or not settings.pusher.enabled:
+        return settings.pusher
+    secret, new = dev_value(settings, "pusher-secret")
+    shown = secret if new else f"in {dev_file(settings, 'pusher-secret')}"
+    notes.append(f"Pusher:  app id {DEV_APP}, key {DEV_KEY}, secret {shown}")
+    return msgspec.structs.replace(settings.pusher, app_id=DEV_APP, key=DEV_KEY, secret=secret)
+
+
+def _serve_by_workers(
+    settings: Settings, reread: Reread, notes: list[str], companion: LocalEngine | None = None
+) -> None:
     load_parts(settings)
     with reserve(settings.server.host, settings.server.port) as held:
         port = held.getsockname()[1]
@@ -135,7 +160,7 @@ def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngi
 
         def work(number: int, ready: Callable[[], None]) -> None:
             held.close()  # a worker listens on its own socket; only the parent reserves the port
-            _on_a_loop(resolved, _serve_as_worker(resolved, number, ready))
+            _on_a_loop(resolved, _serve_as_worker(resolved, reread, number, ready))
 
         Supervisor(
             work,
@@ -143,7 +168,7 @@ def _serve_by_workers(settings: Settings, notes: list[str], companion: LocalEngi
             patience_s=_patience_s(settings),
             on_ready=lambda: _announce(settings, port, notes, companion),
             on_stop=lambda: click.echo(STOPPING, err=True),
-            passed_on=(signal.SIGHUP,) if settings.tls.cert else (),
+            passed_on=(signal.SIGHUP,) if _reloads(settings) else (),
             companion=companion,
         ).run()
     click.echo(STOPPED, err=True)
@@ -154,18 +179,18 @@ def _on_a_loop(settings: Settings, life: Coroutine[Any, Any, None]) -> None:
         runner.run(life)
 
 
-async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], None]) -> None:
+async def _serve_as_worker(settings: Settings, reread: Reread, number: int, ready: Callable[[], None]) -> None:
     greendot = Greendot(settings)
     greendot.share_ports(number)
-    await _until_signal(greendot, (signal.SIGTERM,), ready)
+    await _until_signal(greendot, reread, (signal.SIGTERM,), ready)
     # Keep the handler of SIGTERM. A worker can get SIGTERM twice, and the second signal must not interrupt the drain.
     await greendot.stop()
 
 
-async def _serve_alone(settings: Settings, notes: list[str]) -> None:
+async def _serve_alone(settings: Settings, reread: Reread, notes: list[str]) -> None:
     greendot = Greendot(settings)
     numbers = signal.SIGINT, signal.SIGTERM
-    await _until_signal(greendot, numbers, lambda: _announce(settings, greendot.server.port, notes))
+    await _until_signal(greendot, reread, numbers, lambda: _announce(settings, greendot.server.port, notes))
     for number in numbers:  # a second signal ends the process at once
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
@@ -180,13 +205,30 @@ def _patience_s(settings: Settings) -> float:
     return settings.server.drain_notice_s + settings.server.drain_s + STUCK_S
 
 
-async def _until_signal(greendot: Greendot, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]) -> None:
+def _reloads(settings: Settings) -> bool:
+    """Return whether SIGHUP reads files again. Otherwise it ends the process, as when its terminal is closed."""
+    return bool(settings.tls.cert or settings.pusher_apps)
+
+
+def _reload(greendot: Greendot, reread: Reread) -> None:
+    """Read the certificate and the apps of foreign protocols again. Wrong settings leave the apps as they are."""
+    try:
+        settings = None if greendot.settings.server.dev else reread()
+    except (ConfigError, click.ClickException) as error:
+        log(log_events.SETTINGS_KEPT, reason=error)
+        settings = None
+    greendot.reload(settings)
+
+
+async def _until_signal(
+    greendot: Greendot, reread: Reread, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]
+) -> None:
     """Start the server, call `ready` when clients can connect, and return when one of the signals arrives."""
     stopping = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    if greendot.settings.tls.cert:  # without TLS, SIGHUP ends the process, for example when its terminal is closed
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
+    if _reloads(greendot.settings):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, greendot, reread)
     await greendot.start()
     ready()
     node = greendot.node

@@ -10,11 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from greendot.config.auth import check_auth
 from greendot.config.before_publish import check_before_publish
+from greendot.config.centrifuge import check_centrifuge
 from greendot.config.fields import Mistakes, check_length, check_name
 from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
 from greendot.config.monitoring import check_admin, check_metrics, check_traces
 from greendot.config.push import check_push
+from greendot.config.pusher import check_pusher
 from greendot.config.settings import LOCAL, POSTGRES, Limits, Settings
 from greendot.config.visibility import check_visibility
 from greendot.config.webhooks import check_networks, check_webhooks
@@ -38,6 +40,7 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_shared(settings, "limits", _check_limits)
     yield from _check_shared(settings, "visibility", partial(check_visibility, common=settings.webhooks))
     yield from _check_shared(settings, "before_publish", partial(check_before_publish, common=settings.webhooks))
+    yield from _check_shared(settings, "centrifuge", check_centrifuge)
     yield from check_networks("push.allow_private", settings.push.allow_private)
     yield from _check_shared(settings, "push", partial(check_push, allow_private=settings.push.allow_private))
     yield from _check_celebrities(settings)
@@ -53,6 +56,9 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_outbox(settings)
     yield from check_jobs(settings.jobs)
     yield from check_traces(settings.traces)
+    apps = {"pusher": settings.pusher}
+    apps |= {f"tenants.{name}.pusher": tenant.pusher for name, tenant in settings.tenants.items()}
+    yield from check_pusher(apps, settings.webhooks)
     yield from check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
 

@@ -9,11 +9,13 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from greendot.config.before_publish import BeforePublish
+from greendot.config.centrifuge import Centrifuge
 from greendot.config.fields import Count, Port, Positive, Rate, Seconds, Secret, about
 from greendot.config.ingress import IngressSection, Tls
 from greendot.config.jobs import Jobs
 from greendot.config.monitoring import Admin, Log, Metrics, Traces
 from greendot.config.push import Push, TenantPush
+from greendot.config.pusher import Pusher
 from greendot.config.visibility import Visibility
 from greendot.config.webhooks import Hook, Webhooks
 
@@ -303,6 +305,8 @@ class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     visibility: Visibility = Visibility()  # in force, completed from [visibility]
     push: TenantPush = TenantPush()  # in force, completed from [push]
     before_publish: BeforePublish = BeforePublish()  # in force, completed from [before_publish]
+    centrifuge: Centrifuge = Centrifuge()  # the tenant's own; nothing is inherited
+    pusher: Pusher = Pusher()  # the tenant's own; nothing is inherited
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -335,6 +339,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     traces: Traces = Traces()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
+    centrifuge: Centrifuge = Centrifuge()  # of tenant `default`
+    pusher: Pusher = Pusher()  # of tenant `default`
     kinds: Annotated[dict[str, Kind], about("kinds of notifications and signals, by name; in the file only")] = {}
     tenants: Annotated[dict[str, Tenant], about("tenants with settings of their own, by name; in the file only")] = {}
 
@@ -358,6 +364,22 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         if self.webhooks.url:
             named["default"] = self.webhooks
         return {tenant: hook for tenant, hook in named.items() if hook.url}
+
+    @property
+    def centrifuges(self) -> dict[str, Centrifuge]:
+        """Return the settings of the Centrifuge protocol where it is served, by tenant."""
+        named = {"default": self.centrifuge} | {name: tenant.centrifuge for name, tenant in self.tenants.items()}
+        if self.centrifuge.enabled:
+            named["default"] = self.centrifuge
+        return {tenant: given for tenant, given in named.items() if given.enabled}
+
+    @property
+    def pusher_apps(self) -> dict[str, Pusher]:
+        """Return the apps of the Pusher protocol, by tenant."""
+        named = {name: tenant.pusher for name, tenant in self.tenants.items()}
+        if self.pusher.is_on or "default" not in named:
+            named["default"] = self.pusher
+        return {tenant: app for tenant, app in named.items() if app.is_on}
 
     def push_of(self, tenant: str) -> TenantPush:
         """Return the push settings of a tenant: its own, or the shared ones if the tenant has no section."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import structs
+
 from greendot.auth.model import Grants
 from greendot.auth.revocation import RevocationService
 from greendot.auth.tokens import Tokens
@@ -66,6 +68,8 @@ class ConnectionCommands:
                 Err.BAD_FIELD,
                 "field `token` of token.refresh: the token is for another user; send a token of this user",
             )
+        if connection.granted_rooms:
+            grants = structs.replace(grants, rooms=(*grants.rooms, *connection.granted_rooms))
         before = session.grants
         await self._replace(connection, session, grants)
         self._revocation_service.recheck(session)  # the new token may have been revoked since it was verified

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -14,14 +14,14 @@ from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer
 from greendot.connect.event_streams import EventStreams
 from greendot.connect.hello import HelloService
-from greendot.engine.messages import Disconnect
+from greendot.engine.messages import Disconnect, RoomOrder
 from greendot.engine.port import Engine
 from greendot.ids import hashed, incarnation_of
-from greendot.limits.connection_limits import ConnectionLimits
+from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
-from greendot.node.session import Connection, log_fields
+from greendot.node.session import Connection, ForeignProtocol, log_fields
 from greendot.presence.grace_model import EndCause, shown_code
 from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
@@ -31,6 +31,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy
+from greendot.transport.upgrade import ForeignRequest
 from greendot.transport.websocket import READ
 
 LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half as long
@@ -80,7 +81,8 @@ class ClientConnections:
         self.violated = dispatcher.violated
         self.count_coalesced = metrics.coalesce
         self.token_in_query = options.token_in_query
-        self.bus: BusTable = {Disconnect: self._disconnect_received}
+        self.bus: BusTable = {Disconnect: self._disconnect_received, RoomOrder: self._ordered}
+        self.order_listeners: list[Callable[[Connection, RoomOrder], None]] = []  # of foreign protocols
         self._engine = engine
         self._registry = context.registry
         self._metrics = metrics
@@ -106,21 +108,45 @@ class ClientConnections:
 
     def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
         """Return the connection for a socket that is being upgraded. `token` came with its request."""
-        self._numbers += 1
-        connection = Connection(self, f"{self._sessions.incarnation}/{self._numbers}", token)
+        connection = Connection(self, self.new_id(), token)
         key = self._options.hash_key
         connection.agent_hash = _agent_hash(key, agent) if agent else None
         connection.ip_hash = hashed(key, address) if address else None
         return connection
 
+    def new_id(self) -> str:
+        """Return an id for a new connection. The id names its node."""
+        self._numbers += 1
+        return f"{self._sessions.incarnation}/{self._numbers}"
+
+    def adopt(self, connection: Connection, request: ForeignRequest) -> None:
+        """Set up a connection that speaks a foreign protocol."""
+        key = self._options.hash_key
+        connection.agent_hash = _agent_hash(key, request.agent) if request.agent else None
+        connection.ip_hash = hashed(key, request.address)
+
     def opened(self, connection: Connection) -> None:
         self._metrics.ws_connections_total += 1
         self._registry.connections[connection.id] = connection
         self._rate_limits.opened(connection)
-        self._hello.strangers.add(connection)
-        self._sessions.expect_hello(connection)
+        if connection.foreign is not None:
+            self._sessions.expect_frames(connection)
+            self._opened_foreign(connection, connection.foreign)
+        else:
+            self._hello.strangers.add(connection)
+            self._sessions.expect_hello(connection)
         if self._drainer.begun:
             self._drainer.turn_away(connection)
+
+    def _opened_foreign(self, connection: Connection, foreign: ForeignProtocol) -> None:
+        try:
+            if connection.tenant is not None:
+                self._connection_limits.enter(connection, connection.tenant)
+                self._registry.counted(connection, connection.tenant)
+        except TooManyConnections as error:
+            connection.close(Close.OVERLOADED, str(error))
+        else:
+            foreign.opened(connection)
 
     # --- ended sockets ---
 
@@ -130,6 +156,8 @@ class ClientConnections:
         if cause is EndCause.CLIENT_CLOSE and self._dispatcher.bye_waits(connection):
             cause = EndCause.BYE
         connection.ended_by = (cause, code)
+        if connection.foreign is not None:
+            connection.foreign.ended(connection)
         self._registry.ended(connection, shown_code(cause, code))
         if self._hello.forget(connection):
             connection.waiting = None
@@ -165,6 +193,16 @@ class ClientConnections:
             return False
         session.connection.close(code, reason)
         return True
+
+    def _ordered(self, topic: Any, order: RoomOrder) -> None:
+        """Pass an order of the app to the protocols of the clients it is for."""
+        if not self.order_listeners:
+            return
+        for connection in [*self._registry.connections_of(order.tenant, order.user)]:
+            session = connection.session
+            if connection.foreign is not None and session is not None and order.session in ("", session.id):
+                for follow in self.order_listeners:
+                    follow(connection, order)
 
     def cut(self, session_id: str) -> bool:
         """Abort a session's socket, as a broken network does.

@@ -6,6 +6,7 @@ delays the commands behind it. These wait in `Connection.waiting`, which is None
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from inspect import isawaitable
@@ -23,7 +24,7 @@ from greendot.limits.rate_limits import RateLimits
 from greendot.node.channel import ReplyKey, RoomKey
 from greendot.node.commands import CommandTable, Outcome
 from greendot.node.context import NodeContext
-from greendot.node.session import Connection, Session, log_fields
+from greendot.node.session import Connection, ForeignProtocol, Session, log_fields
 from greendot.presence.sessions import SessionService
 from greendot.protocol import commands as wire
 from greendot.protocol.codec import BadCommand, decode_command, encode_error, encode_event, encode_reply
@@ -106,7 +107,7 @@ class Dispatcher:
 
     def bye_waits(self, connection: Connection) -> bool:
         """Return whether `bye` waits behind a command under way. A close frame does not wait for commands before it."""
-        return any(_is_bye(message) for message in connection.waiting or ())
+        return connection.foreign is None and any(_is_bye(message) for message in connection.waiting or ())
 
     def counted(self, connection: Connection) -> bool:
         """Count a control frame or a fragment like a command; return False if it is over the connection's limit."""
@@ -115,7 +116,7 @@ class Dispatcher:
         if limit is None or not limit.admit(connection.received_at):
             return True
         self._metrics.realtime_rate_limited_connection_total += 1
-        if connection.session is None:
+        if connection.session is None and connection.foreign is None:
             self._metrics.realtime_flood_closed_total += 1
             connection.close(Close.PROTOCOL_ERROR, "too many frames before hello; send hello first")
         elif limit.flooding:
@@ -141,6 +142,12 @@ class Dispatcher:
         metrics = self._metrics
         metrics.realtime_commands_total += 1
         wait_s = 0.0 if connection.limit is None else connection.limit.admit(now)
+        if connection.foreign is not None:
+            begun = self._foreign_work(connection, connection.foreign, text, wait_s)
+            if begun is not None:
+                connection.waiting = deque()
+                self._spawn(self._finish_foreign(connection, connection.foreign, begun))
+            return
         try:
             command = decode_command(text)
         except BadCommand as bad:
@@ -189,17 +196,8 @@ class Dispatcher:
                 self._reply(connection, command, command.id, outcome)
         except Refused as refused:
             self._refuse(connection, command, refused)
-        except (EngineUnavailable, StoreUnavailable):
-            later = Refused(
-                Err.UNAVAILABLE,
-                "the engine or the store is not available; retry after `retry_in_ms`",
-                retry_in_ms=RETRY_MS,
-            )
-            self._refuse(connection, command, later)
-        except Unstorable as error:
-            self._refuse(
-                connection, command, Refused(Err.BAD_FIELD, f"a value of this command cannot be stored: {error}")
-            )
+        except (EngineUnavailable, StoreUnavailable, Unstorable) as error:
+            self._refuse(connection, command, refusal_of(error))
         except Exception:
             self._refuse(connection, command, Refused(Err.INTERNAL, "internal error; see the server log"))
             raise
@@ -258,13 +256,92 @@ class Dispatcher:
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
 
+    # --- clients of foreign protocols ---
+
+    def _foreign_work(
+        self, connection: Connection, foreign: ForeignProtocol, text: str, wait_s: float
+    ) -> Awaitable[None] | None:
+        """Pass a message to its protocol, unless it is over the connection's limit. Return what is to be awaited."""
+        if not wait_s:
+            return foreign.received(connection, text)
+        assert connection.limit is not None
+        foreign.refused(connection, text, self._rate_limits.over(connection.limit, wait_s))
+        if self._is_flooding(connection):
+            self._overloaded(connection)
+        return None
+
+    async def _finish_foreign(self, connection: Connection, foreign: ForeignProtocol, work: Awaitable[None]) -> None:
+        """Await the work of a message, then handle messages behind it, up to the connection's share of a turn.
+
+        They are handled in one task, because most need no I/O. So what they publish in one turn is written at once.
+        """
+        try:
+            await work
+            for _ in range(SHARE):
+                if (text := _next_text(connection)) is None:
+                    break
+                self._metrics.realtime_commands_total += 1
+                wait_s = 0.0 if connection.limit is None else connection.limit.admit(self._clock.monotonic())
+                if (more := self._foreign_work(connection, foreign, text, wait_s)) is not None:
+                    await more
+        except Exception:
+            connection.close(Close.INTERNAL, "internal error; see the server log")
+            raise
+        finally:
+            enter(None)
+            self._next(connection)
+
+    async def execute(self, connection: Connection, command: wire.Command) -> Outcome:
+        """Run a command for a client of a foreign protocol, which is under way; return the data of the reply.
+
+        The same limits apply as to commands of other clients. Raise Refused for the same reasons.
+        """
+        session = connection.session
+        if session is None or connection.closing:
+            raise Refused(Err.FORBIDDEN, "this connection has no user; sign in first")
+        course = _enter(session, command) if spans.sampling else None
+        try:
+            self._check_level(type(command))
+            self._rate_limits.command(session, self._clock.monotonic())
+            if type(command) in wire.ACTIVITY:
+                self._sessions.active(session, connection.received_at)
+            outcome = self._table[type(command)](connection, session, command)
+            return await outcome if isawaitable(outcome) else outcome
+        except (Refused, EngineUnavailable, StoreUnavailable, Unstorable) as error:
+            refused = refusal_of(error)
+            self._count_refused(connection, command, refused)
+            if course is not None:
+                course.failed(refused)
+            raise refused from None
+        finally:
+            if course is not None:
+                course.leave()
+
+    async def open_session(self, connection: Connection, hello: wire.Hello) -> bool:
+        """Open the session of `connection.granted`. Return False if the connection was closed instead."""
+        done = asyncio.get_running_loop().create_future()
+        self._hello.received(connection, hello, lambda _: None if done.done() else done.set_result(None), done)
+        await done
+        return connection.session is not None and not connection.closing
+
+    def _check_level(self, kind: type[wire.Command]) -> None:
+        """Raise Refused if overload prevents a command of this kind."""
+        is_low = bool(self._level) and kind in _LOW
+        if is_low or (self._level is Level.REFUSING and kind not in _ALWAYS):
+            self._metrics.realtime_overload_refused_total += 1
+            why = "this node is overloaded; retry after `retry_in_ms`"
+            raise Refused(Err.UNAVAILABLE, why, retry_in_ms=randint(*BUSY_MS))
+
     # --- refusals ---
 
-    def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
+    def _count_refused(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
         self._metrics.realtime_commands_refused_total += 1
         if connection.tally is not None:
             connection.tally.refused += 1
         self._recorder.refused(connection.session, command, refused.code)
+
+    def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
+        self._count_refused(connection, command, refused)
         if refused.code != Err.RATE_LIMITED or not isinstance(command, _QUIET):
             connection.send(encode_error(refused, command.id))
 
@@ -319,6 +396,26 @@ class Dispatcher:
         connection.close(
             Close.OVERLOADED, "frame rate far above the limit; reconnect later and send fewer frames", last
         )
+
+
+def _next_text(connection: Connection) -> str | None:
+    """Take the next message that waits and can be handled at once; None if there is none."""
+    waiting = connection.waiting
+    if not waiting or connection.closing or isinstance(waiting[0], Violation) or len(waiting[0]) > LARGE_FRAME:
+        return None
+    text = waiting.popleft()
+    assert isinstance(text, str)
+    return text
+
+
+def refusal_of(error: Refused | EngineUnavailable | StoreUnavailable | Unstorable) -> Refused:
+    """Return the refusal for an error of a command."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, Unstorable):
+        return Refused(Err.BAD_FIELD, f"a value of this command cannot be stored: {error}")
+    why = "the engine or the store is not available; retry after `retry_in_ms`"
+    return Refused(Err.UNAVAILABLE, why, retry_in_ms=RETRY_MS)
 
 
 def _enter(session: Session, command: wire.Command) -> Course | None:

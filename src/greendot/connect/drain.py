@@ -141,7 +141,7 @@ class Drainer:
         theirs = [
             connection
             for connection in self._connections.values()
-            if connection.session is not None and tenant in (None, connection.session.tenant)
+            if connection.tenant is not None and tenant in (None, connection.tenant)
         ]
         log(log_events.CLIENTS_ENDED, clients=len(theirs), code=code, tenant=tenant)
         self._tasks.spawn(self._disconnect(theirs, code, reason))

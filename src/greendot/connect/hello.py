@@ -117,14 +117,22 @@ class HelloService:
         self._dialects = Dialects()
         self._waiting: dict[Connection, tuple[Hello, Answered]] = {}
         self._received_at: dict[Connection, float] = {}  # times of hellos that have not been answered
+        self._dropped: dict[Connection, asyncio.Future[None]] = {}  # of foreign protocols: done if the hello is dropped
         self._timer_set = False
         self._refusing = False  # the node refuses new work
 
     # --- admission ---
 
-    def received(self, connection: Connection, hello: Hello, answered: Answered) -> None:
-        """Admit a hello now or soon, or send its client away. `answered` is called when an admitted hello is done."""
+    def received(
+        self, connection: Connection, hello: Hello, answered: Answered, done: asyncio.Future[None] | None = None
+    ) -> None:
+        """Admit a hello now or soon, or send its client away. `answered` is called when an admitted hello is done.
+
+        `done` is set when a hello ends without `answered`. Only foreign protocols wait for it.
+        """
         now, returning = self._timers.now(), _returns(hello)
+        if done is not None:
+            self._dropped[connection] = done
         self._received_at[connection] = now
         if self._refusing:
             self._send_away(connection, hello, REFUSING_S + self._queue.turn(now, returning=returning))
@@ -164,6 +172,7 @@ class HelloService:
                         self._time(connection, hello)
         finally:
             self.strangers.discard(connection)
+            self._dropped.pop(connection, None)
             self._received_at.pop(connection, None)
             self._queue.ended()
             if self._waiting:
@@ -173,9 +182,10 @@ class HelloService:
     async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
         """Return the token's grants; None if the connection was closed, by this method or during the verification."""
         try:
-            grants = await self._tokens.verify(hello.token, self._clock.now_ms())
+            grants = connection.granted or await self._tokens.verify(hello.token, self._clock.now_ms())
             await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
-            connection.dialect = self._dialects.of(hello.supports)
+            if connection.foreign is None:
+                connection.dialect = self._dialects.of(hello.supports)
         except KeysUnavailable as error:
             self._close_for_now(connection, error.retry_in_ms)
             return None
@@ -321,7 +331,8 @@ class HelloService:
     def _send_away(self, connection: Connection, hello: Hello, wait_s: float) -> None:
         self._metrics.realtime_hellos_refused_total += 1
         self._hold_session(hello, wait_s)
-        connection.waiting = None
+        if not self._drop(connection):
+            connection.waiting = None
         self._close_for_now(
             connection, ceil(wait_s * 1000), "too many clients connect at the same time; reconnect later"
         )
@@ -362,11 +373,19 @@ class HelloService:
     # --- called by other services of the node ---
 
     def forget(self, connection: Connection) -> bool:
-        """Forget a connection that has ended; return whether its hello was waiting."""
+        """Forget a connection that has ended; return whether its hello was waiting, and no work waits for it."""
         self.strangers.discard(connection)
         self._received_at.pop(connection, None)
         self._queue.forget(connection)
-        return self._waiting.pop(connection, None) is not None
+        is_dropped = self._waiting.pop(connection, None) is not None
+        return is_dropped and not self._drop(connection)
+
+    def _drop(self, connection: Connection) -> bool:
+        """Wake the work of a foreign protocol that waits for the hello. Return whether there is such work."""
+        done = self._dropped.pop(connection, None)
+        if done is not None and not done.done():
+            done.set_result(None)
+        return done is not None
 
     def turn_s(self) -> float:
         """Return the seconds after which a client may retry, if the node does not accept its socket."""

@@ -174,6 +174,16 @@ class Disconnect(NodeMessage, frozen=True, tag="x"):
     tenant: str | None = None  # close only a session of this tenant; None: of any
 
 
+class RoomOrder(NodeMessage, frozen=True, tag="j"):
+    """Order of the app that clients of a user join or leave a room. Only clients of foreign protocols follow it."""
+
+    tenant: str
+    user: str
+    room: str
+    session: str = ""  # only this session; empty: all sessions of the user
+    join: bool = True  # False: leave
+
+
 class Audit(NodeMessage, frozen=True, tag="a"):
     """Request to compare the sessions that the engine has for the topic's node with the node's own sessions."""
 
@@ -257,6 +267,7 @@ AnySent = (
     | Acknowledged
     | Revoked
     | Disconnect
+    | RoomOrder
     | Audit
     | HoldSession
     | StatusChanged

@@ -65,6 +65,13 @@ class ConnectionLimits:
             if not coming:
                 del self._coming[key]
 
+    def enter(self, connection: Connection, tenant: str) -> None:
+        """Count a connection of a foreign protocol, which may stay without a user. Raise TooManyConnections."""
+        _, most = self._rate_limits.most_connections(tenant)
+        if most:
+            self._check_tenant(tenant, most)
+            self._count(connection, tenant)
+
     def gone(self, connection: Connection) -> None:
         """Stop counting a connection whose socket is closed."""
         tenant, connection.counted = connection.counted, None
@@ -85,14 +92,20 @@ class ConnectionLimits:
     def _enter_tenant(self, connection: Connection, key: tuple[str, str], hello: Hello, most: int) -> Connection | None:
         """Count a connection of the tenant. Return the connection that it replaces, which is counted no longer."""
         tenant, _ = key
+        if connection.counted == tenant:
+            return None
         replaced = self._replaced(key, hello)
         if replaced is not None:
             self.gone(replaced)
-        elif not self.claims.admits(tenant, self._tenants.get(tenant, 0), most):
-            text = "this tenant has reached the connection limit; reconnect later"
-            raise TooManyConnections(text, soon=self.claims.may_grow(tenant))
+        else:
+            self._check_tenant(tenant, most)
         self._count(connection, tenant)
         return replaced
+
+    def _check_tenant(self, tenant: str, most: int) -> None:
+        if not self.claims.admits(tenant, self._tenants.get(tenant, 0), most):
+            text = "this tenant has reached the connection limit; reconnect later"
+            raise TooManyConnections(text, soon=self.claims.may_grow(tenant))
 
     def _count(self, connection: Connection, tenant: str) -> None:
         if connection.id in self._registry.connections:  # the socket may be closed already

@@ -9,6 +9,7 @@ from greendot.engine.messages import Topic
 
 if TYPE_CHECKING:
     from greendot.node.session import Connection
+    from greendot.protocol.versions import Dialect
 
 _NEVER = 1 << 62
 
@@ -61,12 +62,13 @@ class Pending(NamedTuple):
 class Channel:
     """Topic with its listeners. `queued` is True while the channel waits for, or is in, a write over several turns."""
 
-    __slots__ = ("listeners", "pending", "queued", "run", "topic")
+    __slots__ = ("listeners", "mixed", "pending", "queued", "run", "topic")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
         self.listeners: dict[Connection, int] = {}  # in the order of joins, each with the number of its join
         self.pending: list[Pending] = []
+        self.mixed = False  # a listener has, or had, a dialect whose frames the hub converts
         self.queued = False
         self.run: ChannelWrite | None = None  # the write under way
 
@@ -114,12 +116,15 @@ class Channel:
 class ChannelWrite:
     """Write of joined frames to all listeners of a channel. `special` connections get only some of the frames."""
 
-    __slots__ = ("_listeners", "at", "data", "outdated", "pending", "special", "todo")
+    __slots__ = ("_listeners", "apart", "at", "converted", "data", "mixed", "outdated", "pending", "special", "todo")
 
     def __init__(self, channel: Channel, pending: list[Pending]) -> None:
         self._listeners = channel.listeners
+        self.mixed = channel.mixed
+        self.apart = channel.topic.kind != "room"  # frames are converted for each foreign connection by itself
         self.pending = pending
         self.data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
+        self.converted: dict[Dialect, tuple[bytes, list[Pending]]] = {}  # for foreign protocols, once for all listeners
         self.special = {connection for item in pending for connection in item.skip}
         self.todo: list[Connection] = []
         self.outdated = False  # whether `todo` may have listeners that have left, or have joined again
@@ -128,6 +133,15 @@ class ChannelWrite:
             if channel.listeners[connection] <= pending[0].joins:
                 break
             self.special.add(connection)
+
+    def as_read_by(self, dialect: Dialect) -> tuple[bytes, list[Pending]]:
+        """Return the frames as clients of a dialect read them, joined and one by one."""
+        found = self.converted.get(dialect)
+        if found is None:
+            pending = [item._replace(frame=dialect.read(item.frame).frames) for item in self.pending]
+            pending = [item for item in pending if item.frame]
+            found = self.converted[dialect] = b"".join([item.frame for item in pending]), pending
+        return found
 
     def is_for(self, connection: Connection) -> bool:
         """Return whether the connection still listens, and joined before the last frame was offered."""
@@ -138,6 +152,7 @@ class ChannelWrite:
         kept = [item for item in self.pending if item.record or not of(item.key)]
         if len(kept) < len(self.pending):
             self.pending, self.data = kept, b"".join([item.frame for item in kept])
+            self.converted.clear()
         if not kept:
             self.at = len(self.todo)
 

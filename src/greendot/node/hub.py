@@ -21,6 +21,7 @@ from greendot.node.bucket_model import BucketDict
 from greendot.node.channel import Channel, ChannelWrite, Pending
 from greendot.node.hub_model import HotTopics, WriteThrottle
 from greendot.node.session import Connection
+from greendot.protocol.versions import Dialect
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.fan_out import FAILED, send_each
 
@@ -44,6 +45,7 @@ class Hub:
         self._busy: deque[Channel] = deque()  # channels with pending frames
         self._queue: deque[Channel] = deque()  # channels written in slices: large ones, and all while throttled
         self._talking: list[Connection] = []  # connections with collected frames of their own
+        self.foreign: dict[Channel, None] = {}  # channels with listeners of foreign protocols
         self.waiting: set[Connection] = set()  # connections with frames that wait for a slow socket or a hello
         self._joins = 0  # joins of listeners since the start; a listener gets no frame that was offered before its join
         self._flush_set = False
@@ -64,6 +66,7 @@ class Hub:
         return self._channels.get(topic)
 
     def drop(self, channel: Channel) -> None:
+        self.foreign.pop(channel, None)
         if self._channels.pop(channel.topic) is not None:
             self.kinds[channel.topic.kind] -= 1
 
@@ -75,6 +78,9 @@ class Hub:
         self._joins += 1
         channel.listeners[connection] = self._joins
         channel.listeners_changed()
+        if connection.dialect is not None and connection.dialect.shared:
+            channel.mixed = True
+            self.foreign[channel] = None
 
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
@@ -230,13 +236,33 @@ class Hub:
         others: list[Connection] = []
         if len(direct) < len(connections):
             others = [connection for connection in connections if connection.direct < 0 or connection in special]
-        for index, sent in send_each([connection.direct for connection in direct], run.data) or ():
-            if sent == FAILED:
-                direct[index].failed()
-            else:
-                direct[index].stall(run.pending, sent)
+        if run.mixed:
+            for dialect, group in by_dialect(direct).items():
+                self._write_as(dialect, group, run)
+        else:
+            self._write(direct, run.data, run.pending)
         for connection in others:
             run.offer_each(connection)
+
+    def _write_as(self, dialect: Dialect | None, connections: list[Connection], run: ChannelWrite) -> None:
+        """Write to the connections of one dialect: the frames are converted once for all of them."""
+        if dialect is None:
+            self._write(connections, run.data, run.pending)
+        elif run.apart:
+            for connection in connections:
+                run.offer_each(connection)
+        else:
+            data, pending = run.as_read_by(dialect)
+            if data:
+                self._write(connections, data, pending)
+
+    @staticmethod
+    def _write(connections: list[Connection], data: bytes, pending: list[Pending]) -> None:
+        for index, sent in send_each([connection.direct for connection in connections], data) or ():
+            if sent == FAILED:
+                connections[index].failed()
+            else:
+                connections[index].stall(pending, sent)
 
     def _collect(self, channel: Channel) -> None:
         if self._hot_topics is not None:
@@ -263,3 +289,14 @@ class Hub:
         self._metrics.realtime_socket_send_total += sends
         if self._throttle is not None:
             self._throttle.take(sends)
+
+
+def by_dialect(connections: list[Connection]) -> dict[Dialect | None, list[Connection]]:
+    """Group connections by the dialect in which the hub writes to them; None: frames need no conversion."""
+    groups: dict[Dialect | None, list[Connection]] = {}
+    for connection in connections:
+        dialect = connection.dialect
+        if dialect is not None and not dialect.shared:
+            dialect = None
+        groups.setdefault(dialect, []).append(connection)
+    return groups

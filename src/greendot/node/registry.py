@@ -28,10 +28,15 @@ class Registry:
     def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:
         """Count a connection for its tenant after hello. The socket may be closed already."""
         self.resumed += resumed
-        if connection.id in self.connections:
-            connection.tally = self.usage.of(session.tenant)
-            connection.tally.connections += 1
+        self.counted(connection, session.tenant)
+        if connection.tally is not None:
             connection.tally.resumed += resumed
+
+    def counted(self, connection: Connection, tenant: str) -> None:
+        """Count a connection for its tenant. A client of a foreign protocol is counted before it has a user."""
+        if connection.id in self.connections and connection.tally is None:
+            connection.tally = self.usage.of(tenant)
+            connection.tally.connections += 1
 
     def ended(self, connection: Connection, code: int) -> None:
         """Count the close code of a connection on which nothing more is sent."""

@@ -7,9 +7,11 @@ session lingers for the grace.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Awaitable
+from typing import Any, NamedTuple, Protocol
 
 from greendot.auth.model import Grants
+from greendot.errors import Refused
 from greendot.limits.model import NO_RULES
 from greendot.node.timer_model import Timer
 from greendot.node.usage import TenantUsage
@@ -66,6 +68,7 @@ class Session:
         "rules",
         "state_at",
         "status_as_of",
+        "unstored",
     )
 
     def __init__(self, session_id: str, grants: Grants, device: str, client: ClientInfo) -> None:
@@ -92,6 +95,7 @@ class Session:
         self.rooms: set[str] | None = None  # rooms of the session, also while it lingers; made on first use
         self.rules = NO_RULES  # rate limits of its tenant, set by hello
         self.state_at = 0.0  # monotonic seconds of the last change between idle and active
+        self.unstored: set[str] | None = None  # rooms of a foreign protocol, which need not exist in the store
         self.status_as_of = -1  # `VisibilityFreshness.doubts` when `manual` was last read; -1: not certain
 
     @property
@@ -103,8 +107,37 @@ class Session:
         return self.grants.user
 
 
+class ForeignProtocol(Protocol):
+    """Protocol of another server that a client speaks (package `compat`). One object serves all its connections.
+
+    The dispatcher calls `received` and awaits the work, so that frames of a connection are handled one after the other.
+    """
+
+    def opened(self, connection: Any) -> None:
+        """Greet a client whose socket is open."""
+
+    def received(self, connection: Any, message: str) -> Awaitable[None] | None:
+        """Handle a message. Work that awaits something is returned; the messages behind it wait."""
+
+    def refused(self, connection: Any, message: str, refused: Refused) -> None:
+        """Report a message that was not handled, because the connection sends too many."""
+
+    def ping(self, connection: Any) -> None:
+        """Send a sign of life that the client answers."""
+
+    def room_closed(self, connection: Any, room: str) -> None:
+        """End the subscription of a client without a user to a room that is not open, unless the app has allowed it."""
+
+    def ended(self, connection: Any) -> None:
+        """Release everything that the protocol keeps for a connection. Nothing more is sent."""
+
+
 class Connection(SocketConnection):
     """Connection of a client, with the state that the node's services keep for it."""
+
+    foreign: ForeignProtocol | None = None  # of the class: a client that speaks Greendot's own protocol has none
+    granted: Grants | None = None  # identity that a foreign protocol has verified; a hello then needs no token
+    granted_rooms: tuple[str, ...] = ()  # rooms that a foreign protocol grants, beside those of the token
 
     __slots__ = (
         "agent_hash",
@@ -140,6 +173,11 @@ class Connection(SocketConnection):
         self.typed: set[str] | None = None  # rooms in which the client typed since it joined them
         self.gets_inbox = False  # whether new entries of the user's inbox are sent
         self.ended_by: tuple[EndCause, int] | None = None  # cause and code of the end, kept until the cleanup
+
+    @property
+    def tenant(self) -> str | None:
+        """Return the tenant of the client; None before hello. Clients of a foreign protocol may have it before."""
+        return None if self.session is None else self.session.tenant
 
 
 def log_fields(session: Session | None) -> dict[str, str | None]:

@@ -29,6 +29,7 @@ from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # seconds after which a connection without hello is closed
+PING_AFTER = 0.6  # part of `dead_after_s`; a client of a foreign protocol that is silent for this time gets a ping
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # Shortest remaining grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
 # refused during the outage return after `connect.hello.RETRY_MS`, which is less.
@@ -226,6 +227,10 @@ class SessionService:
     def expect_hello(self, connection: Connection) -> None:
         connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
+    def expect_frames(self, connection: Connection) -> None:
+        """Watch a connection of a foreign protocol, which may stay without a session."""
+        connection.timer = self._timers.set(self._foreign_due_in(connection), self._due, connection)
+
     def _arm(self, connection: Connection) -> None:
         """Set the connection's only timer to the earliest deadline.
 
@@ -240,6 +245,8 @@ class SessionService:
         due_in = min(dead_in, expires_in)
         if not session.idle:
             due_in = min(due_in, session.active_at - now + periods.idle)
+        if connection.foreign is not None:
+            due_in = min(due_in, self._foreign_due_in(connection))
         self._timers.cancel(connection.timer)
         connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
 
@@ -253,18 +260,36 @@ class SessionService:
 
     def _check(self, connection: Connection) -> None:
         session, now = connection.session, self._timers.now()
-        if session is None:
+        if session is None and connection.foreign is None:
             connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
         elif has_come(connection.received_at + self._periods.dead_after, now):
             connection.close(
                 Close.HEARTBEAT_LOST, "no frame received in time (presence.dead_after_s); reconnect and send heartbeats"
             )
+        elif session is None:
+            self._ping(connection)
+            self.expect_frames(connection)
         elif self._clock.now_ms() >= session.grants.expires_at + round(self._periods.leeway * 1000):
             connection.close(Close.TOKEN_EXPIRED, "the token has expired; reconnect with a new token")
         else:
             if not session.idle and has_come(session.active_at + self._periods.idle, now):
                 self._set_idle(session, True)
+            self._ping(connection)
             self._arm(connection)
+
+    def _ping(self, connection: Connection) -> None:
+        """Ask a client of a foreign protocol for a sign of life, if it was silent for long."""
+        if connection.foreign is not None and has_come(self._ping_at(connection), self._timers.now()):
+            connection.foreign.ping(connection)
+
+    def _ping_at(self, connection: Connection) -> float:
+        return connection.received_at + self._periods.dead_after * PING_AFTER
+
+    def _foreign_due_in(self, connection: Connection) -> float:
+        """Return the seconds until the next ping of a foreign client, or until it counts as dead if it was asked."""
+        now, ping_at = self._timers.now(), self._ping_at(connection)
+        due_at = connection.received_at + self._periods.dead_after if has_come(ping_at, now) else ping_at
+        return max(0.0, due_at - now)
 
     def _set_idle(self, session: Session, idle: bool) -> None:
         session.idle, session.state_at = idle, self._timers.now()

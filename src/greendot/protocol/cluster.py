@@ -215,6 +215,20 @@ class Ended(Struct, frozen=True):
     sessions: int
 
 
+class ListenedQuery(Struct, frozen=True, tag=True):
+    """Question how many clients listen to a tenant's rooms: to these, or to all with clients of foreign protocols."""
+
+    tenant: str
+    rooms: list[str] = []
+    prefix: str = ""  # of the rooms, without `rooms`
+
+
+class ListenedReport(Struct, frozen=True):
+    """Listeners of rooms on one node: room → number. Rooms without listeners are left out."""
+
+    listeners: dict[str, int]
+
+
 Question = (
     SampleQuery
     | UserQuery
@@ -225,9 +239,19 @@ Question = (
     | TopicQuery
     | HistoryQuery
     | DisconnectAll
+    | ListenedQuery
 )
 Answer = (
-    Sample | UserReport | SessionsReport | RoomReport | RoomsReport | NodeReport | TopicReport | HistoryReport | Ended
+    Sample
+    | UserReport
+    | SessionsReport
+    | RoomReport
+    | RoomsReport
+    | NodeReport
+    | TopicReport
+    | HistoryReport
+    | Ended
+    | ListenedReport
 )
 
 encode = msgspec.json.Encoder().encode
@@ -241,3 +265,4 @@ read_node = decoder(NodeReport)
 read_topic = decoder(TopicReport)
 read_history = decoder(HistoryReport)
 read_ended = decoder(Ended)
+read_listened = decoder(ListenedReport)

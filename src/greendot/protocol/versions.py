@@ -9,8 +9,9 @@ instead.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -81,15 +82,23 @@ _decode = msgspec.json.Decoder(_Envelope).decode
 _HEAD = re.compile(rb'\{"type":"([a-z.]+)","v":([0-9]+),')  # the beginning of every event by encode_event
 
 
-class Dialect:
-    """Event versions of a group of clients that differ from version 1: event type → version, 0 if none is supported."""
+class Dialect(ABC):
+    """Conversion of frames for a group of clients that do not read version 1 of all events.
 
-    __slots__ = ("__weakref__", "_kept", "_versions", "straight")
+    Each of the joined frames is converted by itself, so the conversion of joined frames is the join of the conversions.
+    """
 
-    def __init__(self, versions: Mapping[str, int]) -> None:
-        self._versions = versions
-        self.straight = versions.keys() <= _APART  # whether frames for many subscribers need no conversion
+    __slots__ = ("__weakref__", "_kept", "straight")
+
+    shared: ClassVar[bool] = False  # whether the hub converts frames for many subscribers, and writes them itself
+
+    def __init__(self, *, straight: bool) -> None:
+        self.straight = straight  # whether the hub may write frames for many subscribers itself
         self._kept: dict[bytes, Reading] = {}  # recent conversions
+
+    @abstractmethod
+    def _put(self, frames: bytes) -> Reading:
+        """Convert frames. Frames that are converted already stay unchanged."""
 
     def read(self, frames: bytes) -> Reading:
         """Return frames as these clients read them, converted once for all of them.
@@ -106,11 +115,21 @@ class Dialect:
             self._kept[frames] = found
         return found
 
+
+class EventVersions(Dialect):
+    """Event versions of a group of clients that differ from version 1: event type → version, 0 if none is supported."""
+
+    __slots__ = ("_versions",)
+
+    def __init__(self, versions: Mapping[str, int]) -> None:
+        super().__init__(straight=versions.keys() <= _APART)
+        self._versions = versions
+
     def _put(self, frames: bytes) -> Reading:
         put: list[bytes] = []
         unread: dict[str, None] = {}
         for frame, at in split_frames(frames):
-            kind, version = _head(frame, at)
+            kind, version = frame_head(frame, at)
             wanted = self._versions.get(kind, version)
             if kind == Refresh.type:
                 # `refresh` replaces content that version 1 cannot express and a newer version can.
@@ -136,9 +155,9 @@ class Dialects:
     """
 
     def __init__(self) -> None:
-        self._spoken: WeakValueDictionary[frozenset[tuple[str, int]], Dialect] = WeakValueDictionary()
+        self._spoken: WeakValueDictionary[frozenset[tuple[str, int]], EventVersions] = WeakValueDictionary()
 
-    def of(self, supports: Mapping[str, Sequence[int]]) -> Dialect | None:
+    def of(self, supports: Mapping[str, Sequence[int]]) -> EventVersions | None:
         """Return the dialect for a client's declared versions, or None for plain version 1.
 
         The client gets the newest version that both sides support, and version 1 of events that it does not declare.
@@ -161,7 +180,7 @@ class Dialects:
         other = {kind: version for kind, version in versions.items() if version != 1}
         if not other:
             return None
-        return self._spoken.setdefault(frozenset(other.items()), Dialect(other))
+        return self._spoken.setdefault(frozenset(other.items()), EventVersions(other))
 
 
 def split_frames(frames: bytes) -> Iterator[tuple[bytes, int]]:
@@ -177,7 +196,7 @@ def split_frames(frames: bytes) -> Iterator[tuple[bytes, int]]:
         start = end
 
 
-def _head(frame: bytes, at: int) -> tuple[str, int]:
+def frame_head(frame: bytes, at: int) -> tuple[str, int]:
     """Return type and version without decoding the rest. Frames that are no events have version 0."""
     # A pong carries bytes chosen by the client, which may resemble an event.
     found = _HEAD.match(frame, at) if frame[0] == TEXT else None

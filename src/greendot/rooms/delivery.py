@@ -10,6 +10,7 @@ from greendot.engine.messages import Deliver, Part
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import RoomKey
 from greendot.node.context import NodeContext
+from greendot.node.session import Connection
 from greendot.node.stream import GAP_S, RECOVER, LocalStream, StreamFollower, retry_s
 from greendot.node.subscriptions import Subscriptions
 from greendot.presence.profile_model import NO_PROFILE
@@ -24,6 +25,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 COMPARE_S = 15.0  # seconds between two comparisons of all local rooms with the store
+MOST_SKIPPED = 1_000  # messages of a room that wait to be left out for a connection
 ATTEMPTS = 10  # maximum number of reads of one client's missed messages; new messages can make another read necessary
 
 
@@ -58,6 +60,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     def received(self, local: LocalRoom, message: Deliver) -> None:
         """Forward a message from the bus; for a hint (a message without content), schedule a read of the store."""
         assert message.seq is not None
+        if message.without_connection is not None:
+            self._skip(local, message.seq, message.without_connection)
         if message.frame:
             self._forward(local, local.stream.offer(message.seq, message.frame))
         else:  # a hint: only the store has the content
@@ -68,7 +72,20 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     def _forward(self, local: LocalRoom, frames: list[bytes]) -> None:
         room, seq = local.channel.topic.name, local.cursor - len(frames)
         for number, frame in enumerate(frames, start=seq + 1):
-            self._context.hub.offer(local.channel, frame, record=True, key=RoomKey(room, number))
+            skip = () if local.skipped is None else self._skipped(local.skipped, number)
+            self._context.hub.offer(local.channel, frame, record=True, key=RoomKey(room, number), skip=skip)
+
+    @staticmethod
+    def _skip(local: LocalRoom, seq: int, connection: str) -> None:
+        if local.skipped is None or len(local.skipped) >= MOST_SKIPPED:
+            local.skipped = {}
+        if seq > local.cursor:
+            local.skipped[seq] = connection
+
+    def _skipped(self, skipped: dict[int, str], seq: int) -> tuple[Connection, ...]:
+        """Return the connection that must not get a message, if it is on this node."""
+        connection = self._context.registry.connections.get(skipped.pop(seq, ""))
+        return () if connection is None else (connection,)
 
     # --- reading ---
 
@@ -112,6 +129,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         heads = await self._store.heads([*rooms])
         for key, local in rooms.items():
             room = heads.get(key)
+            if room is None and local.room is None:
+                continue  # a room that only foreign protocols use
             if room is None or local.is_another(room) or room.members_rev > local.members_rev:
                 self._changed(local, room)
         for key, room in heads.items():  # the checks of all rooms have begun

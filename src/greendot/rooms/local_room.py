@@ -59,6 +59,7 @@ class LocalRoom(TopicSubscription):
         "returning",
         "roles",
         "room",
+        "skipped",
         "stream",
         "typing",
         "unchecked",
@@ -80,6 +81,8 @@ class LocalRoom(TopicSubscription):
         # Records, and announcements of further changes, that wait until the members are known. None: they are known.
         self.unchecked: list[Deliver | MembersChanged] | None = None
         self.checking: asyncio.Future[None] | None = None  # done when the members are known
+        # Messages that a connection of a foreign protocol must not get: number → connection id; None without any.
+        self.skipped: dict[int, str] | None = None
         self.removals = 0  # grows with each removal of a user while the room is local
 
     def is_another(self, room: Room | None) -> bool:

@@ -137,6 +137,14 @@ class MemberUpdates:
                 # Also with a newer revision than the store's: a restored store may never reach that revision.
                 self._delivery.received(local, message)
 
+    @staticmethod
+    def _close_to_foreign(local: LocalRoom) -> None:
+        """Detach clients without a user from a room that is not open. Only foreign protocols have such clients."""
+        if local.channel.mixed:
+            for connection in [c for c in local.channel.listeners if c.session is None]:
+                if connection.foreign is not None:
+                    connection.foreign.room_closed(connection, local.channel.topic.name)
+
     # --- reads ---
 
     def check(self, local: LocalRoom) -> None:
@@ -160,6 +168,8 @@ class MemberUpdates:
                 gone = await self._membership.refresh(local)
             else:
                 gone = await self._membership.refresh_some(local, changes, users)
+            if local.room is not None and not local.room.open:
+                self._close_to_foreign(local)
             async for some in self._context.slices.cut([*gone]):
                 for user in some:
                     self._remove(topic.tenant, topic.name, user, gone[user])

@@ -35,6 +35,7 @@ STATES = 500  # states in one read: more would hold the loop too long
 NOBODY = MemberState(None, 0)
 # Reasons of the removal of a listener, as clients get them.
 REMOVED, BANNED, DELETED = "removed", "banned by the app", "room deleted"
+UNSTORED = -1  # epoch of a room that the store does not have: it carries signals only
 MemberKey = tuple[str, str, str]  # tenant, room and user
 
 
@@ -71,6 +72,8 @@ class RoomMembers:
         admitted = None if fresh else self._remembered(session, room)
         if admitted is None:
             admitted = await self._asked(session, room, make)
+        if admitted is None and is_unstored(session, room):
+            return RoomAccess(Room(session.tenant, room, open=False, head=0, members_rev=0, epoch=UNSTORED), None, 0)
         if admitted is None:
             raise _no_such_room(room) if session.grants.may_join(room) else not_a_member(room)
         if admitted.banned > (now := self._context.clock.now_ms()):
@@ -130,7 +133,7 @@ class RoomMembers:
             self._rooms.get((session.tenant, room)),
             self._member_state((session.tenant, room, session.user), fresh=True),
         )
-        if found is None and make:
+        if found is None and make and not is_unstored(session, room):
             try:
                 found = await self._store.put_room(session.tenant, room)
             except RoomBeingDeleted:
@@ -186,12 +189,15 @@ class RoomMembers:
         if local.is_another(room):
             room = None
         states = dict[str, MemberState]()
-        grants = {c.session.user: c.session.grants for c in local.channel.listeners if c.session is not None}
-        async for some in self._context.slices.cut([*grants], STATES):
+        sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}
+        async for some in self._context.slices.cut([*sessions], STATES):
             states |= await self._read_states(local, some)
         local.room, local.members_rev = room, room.members_rev if room else local.members_rev
         local.roles = states
-        return self._leaving(grants.values(), room, states)
+        if room is None:  # sessions of foreign protocols may stay in a room that the store does not have
+            name = local.channel.topic.name
+            sessions = {user: session for user, session in sessions.items() if not is_unstored(session, name)}
+        return self._leaving([session.grants for session in sessions.values()], room, states)
 
     async def refresh_some(self, local: LocalRoom, changes: Applicable, users: list[str]) -> dict[str, str]:
         """Read the changed members who listen (`users`), and apply the changes. For the result see `refresh`."""
@@ -248,6 +254,11 @@ class RoomMembers:
         topic = local.channel.topic
         found = await self._store.member_states([(topic.tenant, topic.name, user) for user in users])
         return {user: found.get((topic.tenant, topic.name, user), NOBODY) for user in users}
+
+
+def is_unstored(session: Session, room: str) -> bool:
+    """Return whether the session may be in the room even if the store has no such room."""
+    return session.unstored is not None and room in session.unstored
 
 
 def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:

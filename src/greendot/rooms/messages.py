@@ -223,10 +223,13 @@ class RoomMessages:
             retry_in_ms=1_000,
         )
 
-    async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
+    async def append(
+        self, tenant: str, room: str, draft: Draft, trace: str | None = None, without_connection: str | None = None
+    ) -> Record:
         """Write a message, then publish it; raise Refused if the room does not exist or is archived.
 
         A message whose key was written before is not published again. A node that missed the message fills the gap.
+        `without_connection` is the id of a connection of a foreign protocol, which does not get the message.
         """
         traceparent = parent()
         try:
@@ -249,17 +252,30 @@ class RoomMessages:
         if written is None:
             raise Refused(Err.NO_SUCH_ROOM, f"there is no room {room!r}")
         if written.new:
-            await self.publish(tenant, written, trace, traceparent)
+            await self.publish(tenant, written, trace, traceparent, without_connection)
         return written.record
 
-    async def publish(self, tenant: str, written: Written, trace: str | None, traceparent: str | None) -> None:
+    async def publish(
+        self,
+        tenant: str,
+        written: Written,
+        trace: str | None,
+        traceparent: str | None,
+        without_connection: str | None = None,
+    ) -> None:
         """Publish a new record to the listeners of its room, on all nodes."""
         record, frame = written.record, b""
         if written.bus != "hint":
             is_ready = self._profiles.is_ready(tenant, record.user)
             profile = self._profiles.of(tenant, record.user) if is_ready else await self._author(tenant, record.user)
             frame = encode_event(message_event(record, profile), record.at, trace, traceparent)
-        told = Deliver(frame, seq=record.seq, members_rev=written.members_rev, traceparent=traceparent)
+        told = Deliver(
+            frame,
+            seq=record.seq,
+            without_connection=without_connection,
+            members_rev=written.members_rev,
+            traceparent=traceparent,
+        )
         if traceparent is None:
             self._engine.publish(Topic("room", tenant, record.room), told)
         else:

@@ -40,9 +40,10 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
 from greendot.rooms.delivery import RoomDelivery
+from greendot.rooms.listeners import RoomListeners
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
-from greendot.rooms.members import RoomAccess, RoomMembers, archived, reader_only
+from greendot.rooms.members import UNSTORED, RoomAccess, RoomMembers, archived, reader_only
 from greendot.rooms.mutes import RoomMutes
 from greendot.rooms.occupancy import RoomOccupancy, page
 from greendot.rooms.people import RoomProfiles
@@ -109,6 +110,7 @@ class RoomService:
         session_rooms.statuses.listeners.append(self._status_changed)
         self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
+        self.listeners = RoomListeners(self._local)
         self.membership = RoomMembers(store, context, self._local)
         self.mutes = RoomMutes(context, self._local, tenant_mute)
         self.delivery = RoomDelivery(
@@ -215,7 +217,10 @@ class RoomService:
         one known here before the admission was read: if the store's is older, the store was restored.
         """
         if local.room is None:
-            self._local.give_up(local)  # the room was deleted and created again
+            if admitted.room.epoch == UNSTORED:
+                return local.unchecked is None
+            if not self._local.give_up(local):  # the room was deleted and created again, or is new
+                self.member_updates.check(local)
             return False
         if admitted.room.members_rev < revision or local.is_another(admitted.room):
             self.member_updates.check(local)

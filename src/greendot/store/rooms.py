@@ -115,11 +115,12 @@ class RoomStore(Protocol):
         open: bool | None = None,
         bus: BusMode | None = None,
         receipts: bool | None = None,
+        new_open: bool = False,
     ) -> Room:
         """Create or change the room; its messages and members stay.
 
-        None keeps the current value; a new room is closed, `full` and without receipts. Opening or closing raises
-        `members_rev`.
+        None keeps the current value; a new room is closed, unless `new_open`, `full` and without receipts. Opening or
+        closing raises `members_rev`.
         RoomBeingDeleted if a room of this name was deleted and still has rows.
         """
         ...

@@ -71,6 +71,7 @@ CERTIFICATE_READ = LogEvent("certificate.read", INFO, "TLS certificate reloaded;
 CERTIFICATE_KEPT = LogEvent(
     "certificate.kept", ERROR, "TLS certificate not reloaded: %(reason)s; the previous certificate stays in use"
 )
+SETTINGS_KEPT = LogEvent("settings.kept", ERROR, "settings not reloaded: %(reason)s; the previous ones stay in use")
 LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # any log line of a library, at the level of the library
 
 # --- Redis and the store ---

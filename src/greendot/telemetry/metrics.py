@@ -162,6 +162,6 @@ def type_of(frame: bytes) -> str:
     """Return the type of an event frame from this node or another one: only as many as the protocol has."""
     at = frame.find(_TYPE, 0, _TYPE_WITHIN)
     if at < 0:
-        return "pong"  # the only frame that is no event
+        return "pong" if frame.startswith(b"\x8a") else "foreign"  # frames that are no events of ours
     at += len(_TYPE)
     return frame[at : at + _LONGEST].partition(b'"')[0].decode()

@@ -25,6 +25,13 @@ class RoomSuite(StoreHarness):
             assert not (await store.put_room(T, "r2")).open
             assert await store.room("t2", "r1") is None
 
+    async def test_a_room_that_is_made_open_stays_as_it_is_if_it_exists(self) -> None:
+        async with self.opened() as store:
+            assert (await store.put_room(T, "r1", new_open=True)).open
+            closed = await store.put_room(T, "r2")
+            assert await store.put_room(T, "r2", new_open=True) == closed
+            assert not closed.open
+
     async def test_whether_content_travels_on_the_bus_is_kept_and_changes_no_membership(self) -> None:
         async with self.opened() as store:
             made = await store.put_room(T, "r1", open=True, bus="hint")

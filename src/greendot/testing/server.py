@@ -14,7 +14,9 @@ import msgspec
 from greendot.app.node import Node
 from greendot.app.server import Greendot
 from greendot.config import Kind, Limits, Settings, Tenant, Visibility
+from greendot.config.centrifuge import Centrifuge
 from greendot.config.push import Push, TenantPush
+from greendot.config.pusher import Pusher
 from greendot.config.webhooks import Hook
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
@@ -150,11 +152,15 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
                     webhooks=msgspec.convert(own.get("webhooks", {}), Hook),
                     visibility=msgspec.convert(sections.get("visibility", {}) | own.get("visibility", {}), Visibility),
                     push=_tenant_push(sections.get("push", {}) | own.get("push", {})),
+                    centrifuge=msgspec.convert(own.get("centrifuge", {}), Centrifuge),
+                    pusher=msgspec.convert(own.get("pusher", {}), Pusher),
                 )
                 for tenant, own in values.items()
             }
         elif name == "push":
             section = msgspec.convert(values, Push)
+        elif name == "centrifuge":
+            section = msgspec.convert(values, Centrifuge)
         else:
             section = msgspec.structs.replace(getattr(settings, name), **values)
         settings = msgspec.structs.replace(settings, **{name: section})

@@ -89,7 +89,8 @@ class SocketConnection(Framing):
         self.opened_at = self.received_at = owner.now()  # monotonic seconds
         self.timer: Timer | None = None  # the connection's only timer: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
-        # `fd` while the hub may write to the socket itself, because no frame waits and no frame is converted; else -1.
+        # `fd` while the hub may write to the socket itself, because no frame waits, and frames need no conversion, or
+        # one that all clients of the dialect share; else -1.
         self.direct = -1
         self._out: list[BufferedFrame] | None = None  # frames that `send` collected in this turn
         self._hold: SendBuffer | None = None  # during hello: missed records are sent before live frames
@@ -152,6 +153,10 @@ class SocketConnection(Framing):
     def on_eof(self) -> None:
         self._end(EndCause.LOST, 0)
         self._await_end()
+
+    def wire_code(self, code: int) -> int:
+        """Return the close code that the client gets. A foreign protocol has codes of its own."""
+        return code
 
     # --- output ---
 
@@ -358,7 +363,9 @@ class SocketConnection(Framing):
         if self.closing:
             return
         self.flush()
-        end = close_frame(code, reason)
+        end = close_frame(self.wire_code(code), reason)
+        if last is not None and self.dialect is not None:
+            last = self._translated(self.dialect, last)
         write_now(self.socket, self.fd, end if last is None else last + end)
         violation = self.deaf
         self._end(EndCause.BYE if self._bye else EndCause.SERVER_CLOSE, code)

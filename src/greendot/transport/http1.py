@@ -30,7 +30,7 @@ from greendot.transport.request_head import (
     tokens,
 )
 from greendot.transport.tls import release
-from greendot.transport.upgrade import PortState, WebSocketRequest, accept, refusal_bytes
+from greendot.transport.upgrade import PortState, WebSocketRequest, accept, refusal_bytes, route_of
 from greendot.transport.websocket_handshake import LIVE, PATH, check_handshake, handshake_fields, wants_websocket
 
 MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers, trailers, chunk extensions
@@ -337,10 +337,14 @@ class HttpProtocol(asyncio.BufferedProtocol):
         live = web.dashboard_socket is not None and (head.path == LIVE or not web.clients)
         if not live and not web.clients:
             raise RequestRefused(Refusal(b"404 Not Found"))
-        if (refusal := check_handshake(head, LIVE if live else PATH)) is not None:
+        route = route_of(web.routes, head.path)
+        if (refusal := check_handshake(head, LIVE if live else PATH if route is None else head.path)) is not None:
             raise RequestRefused(refusal)
         query = head.query if self._sockets.token_in_query else b""
         key = head.by_name[b"sec-websocket-key"]
+        if route is not None:
+            asked = handshake_fields(head.by_name)
+            return WebSocketRequest(key, asked, head.by_name, route=route, path=head.path, query=head.query)
         return WebSocketRequest(
             key, handshake_fields(head.by_name, query), head.by_name, web.dashboard_socket if live else None
         )

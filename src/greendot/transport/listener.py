@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,9 @@ from greendot.transport.http_exchange import RequestThrottle
 from greendot.transport.ingress import PendingSocket
 from greendot.transport.parse_budget import ParseBudget
 from greendot.transport.tls import Certificate, release
-from greendot.transport.upgrade import PortState, WebSocketRequest, accept, refuse
+from greendot.transport.upgrade import PortState, SocketRoute, WebSocketRequest, accept, refuse, route_of
 from greendot.transport.websocket import Framing
-from greendot.transport.websocket_handshake import KnownHandshakes
+from greendot.transport.websocket_handshake import PATH, KnownHandshakes
 
 UNDER_WAY_S = 2.0  # time for requests being answered when the server closes
 SEND_BUFFER = 128 * 1024  # bytes the kernel may buffer for one client; the kernel doubles this number for its overhead
@@ -100,6 +100,9 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
             if upgrade is None:
                 return False
             request = WebSocketRequest(upgrade.key, upgrade.asked, upgrade.headers)
+            if upgrade.path != PATH:
+                route = route_of(self._web.routes, upgrade.path)
+                request = request._replace(route=route, path=upgrade.path, query=upgrade.query)
             refusal = accept(self._sockets, self._transport, request, self._visit)
         if refusal is not None:
             refuse(self._transport, refusal)
@@ -130,17 +133,20 @@ class Listener:
         hsts_s: int = 0,
         dashboard_socket: Callable[[], Framing] | None = None,
         clients: bool = True,
+        routes: Sequence[SocketRoute] = (),
     ) -> None:
         """Create a listener that does not listen yet.
 
         `dashboard_socket` makes the sockets of the dashboard. With `clients` False no other WebSockets are accepted.
+        `routes` are the WebSocket paths of foreign protocols.
         """
         self._sockets = sockets
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
-        handshakes = KnownHandshakes(token_in_query=sockets.token_in_query)
+        others = [route.path for route in routes]
+        handshakes = KnownHandshakes(token_in_query=sockets.token_in_query, others=others)
         shared = (RequestThrottle(), ParseBudget(), memoryview(bytearray(MAX_HEAD)), handshakes)
-        self._web = PortState(app, headers, dashboard_socket, clients, set(), set(), *shared)
+        self._web = PortState(app, headers, dashboard_socket, clients, set(), set(), *shared, routes)
         self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where several processes listen on the port

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +46,40 @@ class SocketHost(Protocol):
     def crowded_s(self) -> float | None: ...
 
 
+class ForeignRequest(NamedTuple):
+    """Valid handshake of a client that speaks a foreign protocol."""
+
+    path: bytes
+    query: bytes
+    headers: Mapping[bytes, bytes]  # by name in lower case
+    agent: str | None
+    address: str
+
+
+class ForeignSocket(NamedTuple):
+    """New socket of a foreign protocol, and the subprotocol to name in the response, if there is one."""
+
+    framing: Framing
+    subprotocol: bytes = b""
+
+
+class SocketRoute(NamedTuple):
+    """WebSocket path of a foreign protocol. A path that ends with a slash stands for the paths below it."""
+
+    path: bytes
+    connect: Callable[[ForeignRequest], ForeignSocket]
+
+    def serves(self, path: bytes) -> bool:
+        if self.path.endswith(b"/"):
+            return path.startswith(self.path) and b"/" not in path[len(self.path) :] and path != self.path
+        return path == self.path
+
+
+def route_of(routes: Sequence[SocketRoute], path: bytes) -> SocketRoute | None:
+    """Return the route of a path; None if no foreign protocol has the path."""
+    return next((route for route in routes if route.serves(path)), None)
+
+
 class PortState(NamedTuple):
     """State that the sockets of one port share."""
 
@@ -59,6 +93,7 @@ class PortState(NamedTuple):
     parsing: ParseBudget
     buffer: memoryview  # for one read; shared, because the data is copied at once
     handshakes: KnownHandshakes
+    routes: Sequence[SocketRoute] = ()  # of foreign protocols
 
 
 class WebSocketRequest(NamedTuple):
@@ -69,6 +104,9 @@ class WebSocketRequest(NamedTuple):
     headers: Mapping[bytes, bytes]  # by name in lower case
     dashboard_socket: Callable[[], Framing] | None = None  # makes the dashboard's socket; None: a client
     rest: bytes = b""  # bytes received behind the handshake
+    route: SocketRoute | None = None  # of a foreign protocol
+    path: bytes = b""  # with `route` only, as is the query
+    query: bytes = b""
 
 
 def accept(
@@ -82,14 +120,37 @@ def accept(
     framing: Framing
     if request.dashboard_socket is not None:
         framing = request.dashboard_socket()
+    elif request.route is not None:
+        _accept_foreign(sockets, transport, request, visit, address)
+        return None
     else:
         framing = sockets.connect(asked.agent, asked.token, address)
-    group, visit.group = visit.group, None  # the WebSocket's `depart` ends the count
     response = switching_protocols(request.key, by_name=asked.by_name)
+    _open(sockets, transport, request, visit, framing, response)
+    return None
+
+
+def _accept_foreign(
+    sockets: SocketHost, transport: asyncio.Transport, request: WebSocketRequest, visit: PendingSocket, address: str
+) -> None:
+    assert request.route is not None
+    asked = ForeignRequest(request.path, request.query, request.headers, request.asked.agent, address)
+    made = request.route.connect(asked)
+    _open(sockets, transport, request, visit, made.framing, switching_protocols(request.key, other=made.subprotocol))
+
+
+def _open(
+    sockets: SocketHost,
+    transport: asyncio.Transport,
+    request: WebSocketRequest,
+    visit: PendingSocket,
+    framing: Framing,
+    response: bytes,
+) -> None:
+    group, visit.group = visit.group, None  # the WebSocket's `depart` ends the count
     framing.open(transport, visit.fd, sockets.read_buffer, response, sockets.ingress.depart, group)
     if request.rest and not transport.is_closing():
         framing.feed(request.rest)
-    return None
 
 
 def admit(

@@ -144,6 +144,10 @@ class Framing(asyncio.BufferedProtocol):
     def on_text(self, text: str) -> None:
         """Receive a whole text message."""
 
+    def on_binary(self, payload: bytes) -> None:
+        """Receive a whole binary message. Raise BadFrame if the protocol has none."""
+        raise BadFrame(Close.BINARY, "binary frames are not accepted; send text frames")
+
     def on_counted(self) -> bool:
         """Count a control frame or a fragment; return False if the peer sends too many."""
         return True
@@ -225,7 +229,9 @@ class Framing(asyncio.BufferedProtocol):
             self.closing = self.deaf = True
             self.on_client_close(code)
         elif kind == BINARY:
-            raise BadFrame(Close.BINARY, "binary frames are not accepted; send text frames")
+            if first < 0x80 or self._fragments is not None:
+                raise BadFrame(Close.BINARY, "binary messages must not be fragmented")
+            self.on_binary(payload)
         elif self.on_counted() and kind == PING:
             self.on_ping(payload)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha1
 from typing import NamedTuple
 from urllib.parse import parse_qs
@@ -21,7 +21,7 @@ SUBPROTOCOL = b"greendot.v1"
 _BEARER = b"bearer."
 
 # One complete head and nothing behind it: visible characters, no continued lines, no unusual header names.
-_HEAD = re.compile(rb"GET %b(?:\?[!-\"$-~]*)? HTTP/1\.1\r\n(?:[A-Za-z0-9-]+:[ -~]*\r\n)+\r\n" % PATH)
+_HEAD = rb"GET (%b)(?:\?[!-\"$-~]*)? HTTP/1\.1\r\n(?:[A-Za-z0-9-]+:[ -~]*\r\n)+\r\n"
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # 16 bytes
 _VERSION = b"sec-websocket-version: 13\r\n"
 NO_BODY = Refusal(b"400 Bad Request", b"a WebSocket handshake must not have a body\n", counter=MALFORMED)
@@ -67,6 +67,20 @@ class Upgrade(NamedTuple):
     key: bytes
     asked: HandshakeFields
     headers: Mapping[bytes, bytes]  # names in lower case
+    path: bytes = PATH
+    query: bytes = b""  # read for foreign protocols only
+
+
+def _plain_head(others: Iterable[bytes]) -> re.Pattern[bytes]:
+    """Return the pattern of a plain request for the clients' path or one of `others`.
+
+    A path that ends with a slash stands for the paths below it.
+    """
+    below = [re.escape(path) + (rb"[A-Za-z0-9._~-]+" if path.endswith(b"/") else b"") for path in others]
+    return re.compile(_HEAD % b"|".join([re.escape(PATH), *below]))
+
+
+_OWN_HEAD = _plain_head(())
 
 
 def handshake_fields(headers: Mapping[bytes, bytes], query: bytes = b"") -> HandshakeFields:
@@ -95,11 +109,13 @@ def _text(value: bytes) -> str:
 class KnownHandshakes:
     """Handshakes that were parsed before. Clients of one kind send the same head, and only its key differs.
 
-    A head is kept only if it has no token and no header that may contain a secret.
+    A head is kept only if it has no token and no header that may contain a secret. `others` are the paths of foreign
+    protocols, whose queries are public.
     """
 
-    def __init__(self, *, token_in_query: bool) -> None:
+    def __init__(self, *, token_in_query: bool, others: Iterable[bytes] = ()) -> None:
         self._token_in_query = token_in_query
+        self._head = _plain_head(others) if others else _OWN_HEAD
         self._known: dict[tuple[bytes, bytes], Upgrade] = {}  # by the parts of the head before and behind the key
 
     def read(self, data: bytes) -> Upgrade | None:
@@ -108,8 +124,8 @@ class KnownHandshakes:
         around, key = (before, rest[_KEY_BYTES:]), rest[:_KEY_BYTES]
         known = self._known.get(around)
         if known is not None and _KEY.fullmatch(key) is not None:
-            return Upgrade(key, known.asked, known.headers)
-        upgrade = plain_upgrade(data, token_in_query=self._token_in_query)
+            return known._replace(key=key)
+        upgrade = plain_upgrade(data, token_in_query=self._token_in_query, head=self._head)
         if upgrade is not None and upgrade.key == key and _is_public(before, upgrade):
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
@@ -119,12 +135,13 @@ class KnownHandshakes:
 
 def _is_public(before: bytes, upgrade: Upgrade) -> bool:
     """Return whether the head of a request contains nothing secret."""
-    return not upgrade.asked.token and b"?" not in before and upgrade.headers.keys() <= _PUBLIC
+    has_query = b"?" in before and upgrade.path == PATH
+    return not upgrade.asked.token and not has_query and upgrade.headers.keys() <= _PUBLIC
 
 
-def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | None:
+def plain_upgrade(data: bytes, *, token_in_query: bool = False, head: re.Pattern[bytes] = _OWN_HEAD) -> Upgrade | None:
     """Return the request if `data` is exactly one request without anything unusual; else None."""
-    if _HEAD.fullmatch(data) is None:
+    if (found := head.fullmatch(data)) is None:
         return None
     lines = data[:-4].split(b"\r\n")
     headers: dict[bytes, bytes] = {}
@@ -142,13 +159,20 @@ def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | Non
     key = headers.get(b"sec-websocket-key", b"")
     if b"upgrade" not in options or headers.get(b"sec-websocket-version") != b"13" or not _KEY.fullmatch(key):
         return None
-    return Upgrade(key, handshake_fields(headers, query_of(lines[0]) if token_in_query else b""), headers)
+    path, query = found[1], query_of(lines[0])
+    if path != PATH:
+        return Upgrade(key, handshake_fields(headers), headers, path, query)
+    return Upgrade(key, handshake_fields(headers, query if token_in_query else b""), headers)
 
 
-def switching_protocols(key: bytes, *, by_name: bool = False) -> bytes:
-    """Return the 101 response to a valid handshake. `by_name` names the subprotocol in it."""
+def switching_protocols(key: bytes, *, by_name: bool = False, other: bytes = b"") -> bytes:
+    """Return the 101 response to a valid handshake.
+
+    `by_name` names the subprotocol in it. `other` is the subprotocol of a foreign protocol.
+    """
     accepted = b64encode(sha1(key + _GUID, usedforsecurity=False).digest())
-    return _SWITCHING % (_NAMED if by_name else b"", accepted)
+    named = _NAMED if by_name else b"Sec-WebSocket-Protocol: %b\r\n" % other if other else b""
+    return _SWITCHING % (named, accepted)
 
 
 def wants_websocket(head: Head) -> bool:

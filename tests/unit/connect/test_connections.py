@@ -9,7 +9,7 @@ from greendot.presence.sessions import HELLO_S
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.events import InboxBadge
-from greendot.protocol.versions import Dialect
+from greendot.protocol.versions import EventVersions
 from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time, settle
 
 GRACE_S, CLEAN_S = 30.0, 5.0
@@ -192,7 +192,7 @@ async def test_a_session_is_cut_as_by_a_broken_network(parts: NodeParts) -> None
 async def old_client(parts: NodeParts) -> Client:
     """Make a client that supports no version of badges."""
     client = await parts.greeted("ann")
-    client.connection.dialect = Dialect({InboxBadge.type: 0})
+    client.connection.dialect = EventVersions({InboxBadge.type: 0})
     await client.frames()
     return client
 

@@ -23,6 +23,7 @@ class Listener:
     """Listener that takes direct writes, or collects frames until the end of the tick."""
 
     everybody: ClassVar[list[Listener]] = []  # indexed by the descriptor
+    dialect = None
 
     def __init__(self, hub: Hub, *, keeps_up: bool = True) -> None:
         self._hub = hub

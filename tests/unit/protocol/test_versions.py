@@ -23,7 +23,7 @@ from greendot.protocol.events import (
     TypingStarted,
 )
 from greendot.protocol.replies import Reply, SendReply
-from greendot.protocol.versions import ESSENTIAL, KEPT, KEPT_BYTES, VERSIONS, Dialect, Dialects, split_frames
+from greendot.protocol.versions import ESSENTIAL, KEPT, KEPT_BYTES, VERSIONS, Dialects, EventVersions, split_frames
 
 NOW = 1_800_000_000_000
 UPDATED = "notification.updated"
@@ -39,7 +39,7 @@ OTHERS = [
 ]
 
 
-def dialect(**supports: list[int]) -> Dialect:
+def dialect(**supports: list[int]) -> EventVersions:
     found = Dialects().of({kind.replace("_", "."): versions for kind, versions in supports.items()})
     assert found is not None
     return found
@@ -174,8 +174,8 @@ def test_what_was_put_stays_put(frames: list[bytes]) -> None:
 
 def test_a_frame_is_put_once_for_all_who_read_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, made = dialect(notification_updated=[2]), []
-    put = Dialect._put
-    monkeypatch.setattr(Dialect, "_put", lambda self, frames: made.append(frames) or put(self, frames))
+    put = EventVersions._put
+    monkeypatch.setattr(EventVersions, "_put", lambda self, frames: made.append(frames) or put(self, frames))
     for _ in range(100):
         for frame in (THROUGH, SOME, OTHERS[0]):
             reader.read(frame)

@@ -12,7 +12,7 @@ from greendot.presence.grace_model import EndCause
 from greendot.protocol.codec import close_frame, encode_event, pong_frame, text_frame
 from greendot.protocol.codes import Close
 from greendot.protocol.events import HeartbeatAck, Refresh
-from greendot.protocol.versions import Dialect
+from greendot.protocol.versions import EventVersions
 from greendot.transport.connection import CLOSE_WAIT_S
 from greendot.transport.send_buffer_model import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES
 from unit.node_parts import Client, NodeParts, RecordingOwner, RecordingSocket, in_virtual_time, pass_time, settle
@@ -145,7 +145,7 @@ async def test_a_flood_of_pings_is_answered_with_the_last_one(parts: NodeParts) 
 @in_virtual_time
 async def test_an_event_that_the_client_cannot_read_is_not_sent_and_reported(parts: NodeParts) -> None:
     client = parts.client()
-    client.connection.dialect = Dialect({HeartbeatAck.type: 0})
+    client.connection.dialect = EventVersions({HeartbeatAck.type: 0})
     client.connection.send(encode_event(HeartbeatAck(), 1))
     client.connection.send(encode_event(Refresh("inbox"), 1))
     assert await names(client) == ["refresh"]

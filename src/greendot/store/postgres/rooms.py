@@ -70,7 +70,7 @@ _LOCK = "SELECT members_rev FROM greendot_rooms WHERE tenant = $1 AND room = $2 
 _CHANGED = "UPDATE greendot_rooms SET members_rev = members_rev + 1 WHERE tenant = $1 AND room = $2"
 _PUT_ROOM = f"""
     INSERT INTO greendot_rooms AS r (tenant, room, open, bus, receipts)
-    VALUES ($1, $2, coalesce($3, false), coalesce($4, 'full'), coalesce($5, false))
+    VALUES ($1, $2, coalesce($3::boolean, $6::boolean), coalesce($4, 'full'), coalesce($5, false))
     ON CONFLICT (tenant, room) DO UPDATE SET open = coalesce($3, r.open), bus = coalesce($4, r.bus),
         receipts = coalesce($5, r.receipts), members_rev = r.members_rev + (r.open <> coalesce($3, r.open))::int
     RETURNING {ROOM_FIELDS}
@@ -96,8 +96,9 @@ class PostgresRooms:
         open: bool | None = None,
         bus: BusMode | None = None,
         receipts: bool | None = None,
+        new_open: bool = False,
     ) -> Room:
-        rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus, receipts)
+        rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus, receipts, new_open)
         return Room(*rows[0])
 
     async def room(self, tenant: str, room: str) -> Room | None:

@@ -67,11 +67,12 @@ class SqliteRooms:
         open: bool | None = None,
         bus: BusMode | None = None,
         receipts: bool | None = None,
+        new_open: bool = False,
     ) -> Room:
         def work(db: sqlite3.Connection) -> Room:
             if db.execute(DELETED, (tenant, room)).fetchone() is not None:
                 raise RoomBeingDeleted(room)
-            db.execute(_CREATE, (tenant, room, bool(open)))
+            db.execute(_CREATE, (tenant, room, new_open if open is None else open))
             db.execute(
                 "UPDATE rooms SET open = ifnull(?3, open), bus = ifnull(?4, bus),"
                 " receipts = ifnull(?5, receipts),"

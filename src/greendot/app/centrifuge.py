@@ -1,0 +1,40 @@
+"""Centrifuge protocol of a server, made from the settings and the node. Imported only if a tenant has the protocol."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from greendot.app.node import Node
+from greendot.auth.api_keys import ApiKeys
+from greendot.compat.centrifuge.api import ApiServices, ServerApi
+from greendot.compat.centrifuge.channel_model import Namespaces, Rules
+from greendot.compat.centrifuge.channels import CentrifugeServices, Channels
+from greendot.compat.centrifuge.commands import ChannelCommands
+from greendot.compat.centrifuge.http import ApiRoutes
+from greendot.compat.centrifuge.protocol import PATH, CentrifugeProtocol
+from greendot.config import Settings
+from greendot.config.centrifuge import Centrifuge
+from greendot.transport.upgrade import SocketRoute
+
+
+class CentrifugeService:
+    """Centrifuge protocol on one node: its WebSocket path, and the HTTP routes of the server API."""
+
+    def __init__(self, settings: Settings, node: Node, keys: ApiKeys) -> None:
+        services = CentrifugeServices(node.foreign_services(), node.hello, node.tokens)
+        namespaces = {tenant: make_namespaces(given) for tenant, given in settings.centrifuges.items()}
+        channels = Channels(services, namespaces)
+        commands = ChannelCommands(services, channels, namespaces)
+        node.connections.order_listeners.append(commands.ordered)
+        self.sockets = SocketRoute(PATH, CentrifugeProtocol(services, commands, namespaces).connect)
+        more = ApiServices(node.rpc, node.tenant_stats, node.disconnect, node.started_at)
+        self.routes: list[Route] = ApiRoutes(ServerApi(services, channels, more), keys, node.rate_limits).routes()
+
+
+def make_namespaces(given: Centrifuge) -> Namespaces:
+    return Namespaces(
+        {
+            name: Rules(own.history, own.recover, own.presence, own.join_leave, own.publish, own.subscribe)
+            for name, own in given.namespaces.items()
+        }
+    )

@@ -1,0 +1,1 @@
+"""Protocols of other servers, translated at the edge."""

@@ -1,0 +1,1 @@
+"""Centrifuge client protocol v2 and the server API of Centrifugo, as translations of native sessions and rooms."""

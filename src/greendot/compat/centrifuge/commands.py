@@ -1,0 +1,284 @@
+"""Commands of Centrifuge clients that concern a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import UNSET
+
+from greendot.compat.centrifuge.channel_model import Namespaces, channel_of, users_of
+from greendot.compat.centrifuge.channels import (
+    MOST_PRESENT,
+    CentrifugeServices,
+    Channels,
+    Place,
+    clients_in,
+)
+from greendot.compat.centrifuge.codec_model import (
+    Empty,
+    History,
+    HistoryResult,
+    Presence,
+    PresenceResult,
+    PresenceStats,
+    PresenceStatsResult,
+    Publication,
+    Publish,
+    SubRefresh,
+    SubRefreshResult,
+    Subscribe,
+    Subscribed,
+    SubscribeResult,
+    Unsubscribe,
+    compact,
+    push_frame,
+)
+from greendot.compat.centrifuge.codes_model import EXPIRED, CfErr, CfRefused
+from greendot.compat.centrifuge.connection import CentrifugeConnection, Subscription
+from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
+from greendot.compat.centrifuge.push_model import PUBLICATION, client_info, publication
+from greendot.compat.centrifuge.tokens import subscription_end
+from greendot.engine.messages import RoomOrder
+from greendot.errors import Refused
+from greendot.node.session import Connection, Session
+from greendot.protocol import commands as wire
+from greendot.protocol.codes import Err
+from greendot.protocol.replies import JoinReply, PresentReply
+
+GRACE_S = 25.0  # time after the end of a subscription token in which the client may refresh it
+
+
+class ChannelCommands:
+    """Handlers of the commands that concern a channel."""
+
+    def __init__(self, services: CentrifugeServices, channels: Channels, namespaces: Mapping[str, Namespaces]) -> None:
+        self._services = services
+        self._channels = channels
+        self._clock = services.node.clock
+        self._timers = services.node.context.timers
+        self._execute = services.node.dispatcher.execute
+        self._namespaces = namespaces
+        # One for all clients of a tenant that read the same, so that frames are converted once for all.
+        self._dialects: dict[tuple[str, bool, bool], CentrifugeDialect] = {}
+
+    def dialect(self, connection: CentrifugeConnection, tenant: str, *, join_leave: bool = False) -> CentrifugeDialect:
+        """Return the dialect of a tenant's clients: in JSON or Protobuf, with or without joins and leaves."""
+        key = tenant, connection.is_binary, join_leave
+        found = self._dialects.get(key)
+        if found is None:
+            found = self._dialects[key] = make_dialect(connection.is_binary, self._namespaces[tenant], join_leave)
+        return found
+
+    # --- subscriptions ---
+
+    async def subscribe(self, connection: CentrifugeConnection, session: Session, asked: Subscribe) -> SubscribeResult:
+        place = self._place_to_join(connection, session, asked)
+        ends_at = await self._authorise(connection, session, place, asked.token)
+        return await self._join(connection, session, place, asked, ends_at)
+
+    async def subscribe_granted(
+        self, connection: CentrifugeConnection, session: Session, channel: str
+    ) -> SubscribeResult:
+        """Subscribe a client to a channel that its connection token names."""
+        asked = Subscribe(channel)
+        place = self._place_to_join(connection, session, asked)
+        await self._channels.make(place)
+        connection.grant(session, place.room)
+        return await self._join(connection, session, place, asked, None)
+
+    def _place_to_join(self, connection: CentrifugeConnection, session: Session, asked: Subscribe) -> Place:
+        if asked.type:
+            raise CfRefused(CfErr.NOT_AVAILABLE, "this server has only subscriptions to streams (type 0)")
+        place = self._channels.place(session.tenant, asked.channel)
+        if place.room in (connection.rooms or ()):
+            raise CfRefused(CfErr.ALREADY_SUBSCRIBED, f"the connection is subscribed to channel {asked.channel!r}")
+        return place
+
+    async def _authorise(
+        self, connection: CentrifugeConnection, session: Session, place: Place, token: str
+    ) -> int | None:
+        """Grant the room of a channel that the token or the channel's name allows. Return when this ends, if it does.
+
+        Otherwise the room decides: it may be open, the user a member, or the room among those of the connection token.
+        """
+        if token:
+            ends_at = await subscription_end(self._services.tokens, token, session, place.channel, self._clock.now_ms())
+            await self._channels.make(place)
+            connection.grant(session, place.room)
+            return ends_at
+        users = users_of(place.channel)
+        if users is not None:
+            if session.user not in users:
+                raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
+            await self._channels.make(place)
+            connection.grant(session, place.room)
+        elif place.is_open:
+            await self._channels.make(place)
+        return None
+
+    async def _join(
+        self,
+        connection: CentrifugeConnection,
+        session: Session,
+        place: Place,
+        asked: Subscribe,
+        ends_at: int | None,
+    ) -> SubscribeResult:
+        recovers = asked.recover and place.rules.history and place.rules.recover
+        command = wire.RoomJoin(room=place.room, after=asked.offset if recovers else None)
+        try:
+            joined = await self._execute(connection, command)
+        except BaseException:
+            connection.take_back(session, place.room)
+            raise
+        assert isinstance(joined, JoinReply)
+        subscription = connection.subscriptions[place.channel] = Subscription(place.channel, place.room, place.rules)
+        if ends_at is not None:
+            self._set_end(connection, subscription, ends_at)
+        if asked.join_leave and place.rules.join_leave:
+            connection.dialect = self.dialect(connection, session.tenant, join_leave=True)
+        return self._subscribed(place, asked, joined, ends_at)
+
+    def _subscribed(self, place: Place, asked: Subscribe, joined: JoinReply, ends_at: int | None) -> SubscribeResult:
+        ttl_s = 0 if ends_at is None else max(1, (ends_at - self._clock.now_ms()) // 1000)
+        if not place.rules.history:
+            return SubscribeResult(expires=bool(ttl_s), ttl=ttl_s)
+        epoch = self._channels.epoch(place) or ""
+        recovered = joined.recovered and asked.epoch in ("", epoch)
+        return SubscribeResult(
+            expires=bool(ttl_s),
+            ttl=ttl_s,
+            recoverable=place.rules.recover,
+            positioned=True,
+            epoch=epoch,
+            offset=joined.head,
+            recovered=recovered,
+            was_recovering=asked.recover,
+            publications=[publication(message) for message in joined.messages] if recovered else (),
+        )
+
+    async def unsubscribe(self, connection: CentrifugeConnection, session: Session, asked: Unsubscribe) -> Empty:
+        place = self._channels.place(session.tenant, asked.channel)
+        await self._execute(connection, wire.RoomLeave(room=place.room))
+        self._forget(connection, session, place.channel, place.room)
+        return Empty()
+
+    def _forget(self, connection: CentrifugeConnection, session: Session, channel: str, room: str) -> None:
+        subscription = connection.subscriptions.pop(channel, None)
+        if subscription is not None:
+            self._timers.cancel(subscription.timer)
+        connection.take_back(session, room)
+
+    # --- orders of the app ---
+
+    def ordered(self, connection: Connection, order: RoomOrder) -> None:
+        """Subscribe or unsubscribe a client, because the app has called the server API."""
+        session = connection.session
+        if not isinstance(connection, CentrifugeConnection) or session is None:
+            return
+        if order.join:
+            self._services.node.context.tasks.spawn(self._subscribe_ordered(connection, session, order.room))
+        else:
+            self._services.node.rooms.removal.lose(connection, (order.room,), "unsubscribed by the server")
+            self._forget(connection, session, channel_of(order.room), order.room)
+
+    async def _subscribe_ordered(self, connection: CentrifugeConnection, session: Session, room: str) -> None:
+        channel = channel_of(room)
+        try:
+            result = await self.subscribe_granted(connection, session, channel)
+        except (CfRefused, Refused):  # subscribed before, or at the limit of rooms
+            return
+        pushed = Subscribed(result.recoverable, result.epoch, result.offset, result.positioned)
+        connection.send(push_frame(channel, "subscribe", pushed))
+
+    # --- ends of subscriptions ---
+
+    async def refresh(self, connection: CentrifugeConnection, session: Session, asked: SubRefresh) -> SubRefreshResult:
+        place = self._channels.place(session.tenant, asked.channel)
+        subscription = connection.subscriptions.get(place.channel)
+        if subscription is None or place.room not in (connection.rooms or ()):
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"the connection is not subscribed to channel {place.channel!r}")
+        now = self._clock.now_ms()
+        ends_at = await subscription_end(self._services.tokens, asked.token, session, place.channel, now)
+        self._timers.cancel(subscription.timer)
+        subscription.timer = None
+        if ends_at is None:
+            return SubRefreshResult()
+        self._set_end(connection, subscription, ends_at)
+        return SubRefreshResult(expires=True, ttl=max(1, (ends_at - now) // 1000))
+
+    def _set_end(self, connection: CentrifugeConnection, subscription: Subscription, ends_at: int) -> None:
+        left_s = (ends_at - self._clock.now_ms()) / 1000
+        subscription.timer = self._timers.set(max(0.0, left_s) + GRACE_S, self._expired, (connection, subscription))
+
+    def _expired(self, of: tuple[CentrifugeConnection, Subscription]) -> None:
+        """End a subscription whose token was not refreshed in time."""
+        connection, subscription = of
+        session = connection.session
+        if session is None or connection.subscriptions.get(subscription.channel) is not subscription:
+            return
+        self._services.node.rooms.leave(connection, subscription.room)
+        self._forget(connection, session, subscription.channel, subscription.room)
+        why = {"code": EXPIRED, "reason": "subscription expired"}
+        connection.send(push_frame(subscription.channel, "unsubscribe", why))
+
+    # --- publications ---
+
+    async def publish(self, connection: CentrifugeConnection, session: Session, asked: Publish) -> Empty:
+        place = self._channels.place(session.tenant, asked.channel)
+        if not place.rules.publish:
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"clients may not publish to channel {place.channel!r}")
+        if place.rules.history:
+            await self._execute(connection, wire.RoomSend(room=place.room, body=asked.data))
+            return Empty()
+        await self._execute(connection, wire.SignalSend(room=place.room, kind=PUBLICATION, body=asked.data))
+        if place.room in (connection.rooms or ()):
+            # The node leaves out the sender of a signal. A Centrifuge client gets its own publications, too.
+            own = Publication(compact(asked.data), info=client_info(session.user, UNSET))
+            connection.send(push_frame(place.channel, "pub", own), record=False)
+        return Empty()
+
+    # --- reads ---
+
+    async def presence(self, connection: CentrifugeConnection, session: Session, asked: Presence) -> PresenceResult:
+        return PresenceResult(clients_in(await self._present(connection, session, asked.channel, MOST_PRESENT)))
+
+    async def presence_stats(
+        self, connection: CentrifugeConnection, session: Session, asked: PresenceStats
+    ) -> PresenceStatsResult:
+        found = await self._present(connection, session, asked.channel, 1)
+        return PresenceStatsResult(found.count, found.count)
+
+    async def _present(
+        self, connection: CentrifugeConnection, session: Session, channel: str, limit: int
+    ) -> PresentReply:
+        place = self._channels.place(session.tenant, channel)
+        if not place.rules.presence:
+            raise CfRefused(CfErr.NOT_AVAILABLE, f"channel {channel!r} has no presence")
+        try:
+            found = await self._execute(connection, wire.RoomPresent(room=place.room, limit=limit))
+        except Refused as refused:
+            if refused.code == Err.NOT_A_MEMBER and place.is_open and await self._channels.find(place) is None:
+                return PresentReply([], 0)
+            raise
+        assert isinstance(found, PresentReply)
+        return found
+
+    async def history(self, connection: CentrifugeConnection, session: Session, asked: History) -> HistoryResult:
+        place = self._channels.place(session.tenant, asked.channel)
+        self._services.node.rate_limits.command(session, self._clock.monotonic())
+        if place.is_open and await self._channels.find(place) is None:
+            return HistoryResult([], "", 0)
+        return await self._services.node.rooms.membership.throughout(
+            session,
+            place.room,
+            lambda: self._channels.history(place, asked.limit, asked.since, asked.reverse, session.user),
+        )
+
+
+def make_dialect(is_binary: bool, namespaces: Namespaces, join_leave: bool) -> CentrifugeDialect:
+    if not is_binary:
+        return CentrifugeDialect(namespaces, join_leave=join_leave)
+    from greendot.compat.centrifuge.protobuf import ProtobufDialect  # its library is optional
+
+    return ProtobufDialect(namespaces, join_leave=join_leave)

@@ -1,0 +1,1 @@
+"""Pusher Channels protocol 7: WebSocket protocol, HTTP API and webhooks."""

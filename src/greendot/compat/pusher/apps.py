@@ -1,0 +1,67 @@
+"""Apps of the Pusher protocol: each is a tenant, with keys of its own."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+SAME_S = 2.0  # two requests in one second may be equal; an equal one after this time is a replay
+REPLAY_S = 1_200.0  # twice the longest distance of a request's time from ours
+MOST_SEEN = 100_000  # signatures kept; above it the oldest is dropped
+
+
+class PusherApp(Struct, frozen=True):
+    """Keys and limits of one app."""
+
+    tenant: str
+    app_id: str
+    key: str
+    secrets: tuple[str, ...]  # the first signs; all are accepted
+    client_events: bool = True
+    client_events_per_s: int = 10
+    presence_members: int = 100  # members of a presence channel; 0: no limit
+    event_bytes: int = 10_240  # data of one event
+    subscription_count: bool = False
+    webhook_url: str = ""
+    webhook_events: frozenset[str] = frozenset()
+
+
+class PusherApps:
+    """All apps of a server. `replace` changes them while the server runs."""
+
+    def __init__(self, apps: Iterable[PusherApp]) -> None:
+        self.replace(apps)
+
+    def replace(self, apps: Iterable[PusherApp]) -> None:
+        """Use these apps from now on. Open sockets keep their app, and their later signatures use the new secrets."""
+        self._by_key = {app.key: app for app in apps}
+        self._by_id = {app.app_id: app for app in self._by_key.values()}
+        self._by_tenant = {app.tenant: app for app in self._by_key.values()}
+
+    def by_key(self, key: str) -> PusherApp | None:
+        return self._by_key.get(key)
+
+    def by_id(self, app_id: str) -> PusherApp | None:
+        return self._by_id.get(app_id)
+
+    def of_tenant(self, tenant: str) -> PusherApp | None:
+        return self._by_tenant.get(tenant)
+
+    def __iter__(self) -> Iterator[PusherApp]:
+        return iter([*self._by_key.values()])
+
+
+class SeenSignatures:
+    """Signatures of requests that this node has accepted, to refuse a replay."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()  # by key and signature: time of the first use
+
+    def is_replay(self, key: str, signature: str, now: float) -> bool:
+        """Return whether the request was accepted before. Equal requests of one second are none."""
+        while self._seen and (len(self._seen) > MOST_SEEN or next(iter(self._seen.values())) < now - REPLAY_S):
+            self._seen.popitem(last=False)
+        first = self._seen.setdefault((key, signature), now)
+        return now - first > SAME_S

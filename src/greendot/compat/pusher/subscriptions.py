@@ -1,0 +1,237 @@
+"""Subscriptions of Pusher clients: authorised by the app's signature, then joined to the room or attached to it.
+
+A presence channel is joined as the user. Other channels are listened to. If the connection has a user and the room
+exists, they are joined too, so that the room's own rules apply to the user.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from greendot.compat.connection import NodeServices
+from greendot.compat.pusher import frames
+from greendot.compat.pusher.cache import EventCache
+from greendot.compat.pusher.channel_events import ChannelEvents
+from greendot.compat.pusher.channel_model import ChannelName, parse_channel
+from greendot.compat.pusher.connection import PusherConnection, Subscription
+from greendot.compat.pusher.dialect import member_info
+from greendot.compat.pusher.frames import SubscribeData
+from greendot.compat.pusher.identity import Identities, NotAccepted
+from greendot.compat.pusher.signature_model import channel_text, is_signed
+from greendot.connect.dispatch import refusal_of
+from greendot.engine.messages import Topic
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.protocol import commands as wire
+from greendot.protocol.codes import Err
+from greendot.protocol.replies import PresentReply
+from greendot.store.rooms import Room
+
+PAGE = 300  # members in one read
+MOST_MEMBERS = 3_000  # members in the reply to a subscription
+
+
+class Subscriber:
+    """Service for the subscriptions of all connections."""
+
+    def __init__(
+        self, services: NodeServices, identities: Identities, cache: EventCache, events: ChannelEvents
+    ) -> None:
+        self._services = services
+        self._identities = identities
+        self._cache = cache
+        self._events = events
+
+    async def subscribe(self, connection: PusherConnection, asked: SubscribeData) -> None:
+        """Subscribe to a channel, or send the client the reason for the refusal."""
+        try:
+            channel = parse_channel(asked.channel)
+            if channel is None:
+                raise NotAccepted(
+                    f"{asked.channel[:64]!r} cannot be a channel: use A-Z a-z 0-9 _ - = @ , . ; and at most "
+                    "128 characters, the first one a letter, a digit or _",
+                    status=400,
+                )
+            await self._subscribe(connection, channel, asked)
+        except NotAccepted as error:
+            self._refuse(connection, asked, error)
+        except (Refused, EngineUnavailable, StoreUnavailable) as error:
+            self._refuse(connection, asked, _not_accepted(refusal_of(error)))
+
+    @staticmethod
+    def _refuse(connection: PusherConnection, asked: SubscribeData, error: NotAccepted) -> None:
+        connection.send(frames.subscription_error(asked.channel[:200], error.kind, str(error), error.status))
+
+    async def _subscribe(self, connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
+        known = channel.name in connection.subscriptions
+        most = self._services.rate_limits.most_rooms(connection.app.tenant)
+        if not known and len(connection.subscriptions) >= most:
+            raise NotAccepted(f"a connection may have at most {most} channels", "LimitReached", 403)
+        if channel.kind == "user":
+            if channel.name != connection.user_channel:
+                raise NotAccepted("this channel belongs to another user, or the connection has not signed in")
+            connection.personal = channel.name
+            self._keep(connection, Subscription(channel, joined=False))
+            connection.send(frames.subscribed(channel.name))
+            return
+        if channel.needs_auth:
+            check_auth(connection, channel, asked)
+        if channel.kind == "presence":
+            await self._enter(connection, channel, asked)
+        else:
+            await self._listen(connection, channel)
+
+    # --- presence channels ---
+
+    async def _enter(self, connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
+        await self._identify(connection, asked)
+        self._identities.allow(connection, channel.room)
+        is_there = await self._check_members(connection, channel)
+        connection.hold()  # events of members follow the list of members
+        first: list[tuple[bytes, object]] = []
+        try:
+            if channel.name not in connection.subscriptions:
+                await self._join(connection, channel)
+                if not is_there:
+                    self._events.entered(connection.app, channel, connection.session.user if connection.session else "")
+            members = await self._members(connection, channel)
+            first.append((frames.subscribed(channel.name, {"presence": members}), None))
+        finally:
+            connection.release(first)
+        await self._cached(connection, channel)
+
+    async def _identify(self, connection: PusherConnection, asked: SubscribeData) -> None:
+        if asked.channel_data is None:
+            if connection.session is None:
+                raise NotAccepted("a presence channel needs channel_data, or a connection that has signed in")
+            return
+        try:
+            member = frames.read_member(asked.channel_data)
+        except msgspec.DecodeError as error:
+            raise NotAccepted(f"channel_data is wrong: {error}", status=400) from None
+        grants = self._identities.grants(connection, str(member.user_id), member.user_info)
+        await self._identities.open(connection, grants)
+
+    async def _check_members(self, connection: PusherConnection, channel: ChannelName) -> bool:
+        """Return whether the user is in the channel already. Raise NotAccepted if not, and the channel is full."""
+        app, session = connection.app, connection.session
+        wants = bool(app.presence_members) or "member_added" in app.webhook_events
+        if not wants or channel.name in connection.subscriptions or session is None:
+            return True
+        page = await self._services.engine.present_page(app.tenant, channel.room, None, 0, session.user)
+        if 0 < app.presence_members <= page.total and not page.is_there:
+            raise NotAccepted(
+                f"a presence channel may have at most {app.presence_members} members", "LimitReached", 403
+            )
+        return page.is_there
+
+    async def _join(self, connection: PusherConnection, channel: ChannelName) -> None:
+        await self._services.dispatcher.execute(connection, wire.RoomJoin(room=channel.room))
+        self._keep(connection, Subscription(channel, joined=True))
+
+    async def _members(self, connection: PusherConnection, channel: ChannelName) -> dict[str, Any]:
+        session = connection.session
+        assert session is not None
+        hash_: dict[str, Any] = {}
+        after: str | None = None
+        while len(hash_) < MOST_MEMBERS:
+            page = await self._services.dispatcher.execute(
+                connection, wire.RoomPresent(room=channel.room, after=after, limit=PAGE)
+            )
+            assert isinstance(page, PresentReply)
+            for user in page.users:
+                profile = page.profiles.get(user)
+                hash_[user] = {} if profile is None else member_info(profile.name, profile.info)
+            if len(page.users) < PAGE:
+                break
+            after = page.users[-1]
+        if hash_.get(session.user, {}) == {}:  # the profile may be on its way to the store
+            own = session.grants
+            hash_[session.user] = member_info(own.name, msgspec.Raw(own.info) if own.info else None)
+        return {"ids": [*hash_], "hash": hash_, "count": len(hash_)}
+
+    # --- other channels ---
+
+    async def _listen(self, connection: PusherConnection, channel: ChannelName) -> None:
+        if channel.name not in connection.subscriptions:
+            tenant = connection.app.tenant
+            room = await self._services.rooms.membership.find(tenant, channel.room)
+            if channel.kind != "public":
+                self._identities.allow(connection, channel.room)
+            if isinstance(room, Room) and connection.session is not None:
+                await self._join(connection, channel)
+            elif channel.kind == "public" and not (room is None or (isinstance(room, Room) and room.open)):
+                raise NotAccepted("this room is not open; subscribe to it as a user, or open the room", status=403)
+            else:
+                await self._services.rooms.listeners.attach(connection, Topic("room", tenant, channel.room))
+                self._keep(connection, Subscription(channel, joined=False))
+        connection.send(frames.subscribed(channel.name))
+        await self._cached(connection, channel)
+        self._events.counts_changed(connection.app, channel)
+
+    async def _cached(self, connection: PusherConnection, channel: ChannelName) -> None:
+        if channel.caches and not connection.closing:
+            found = await self._cache.last(connection.app, channel)
+            if found is None:
+                self._events.cache_missed(connection.app, channel)
+            connection.send(found or frames.cache_miss(channel.name))
+
+    def _keep(self, connection: PusherConnection, subscription: Subscription) -> None:
+        if connection.closing:  # while the room was opened
+            self._detach(connection, subscription)
+            return
+        is_new = subscription.channel.name not in connection.subscriptions
+        connection.subscriptions[subscription.channel.name] = subscription
+        if is_new:
+            self._events.subscribed(connection.app, subscription.channel)
+
+    # --- ends ---
+
+    def unsubscribe(self, connection: PusherConnection, name: str) -> None:
+        subscription = connection.subscriptions.pop(name, None)
+        if subscription is not None:
+            self._detach(connection, subscription)
+            self._events.left(connection.app, subscription.channel, connection.session)
+
+    def _detach(self, connection: PusherConnection, subscription: Subscription) -> None:
+        channel = subscription.channel
+        if channel.kind == "user":
+            connection.personal = ""
+        elif subscription.joined:
+            self._services.rooms.leave(connection, channel.room)
+        else:
+            self._services.rooms.listeners.detach(connection, Topic("room", connection.app.tenant, channel.room))
+        if channel.needs_auth:
+            self._identities.disallow(connection, channel.room)
+
+    def end(self, connection: PusherConnection) -> None:
+        """Detach an ended connection. Rooms that it has joined are left after the grace, as for other clients."""
+        ended, connection.subscriptions = connection.subscriptions, {}
+        for one in ended.values():
+            if not one.joined and one.channel.kind != "user":
+                topic = Topic("room", connection.app.tenant, one.channel.room)
+                self._services.rooms.listeners.detach(connection, topic)
+            self._events.left(connection.app, one.channel, connection.session)
+
+    def room_closed(self, connection: PusherConnection, room: str) -> None:
+        """End a subscription to a public channel whose room is not open any more."""
+        for one in [*connection.subscriptions.values()]:
+            if one.channel.room == room and one.channel.kind == "public" and not one.joined:
+                self.unsubscribe(connection, one.channel.name)
+                why = "this room is not open any more"
+                connection.send(frames.subscription_error(one.channel.name, "AuthError", why, 403))
+
+
+def check_auth(connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
+    """Raise NotAccepted unless the app has signed the subscription for this socket."""
+    key, _, signature = (asked.auth or "").partition(":")
+    text = channel_text(connection.id, channel.name, asked.channel_data)
+    if key != connection.app.key or not is_signed(connection.app.secrets, text, signature):
+        raise NotAccepted("the auth of this subscription is wrong; check key and secret of the app's auth endpoint")
+
+
+def _not_accepted(refused: Refused) -> NotAccepted:
+    full = refused.code == Err.TOO_MANY
+    status = {Err.UNAVAILABLE: 503, Err.RATE_LIMITED: 429}.get(Err(refused.code), 403)
+    return NotAccepted(refused.message, "LimitReached" if full else "AuthError", status)

@@ -14,12 +14,15 @@ import msgspec
 
 from e2e.collected import collected_as_served
 from greendot.auth.tenants import MOST_LABELS
+from greendot.connect.http import MOST_COMMANDS
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft
 from greendot.testing import Served, WireClient, serving
+from greendot.testing.event_stream import EventStreamClient
 from greendot.testing.server import API_KEY
 from greendot.testing.turns import Aside, Turns, turns
+from greendot.transport.event_stream_model import MAX_PADDING
 
 FRAME = 64 * 1024
 T = "default"
@@ -68,6 +71,18 @@ class World:
         self._clients.append(client)
         await client.hello(token, **hello)
         return client
+
+    async def stream(self, user: str) -> EventStreamClient:
+        """Open an event stream with the largest padding, and send hello."""
+        token = self.served.token(user)
+
+        async def opened() -> EventStreamClient:
+            client = await EventStreamClient.connect(self.served.port, f"/v1/events?pad={MAX_PADDING}")
+            self._clients.append(client)
+            await client.hello(token)
+            return client
+
+        return await self.aside.run(opened())
 
     async def ask(self, client: WireClient, **command: Any) -> dict[str, Any]:
         """Send a command, measure it and return its reply."""
@@ -568,6 +583,19 @@ async def a_room_with_all_there_may_be(world: World) -> None:
     assert len((await world.http("GET", f"{hall}/messages?limit=300"))["messages"]) >= 16
     await world.http("POST", f"{hall}/messages", {"user": "zoe", "body": BODY})
     await world.http("POST", "/v1/signals", {"room": "hall", "kind": "k", "body": BODY})
+
+
+@case("GET /v1/events", "POST /v1/events/{stream}")
+async def event_stream_with_requests_of_the_largest_size(world: World) -> None:
+    await world.fill_room()
+    async with world.measuring():
+        client = await world.stream("viewer")
+    await world.ask(client, type="room.join", room="hall")
+    await world.ask(client, type="room.send", room="hall", body=BODY)
+    many = [{"type": "room.send", "room": "hall", "body": "x" * 900} for _ in range(MOST_COMMANDS)]
+    async with world.measuring():
+        client.seq += 1
+        assert await world.aside.run(client.post({"seq": client.seq, "commands": many})) == 202
 
 
 @case("GET /metrics", server={"tenant_metrics": True})

@@ -121,7 +121,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered. If the room
+   * stored cursor, are delivered first. With neither, only new messages are delivered. If the room
    * is joined already, `after` has no effect.
    * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
    * Joins are counted: the client leaves the room after one `leave` for each `join`.
@@ -214,8 +214,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
-   * newer signal then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
-   * promise that fails if the server refuses the signal, or if there is no connection.
+   * newer signal with a `key` then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal
+   * was sent: false without a connection. With `reply`, returns a promise that fails if the server refuses the signal, or
+   * if there is no connection.
    */
   signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
   signal(kind: string, body?: SignalBody, options?: { key?: string }): boolean;
@@ -341,8 +342,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#marker = Math.max(this.#marker, reply.head - reply.unread);
     // Deliver the reply's messages before `head` moves to the reply's head.
     for (const message of reply.messages) this.#stream.offer(message);
-    // Fetch what the reply leaves out. With `history`, the reply has only the newest messages. If the client followed the
-    // room before, it may also have missed older messages.
+    // Fetch what the reply leaves out. With `history`, the reply has only the newest messages. If the client was in the
+    // room earlier, messages between the last delivered one and the first one of the reply may be missing.
     if (reply.truncated || hasHistory) this.#stream.reach(reply.head);
     this.#advance(reply.head);
     this.#typists.clear();

@@ -87,7 +87,8 @@ class Session:
     - The server closes the link with a code from 4500 to 4999.
     - The server refuses the hello with an error that forbids a retry.
     - The token has expired (4005), and the program gave a fixed token instead of a function.
-    - An error other than OSError occurs before the first welcome, for example in the token function.
+    - An error that is not a network error (OSError, WSError, Disconnected) occurs before the first welcome, for example
+      in the token function.
     """
 
     def __init__(self, target: Target, publish: Callable[[Event], None], cursors: Cursors | None = None) -> None:

@@ -46,7 +46,7 @@ class InboxCatchUp(NamedTuple):
     """Data for a device that connects: the number of unread notifications, and the events to send."""
 
     unread: int
-    events: list[Event]  # missed notifications, those that wait for an acknowledgement, changes, or `resync`
+    events: list[Event]  # to acknowledge; and missed notifications with their changes, or `resync` instead of these
 
 
 class InboxDelivery(StreamFollower[LocalInbox]):

@@ -8,9 +8,9 @@ or not at all.
   after entry 7.
 - Gap: the missing entries after the cursor. If entry 8 comes before entry 7, entry 8 waits. If entry 7 does not come
   within GAP_S, the node reads the gap from the store, once for all subscribers.
-- Hint: the number of a new entry in the store, without the content of the entry. Hints come by the bus for rooms, and
-  for kinds of notifications, with the setting `bus = "hint"`: their content must not pass through Redis. The node then
-  reads the gap from the store at once, because the content does not come by the bus.
+- Hint: the number of a new entry in the store, without the content of the entry. A room, or a kind of
+  notification, may have the setting `bus = "hint"`, so that its content does not pass through Redis. For its entries,
+  the bus carries only hints. The node then reads the gap from the store at once.
 - Head: the last number of a stream in the store. The node compares its cursors with the heads periodically. So the node
   also finds a lost entry that no other entry follows.
 """

@@ -55,8 +55,8 @@ class VisibleState(Struct, frozen=True, gc=False):
 class SessionEpoch(NamedTuple):
     """One connection of a session: id of the session, incarnation of the node, number of the connection.
 
-    A verb about an old connection may come late. If the session already has a newer connection, `touch`, `linger` and
-    `leave` do not change the session.
+    A verb about an old connection may come late. If the session already has a newer connection, `linger` and `leave` do
+    not change the session. `touch` does not change it either, if both connections are of the same node.
     """
 
     session: str

@@ -627,7 +627,7 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo;
     /**
      * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-     * stored cursor, are delivered first. Without `after` and a stored cursor, only new messages are delivered. If the room
+     * stored cursor, are delivered first. With neither, only new messages are delivered. If the room
      * is joined already, `after` has no effect.
      * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
      * Joins are counted: the client leaves the room after one `leave` for each `join`.
@@ -690,8 +690,9 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     }): Promise<ReceiptPage>;
     /**
      * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
-     * newer signal then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal was sent: false without a connection. With `reply`, returns a
-     * promise that fails if the server refuses the signal, or if there is no connection.
+     * newer signal with a `key` then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal
+     * was sent: false without a connection. With `reply`, returns a promise that fails if the server refuses the signal, or
+     * if there is no connection.
      */
     signal(kind: string, body: SignalBody, options: SignalOptions & {
         reply: true;

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
+from hypothesis import reject
 from hypothesis import strategies as st
 from msgspec import inspect
 
@@ -43,7 +45,8 @@ class Nonsense:
     def _of(self, kind: inspect.Type) -> st.SearchStrategy[Any]:
         match kind:
             case inspect.StructType() | inspect.NamedTupleType():
-                return st.builds(kind.cls, **{field.name: self._of(field.type) for field in kind.fields})
+                fields = {field.name: self._of(field.type) for field in kind.fields}
+                return st.builds(partial(_make, kind.cls), **fields)
             case inspect.UnionType():
                 return st.one_of(*map(self._of, kind.types))
             case inspect.ListType():
@@ -57,3 +60,11 @@ class Nonsense:
             case inspect.LiteralType():
                 return st.sampled_from(kind.values)
         return self._simple[type(kind)]
+
+
+def _make(kind: type, **fields: Any) -> Any:
+    """Make a value of `kind`. Fields that its own rules exclude together are drawn again."""
+    try:
+        return kind(**fields)
+    except ValueError:
+        reject()

@@ -108,7 +108,8 @@ async function sizes() {
   const found = {};
   for (const [name, { exports }] of Object.entries(budgets)) {
     const contents = `export ${exports === "*" ? exports : `{ ${exports} }`} from "${name}";`;
-    const external = Object.keys(JSON.parse(readFileSync(join(folder, "node_modules", name, "package.json"), "utf8")).peerDependencies ?? {});
+    const { peerDependencies = {} } = JSON.parse(readFileSync(join(folder, "node_modules", name, "package.json"), "utf8"));
+    const external = [...Object.keys(peerDependencies), "./sse.js"]; // sse.js is loaded only where WebSockets do not pass
     const options = { stdin: { contents, resolveDir: folder }, bundle: true, minify: true, format: "esm", write: false, target: "es2022", external };
     found[name] = gzipSync((await build({ ...options, charset: "utf8", legalComments: "none" })).outputFiles[0].text, { level: 9 }).length;
   }

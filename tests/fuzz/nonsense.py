@@ -62,7 +62,7 @@ class Nonsense:
         return self._simple[type(kind)]
 
 
-def _make(kind: type, **fields: Any) -> Any:
+def _make(kind: type, /, **fields: Any) -> Any:
     """Make a value of `kind`. Fields that its own rules exclude together are drawn again."""
     try:
         return kind(**fields)

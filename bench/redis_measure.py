@@ -218,7 +218,7 @@ class RedisBench(Bench):
                 took = time.monotonic() - start
                 rounds.add(heard / cpu, cpu / took)
                 say(
-                    f"intake {number + 1}/{plan.rounds}: {heard:,} messages in {took:.2f} s, "
+                    f"dispatcher {number + 1}/{plan.rounds}: {heard:,} messages in {took:.2f} s, "
                     f"{cpu / heard * 1e6:.2f} µs of the node's core each (Redis took {sent['seconds']:.2f} s)"
                 )
         return rounds

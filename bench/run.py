@@ -44,7 +44,7 @@ PLOTS = HERE / "plots"
 # Parts in order, with their seconds in a full and in a quick run on two cores.
 PEER_PARTS = {"broadcast": (270, 30), "connect": (55, 10), "idle": (160, 20)}
 REDIS_PARTS = {
-    "nodes": (40, 7), "memory": (20, 5), "quiet": (35, 9), "cycles": (20, 8), "read": (6, 2), "intake": (11, 2),
+    "nodes": (40, 7), "memory": (20, 5), "quiet": (35, 9), "cycles": (20, 8), "read": (6, 2), "dispatcher": (11, 2),
     "delivery": (6, 3), "reap": (7, 3), "restore": (30, 16), "workers": (20, 6),
 }  # fmt: skip
 RECORD_PARTS = {"notified": (13, 5), "said": (35, 12), "told": (11, 3), "returned": (6, 3)}

@@ -9,12 +9,14 @@ import pytest
 
 import guarded
 import hooked
+import run
 from greendot.config import load
 from measure import Rounds
 from peer_install import Home, install
 from peer_measure import Figures, Idle
 from peer_report import ratios, remarks, targets
 from progress import Progress
+from records_measure import RecordsBench
 
 
 def contenders(**rates: dict[int, float]) -> dict[str, Figures]:
@@ -137,3 +139,8 @@ def test_the_cost_of_a_webhook_is_reported_in_cpu_time() -> None:
     rows = {row.figure: row for row in hooked.rows(hooked.Hooked({"messages": cost}))}
     assert rows["messages: CPU of each, without"].median == "100 µs"
     assert rows["messages: CPU of each, with"].cells()[1:3] == ("150 µs", "+50%")
+
+
+def test_every_part_can_be_measured() -> None:
+    measured = [*run.REDIS_PARTS, *run.RECORD_PARTS]
+    assert [part for part in measured if not callable(getattr(RecordsBench, part, None))] == []

@@ -92,6 +92,9 @@ class PusherProtocol:
     def room_closed(self, connection: PusherConnection, room: str) -> None:
         self._subscriber.room_closed(connection, room)
 
+    def removed(self, connection: PusherConnection, room: str, reason: str) -> None:
+        self._subscriber.removed(connection, room, reason)
+
     def refused(self, connection: PusherConnection, message: str, refused: Refused) -> None:
         connection.send(frames.error_frame(codes.RATE_LIMITED, refused.message), record=False, key="refused")
 
@@ -132,6 +135,7 @@ class PusherProtocol:
                 raise NotAccepted("the auth of the sign-in is wrong; check key and secret of the app's auth endpoint")
             user = frames.read_user(asked.user_data)
             grants = self._identities.grants(connection, str(user.id), user.user_info)
+            is_new = connection.session is None
             await self._identities.open(connection, grants)
         except msgspec.DecodeError as error:
             self._refuse_signin(connection, f"the sign-in is not valid: {error}")
@@ -140,6 +144,8 @@ class PusherProtocol:
             self._refuse_signin(connection, str(error))
             return
         connection.send(frames.signed_in(asked.user_data))
+        if is_new:
+            await self._subscriber.user_known(connection)
         if user.watchlist:
             await self._watch(connection, [str(watched) for watched in user.watchlist])
 

@@ -267,11 +267,18 @@ class Subscriber:
         for one in [*connection.subscriptions.values()]:
             topic = Topic("room", connection.app.tenant, one.channel.room)
             local = None if one.channel.kind == "user" or one.joined else self._services.rooms.local(topic)
-            if local is None or local.room is None or connection.closing:
+            is_kept = connection.subscriptions.get(one.channel.name) is one  # else it was ended during a join
+            if local is None or local.room is None or connection.closing or not is_kept:
                 continue
             try:
-                await self._join(connection, one.channel)
+                await self._services.dispatcher.execute(connection, wire.RoomJoin(room=one.channel.room))
+                if connection.subscriptions.get(one.channel.name) is one:
+                    self._keep(connection, Subscription(one.channel, joined=True))
+                else:  # the client has got an error
+                    self._services.rooms.leave(connection, one.channel.room)
             except (Refused, EngineUnavailable, StoreUnavailable) as error:
+                if connection.subscriptions.get(one.channel.name) is not one:
+                    continue
                 self.unsubscribe(connection, one.channel.name)
                 refused = _not_accepted(refusal_of(error))
                 connection.send(frames.subscription_error(one.channel.name, refused.kind, str(refused), refused.status))

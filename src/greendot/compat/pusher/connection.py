@@ -60,7 +60,7 @@ class PusherConnection(ForeignConnection):
     def __init__(
         self, services: NodeServices, foreign: PusherSockets, dialect: PusherDialect, number: str, app: PusherApp
     ) -> None:
-        super().__init__(services, foreign, dialect, number, app.tenant)
+        super().__init__(services, foreign, dialect, number, app.tenant or None)
         self.app = app
         self.code = 0  # close code of this protocol; 0: it follows from ours
         self.subscriptions: dict[str, Subscription] = {}  # by channel

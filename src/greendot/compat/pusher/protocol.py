@@ -30,7 +30,7 @@ from greendot.transport.upgrade import ForeignRequest, ForeignSocket
 PATH = b"/app/"
 OLDEST, NEWEST = 5, 7  # protocol versions that clients may ask for
 MOST_WATCHED = 100  # users in a watchlist
-NOBODY = PusherApp("default", "", "", ())  # app of a socket that is closed as soon as it is open
+NOBODY = PusherApp("", "", "", ())  # app of a socket that is closed as soon as it is open
 Handler = Callable[[PusherConnection, ClientFrame], Awaitable[None] | None]
 
 
@@ -104,7 +104,8 @@ class PusherProtocol:
         try:
             frame = frames.read_frame(message)
             handler = self._handlers.get(frame.event)
-            connection.app = self._apps.by_key(connection.app.key) or connection.app
+            if not self._follow_app(connection):
+                return None
             if handler is not None:
                 return handler(connection, frame)
             if frame.event.startswith("client-"):
@@ -114,6 +115,24 @@ class PusherProtocol:
             why = f"the frame is not valid: {error}"
         connection.send(frames.error_frame(None, why[:300]), record=False, key="wrong")
         return None
+
+    def _follow_app(self, connection: PusherConnection) -> bool:
+        """Use the app as it is configured now. Close a socket whose key is gone, or belongs to another tenant now."""
+        app = self._apps.by_key(connection.app.key)
+        if app is None or app.tenant != connection.app.tenant:
+            if not connection.closing:
+                connection.close_as(codes.NO_APP, "this key is not valid any more; connect with the app's new key")
+            return False
+        connection.app = app
+        return True
+
+    async def apps_replaced(self) -> None:
+        """Close the sockets whose app is gone, in slices."""
+        context = self._services.context
+        async for some in context.slices.cut([*context.registry.connections.values()]):
+            for connection in some:
+                if isinstance(connection, PusherConnection) and not connection.code:
+                    self._follow_app(connection)
 
     def _ping_received(self, connection: PusherConnection, frame: ClientFrame) -> None:
         connection.send(frames.PONG, record=False, key="pong")

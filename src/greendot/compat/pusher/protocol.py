@@ -180,7 +180,8 @@ class PusherProtocol:
         watched = [user for user in dict.fromkeys(users) if valid_id(user)][:MOST_WATCHED]
         if not watched:
             return
-        connection.online = set()
+        if connection.online is None:  # else the client signs in again, and knows who is online
+            connection.online = set()
         try:
             found = await self._services.dispatcher.execute(connection, wire.Watch(users=watched))
         except Refused as refused:

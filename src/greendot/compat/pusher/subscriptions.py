@@ -31,6 +31,7 @@ from greendot.rooms.members import DELETED
 from greendot.store.rooms import Room
 
 PAGE = 300  # members in one read
+MOST_WITHOUT_USER = 100  # channels of a connection that has no user
 MOST_MEMBERS = 3_000  # members in the reply to a subscription
 
 
@@ -68,6 +69,8 @@ class Subscriber:
     async def _subscribe(self, connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
         known = channel.name in connection.subscriptions
         most = self._services.rate_limits.most_rooms(connection.app.tenant)
+        if connection.session is None and channel.kind != "presence":
+            most = min(most, MOST_WITHOUT_USER)
         if not known and len(connection.subscriptions) >= most:
             raise NotAccepted(f"a connection may have at most {most} channels", "LimitReached", 403)
         if channel.kind == "user":
@@ -184,6 +187,8 @@ class Subscriber:
     async def _attach(self, connection: PusherConnection, channel: ChannelName) -> None:
         """Join the room as the user, or listen to it. Raise NotAccepted if the client may do neither."""
         tenant, is_user = connection.app.tenant, connection.session is not None
+        if not is_user:
+            self._services.dispatcher.check_without_user(connection, tenant, wire.RoomJoin)
         room = await self._services.rooms.membership.find(tenant, channel.room)
         if is_user and isinstance(room, Room):
             await self._join(connection, channel)
@@ -206,7 +211,10 @@ class Subscriber:
 
     async def _cached(self, connection: PusherConnection, channel: ChannelName) -> None:
         if channel.caches and not connection.closing:
-            found = await self._cache.last(connection.app, channel)
+            try:
+                found = await self._cache.last(connection.app, channel)
+            except StoreUnavailable:
+                return  # the client is subscribed, and gets the next event
             if channel.name not in connection.subscriptions:
                 return  # the client was removed during the read
             if found is None:

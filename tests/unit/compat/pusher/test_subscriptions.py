@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from greendot.compat.pusher.subscriptions import MOST_WITHOUT_USER
 from greendot.errors import StoreUnavailable
 from greendot.ids import Key
+from greendot.limits.overload_model import Level
 from greendot.testing.server import Served, serving
 
 from .wire import APP, PusherClient, connected
@@ -85,3 +87,102 @@ async def test_a_subscription_that_fails_leaves_no_right_to_join() -> None:
         (session,) = served.node.registry.sessions_of("default", "bob")
         assert session.grants.rooms == ()
         assert not session.unstored
+
+
+async def test_an_overloaded_node_or_a_limit_refuses_channels_of_clients_without_a_user() -> None:
+    rates = {"tenant_commands_per_s": 3}
+    async with serving(pusher=APP, limits=rates) as served:
+        client = await connected(served)
+        served.node.dispatcher.loaded(Level.REFUSING)
+        client.ask("news")
+        assert (await client.receive("pusher:subscription_error"))["data"]["status"] == 503
+        served.node.dispatcher.loaded(Level.NORMAL)
+        statuses = set()
+        for number in range(20):
+            client.ask(f"news-{number}")
+            frame = await client.receive()
+            statuses.add(frame["data"].get("status"))
+        assert statuses == {None, 429}
+
+
+async def test_a_client_without_a_user_has_fewer_channels() -> None:
+    async with serving(pusher=APP, limits={"enabled": False}) as served:
+        client = await connected(served)
+        for number in range(MOST_WITHOUT_USER):
+            await client.subscribe(f"news-{number}")
+        client.ask("one-more")
+        assert (await client.receive("pusher:subscription_error"))["data"]["type"] == "LimitReached"
+        client.sign_in("ann")
+        await client.receive("pusher:signin_success")
+        await client.subscribe("one-more")
+
+
+async def test_a_cache_that_cannot_be_read_is_no_error_of_the_subscription() -> None:
+    async with serving(pusher=APP) as served:
+        client = await connected(served)
+
+        async def broken(*_: Any, **__: Any) -> Any:
+            raise StoreUnavailable("the store is away")
+
+        served.node.store.room_page = broken  # type: ignore[method-assign]
+        await client.subscribe("cache-news")
+        assert await events(client) == []
+
+
+async def test_nobody_signs_in_as_the_app() -> None:
+    async with serving(pusher=APP) as served:
+        client = await connected(served)
+        client.ask("presence-lobby", "system")
+        assert (await client.receive("pusher:subscription_error"))["data"]["status"] == 400
+
+
+async def test_a_client_without_a_user_sends_no_client_events_to_a_stored_room() -> None:
+    async with serving(pusher=APP) as served:
+        await served.node.store.put_room("default", "private-plan", open=False)
+        ann, bob = await connected(served), await connected(served)
+        for client in (ann, bob):
+            await client.subscribe("private-plan")
+            await client.subscribe("private-other")
+        ann.send("client-wave", {}, channel="private-plan")
+        assert "sign in first" in (await ann.receive("pusher:error"))["data"]["message"]
+        ann.send("client-wave", {}, channel="private-other")
+        assert (await bob.receive("client-wave"))["channel"] == "private-other"
+
+
+async def test_client_events_without_a_user_count_for_the_room() -> None:
+    app = APP | {"client_events_per_s": 1_000}
+    async with serving(pusher=app, limits={"room_signals_per_s": 2}) as served:
+        ann, bob = await connected(served), await connected(served)
+        for client in (ann, bob):
+            await client.subscribe("private-other")
+        for _ in range(20):
+            ann.send("client-wave", {}, channel="private-other")
+        refused = [frame for frame in await ann.quiet() if frame["event"] == "pusher:error"]
+        assert refused[0]["data"]["code"] == 4301
+
+
+async def test_a_repeated_sign_in_does_not_repeat_who_is_online() -> None:
+    async with serving(pusher=APP) as served:
+        await served.client("nat")
+        ann = await connected(served)
+        for _ in range(2):
+            ann.sign_in("ann", watchlist=["nat"])
+        shown = [name for name in await events(ann) if "watchlist" in name]
+        assert len(shown) == 1
+
+
+@pytest.mark.parametrize(("policy", "hidden"), [("tenant", []), ("tenant", ["bob"]), ("contacts", [])])
+async def test_a_client_without_a_user_does_not_see_users_who_hide(policy: str, hidden: list[str]) -> None:
+    async with serving(pusher=APP, visibility={"policy": policy}) as served:
+        await served.node.store.put_room("default", "private-plan", open=False)
+        anybody = await connected(served)
+        await anybody.subscribe("private-plan")
+        nat = await served.client("nat", claims={"rooms": ["private-plan"]})
+        await nat.request(type="room.join", room="private-plan")
+        if hidden:
+            await nat.request(type="privacy.set", hide_from=hidden)
+        await nat.request(type="typing.start", room="private-plan")
+        await nat.request(type="signal.send", room="private-plan", kind="wave")
+        await served.settle()
+        is_shown = policy == "tenant" and not hidden
+        assert await events(anybody) == (["client-typing", "client-wave"] if is_shown else [])

@@ -26,6 +26,7 @@ MOST_CHANNELS = 100  # of one event
 MOST_EVENTS = 10  # in one batch
 MOST_BODY = 1024 * 1024  # bytes
 MOST_USERS = 3_000  # users in the list of a channel's users
+MOST_COUNTED = 500  # channels whose users one request counts: each is a read of the engine
 TERMINATED = "terminated by the app"  # reason of the close
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -181,6 +182,8 @@ class PusherRoutes:
         if "user_count" in wanted and not prefix.startswith("presence-"):
             raise ApiError(400, "info=user_count needs filter_by_prefix=presence-")
         found = await self._services.listened(ListenedQuery(app.tenant, [], prefix))
+        if "user_count" in wanted and len(found) > MOST_COUNTED:
+            raise ApiError(400, f"info=user_count is for at most {MOST_COUNTED} channels; use a longer prefix")
         channels: dict[str, Any] = {}
         for room, count in sorted(found.items()):
             channel = parse_channel(channel_of(room))

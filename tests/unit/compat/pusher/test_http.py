@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask
+from greendot.compat.pusher import http
 from greendot.compat.pusher.signature_model import sign
 from greendot.testing.server import Served, serving
 
@@ -205,3 +206,13 @@ async def test_parameters_are_read_as_they_were_signed() -> None:
         assert (await ask(served.port, "GET", f"{path}&filter_by_prefix=ne")).status == 401
         path = path.replace("filter_by_prefix", "Filter_By_Prefix")
         assert (await ask(served.port, "GET", path)).json() == {"channels": {"news": {}}}
+
+
+async def test_users_are_counted_in_few_channels_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(pusher=APP) as served:
+        await member(served, "ann")
+        found = await get(served, f"{BASE}/channels", filter_by_prefix="presence-", info="user_count")
+        assert found.json() == {"channels": {"presence-lobby": {"user_count": 1}}}
+        await member(served, "bob", "presence-other")
+        monkeypatch.setattr(http, "MOST_COUNTED", 1)
+        assert (await get(served, f"{BASE}/channels", filter_by_prefix="presence-", info="user_count")).status == 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -200,4 +201,30 @@ async def test_a_slow_member_gets_whole_frames_in_order_or_is_sent_away() -> Non
             await nat.request(type="room.send", room=ROOM, body="x" * 50_000)
         peer.go_on_reading()
         assert (await peer.closed()).code == 4100
+        await peer.end()
+
+
+async def test_a_list_of_members_that_waits_is_withdrawn_from_a_client_that_is_banned() -> None:
+    async with serving(pusher=APP) as served:
+        await served.node.store.put_room("default", ROOM, open=True)
+        await served.node.store.put_room("default", "presence-den", open=True)
+        nat = await served.joined("nat", ROOM)
+        peer = await Peer.connect(served.port, f"/app/{APP['key']}?{QUERY}")
+        slow = PusherClient(peer)
+        await slow.establish()
+        await slow.subscribe(ROOM, "slow")
+        peer.stop_reading()
+        for _ in range(15):
+            await nat.request(type="room.send", room=ROOM, body="x" * 50_000)
+        slow.ask("presence-den")
+        (connection,) = served.node.registry.connections_of("default", "slow")
+        async with asyncio.timeout(5):
+            while "presence-den" not in (connection.rooms or ()):  # noqa: ASYNC110  (has no event)
+                await asyncio.sleep(0.01)
+        await served.settle()
+        await change(served, "PUT", "rooms/presence-den/bans/slow")
+        await served.settle()
+        peer.go_on_reading()
+        seen = await slow.quiet()
+        assert [f["event"] for f in seen if f.get("channel") == "presence-den"] == ["pusher:subscription_error"]
         await peer.end()

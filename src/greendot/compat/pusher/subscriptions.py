@@ -113,7 +113,9 @@ class Subscriber:
                 if not is_there:
                     self._events.entered(connection.app, channel, connection.session.user if connection.session else "")
             members = await self._members(connection, channel)
-            first.append((frames.subscribed(channel.name, {"presence": members}), None))
+            # The key names the room, so that the list of members can be withdrawn from a client that is removed.
+            key = RoomKey(channel.room, ("members",))
+            first.append((frames.subscribed(channel.name, {"presence": members}), key))
         finally:
             connection.release(first)
 

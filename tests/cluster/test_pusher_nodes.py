@@ -14,7 +14,9 @@ from cluster.nodes import LAPSE_S, Clients, redis_url, serving
 from e2e.processes import until
 from foreign.clients import APP, HERE, installed
 from foreign.watching import pusher_js
+from greendot.testing.wire import WireClient
 from redis_servers import RedisProcess
+from unit.compat.pusher.wire import QUERY, PusherClient
 
 pytestmark = pytest.mark.timeout(120)
 KEYS = {f"GREENDOT_PUSHER_{name.upper()}": value for name, value in APP.items()}
@@ -79,3 +81,17 @@ async def test_a_client_returns_to_another_node_after_kill_9(tmp_path: Path, red
                     await asyncio.sleep(0.2)
             assert bob.of("added", "removed") == []
             assert [told.data["state"] for told in native.changes("ann")] == []
+
+
+async def test_a_room_for_members_that_another_node_creates_is_closed_to_listeners(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
+    async with (
+        serving(tmp_path, *[redis_url(redis.port)] * 2, **KEYS) as (one, two),
+        await WireClient.connect(one.port, f"/app/{APP['key']}?{QUERY}") as socket,
+    ):
+        guest = PusherClient(socket, APP["secret"], APP["key"])
+        await guest.establish()
+        await guest.subscribe("plan")
+        assert (await two.ask("PUT", "/v1/rooms/plan", {})).status in (200, 201)
+        await guest.receive("pusher:subscription_error")

@@ -7,6 +7,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 from e2e.processes import PATIENCE_S, Process, running
 from greendot.testing.wire import Closed, WireClient
 from unit.compat.pusher.wire import QUERY, PusherClient
@@ -27,7 +29,7 @@ async def is_accepted(server: Process, key: str, secret: str) -> bool:
         return (await client.receive())["event"] == "pusher_internal:subscription_succeeded"
 
 
-async def test_keys_and_secrets_rotate_with_sighup_and_no_client_is_disconnected(tmp_path: Path) -> None:
+async def test_secrets_rotate_with_sighup_and_a_key_that_is_gone_closes_its_sockets(tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     file.write_text(FILE.format(key="k1", secret=ONE, before=""))
     async with (
@@ -44,10 +46,13 @@ async def test_keys_and_secrets_rotate_with_sighup_and_no_client_is_disconnected
         file.write_text('[pusher]\nkey = "only a key"\n')
         server.signal(signal.SIGHUP)
         assert await is_accepted(server, "k1", TWO)
+        assert await client.quiet() == []
         file.write_text(FILE.format(key="k2", secret=TWO, before=""))
         await reloaded(server, "k2", TWO)
         assert not await is_accepted(server, "k1", ONE)
-        assert await client.quiet() == []
+        with pytest.raises(Closed) as closed:
+            await client.receive()
+        assert closed.value.code == 4001
 
 
 async def reloaded(server: Process, key: str, secret: str) -> None:

@@ -32,13 +32,15 @@ class PusherService:
         events = ChannelEvents(services, self._webhooks.report)
         identities = Identities(services)
         subscriber = Subscriber(services, identities, EventCache(services), events)
-        protocol = PusherProtocol(services, self._apps, identities, subscriber, ClientEvents(services, events))
-        self.sockets = SocketRoute(PATH, protocol.connect)
+        self._tasks = services.context.tasks
+        self._protocol = PusherProtocol(services, self._apps, identities, subscriber, ClientEvents(services, events))
+        self.sockets = SocketRoute(PATH, self._protocol.connect)
         self.routes: list[Route] = PusherRoutes(services, self._apps, EventPublisher(services)).routes()
 
     def reload(self, settings: Settings) -> None:
-        """Use the apps of changed settings from now on."""
+        """Use the apps of changed settings from now on, and close the sockets of apps that are gone."""
         self._apps.replace(pusher_apps(settings))
+        self._tasks.spawn(self._protocol.apps_replaced())
 
     async def close(self) -> None:
         await self._webhooks.close()

@@ -317,6 +317,14 @@ class Dispatcher:
             if course is not None:
                 course.leave()
 
+    def check_without_user(self, connection: Connection, tenant: str, kind: type[wire.Command]) -> None:
+        """Raise Refused if overload or a limit prevents what a client without a user asks for: as this command would.
+
+        Only clients of foreign protocols do something without a user.
+        """
+        self._check_level(kind)
+        self._rate_limits.command_without_user(connection, tenant)
+
     async def open_session(self, connection: Connection, hello: wire.Hello) -> bool:
         """Open the session of `connection.granted`. Return False if the connection was closed instead."""
         done = asyncio.get_running_loop().create_future()

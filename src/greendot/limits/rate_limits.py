@@ -171,6 +171,17 @@ class RateLimits:
             if excess := ask(rules, keys, 1, self._clock.monotonic()):
                 raise self._excess(excess, what, room)
 
+    # --- clients of foreign protocols without a user ---
+
+    def command_without_user(self, connection: Connection, tenant: str) -> None:
+        """Charge a command to its connection, in place of a user, and to the tenant."""
+        keys = None, (tenant, connection.id), None, tenant
+        self._charge(tenant, self._of(tenant).commands, keys, 1, COMMANDS)
+
+    def signal_without_user(self, tenant: str, room: str) -> None:
+        """Charge a signal to its room and the tenant."""
+        self._app(tenant, self._of(tenant).app_signals, 1, SIGNALS, room)
+
     # --- requests of apps by HTTP ---
 
     def app_message(self, tenant: str, room: str) -> None:

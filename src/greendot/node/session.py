@@ -126,7 +126,7 @@ class ForeignProtocol(Protocol):
         """Send a sign of life that the client answers."""
 
     def room_closed(self, connection: Any, room: str) -> None:
-        """End the subscription of a client without a user to a room that is not open, unless the app has allowed it."""
+        """End the subscription of a client that only listens to a room that is not open, unless the app allowed it."""
 
     def ended(self, connection: Any) -> None:
         """Release everything that the protocol keeps for a connection. Nothing more is sent."""
@@ -178,6 +178,9 @@ class Connection(SocketConnection):
     def tenant(self) -> str | None:
         """Return the tenant of the client; None before hello. Clients of a foreign protocol may have it before."""
         return None if self.session is None else self.session.tenant
+
+    def removed_from(self, room: str, reason: str) -> None:
+        """End what a foreign protocol keeps for a room, because its user may not be in the room any more."""
 
 
 def log_fields(session: Session | None) -> dict[str, str | None]:

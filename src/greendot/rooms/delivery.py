@@ -57,6 +57,10 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         self._forward(local, local.stream.skip_to(head))
         self._schedule_if_behind(local)
 
+    def expect_room(self) -> None:
+        """Compare rooms with the store from now on: a room that foreign protocols use may be created at any time."""
+        self._set_compare_timer()
+
     def received(self, local: LocalRoom, message: Deliver) -> None:
         """Forward a message from the bus; for a hint (a message without content), schedule a read of the store."""
         assert message.seq is not None
@@ -131,13 +135,14 @@ class RoomDelivery(StreamFollower[LocalRoom]):
             room = heads.get(key)
             if room is None and local.room is None:
                 continue  # a room that only foreign protocols use
-            if room is None or local.is_another(room) or room.members_rev > local.members_rev:
+            is_new = local.room is None  # created under a name that only foreign protocols used
+            if room is None or is_new or local.is_another(room) or room.members_rev > local.members_rev:
                 self._changed(local, room)
         for key, room in heads.items():  # the checks of all rooms have begun
             local = rooms[key]
-            if room.members_rev > local.members_rev and local.checking is not None:
+            if (local.room is None or room.members_rev > local.members_rev) and local.checking is not None:
                 await asyncio.shield(local.checking)
-            if local.is_another(room):
+            if local.room is None or local.is_another(room):
                 continue
             if room.head > local.cursor and local.members_rev >= room.members_rev:
                 await self.fill_quietly(local)

@@ -49,8 +49,8 @@ class MemberUpdates:
         if local.reading_members:
             assert local.unchecked is not None
             local.unchecked.append(message)  # the read under way may miss this change
-        if not message.revision:  # of any member, or of a node of the previous version
-            self.check(local)
+        if not message.revision or (local.room is None and local.opening is None):
+            self.check(local)  # any member may have changed, or the room was created since this node read it
         elif not local.reading_members:
             if message.revision < local.members_rev:
                 self._context.tasks.spawn(self._compare(local))
@@ -68,7 +68,7 @@ class MemberUpdates:
 
     def differs(self, local: LocalRoom, room: Room | None) -> None:
         """Learn the members of a room that differs in the store: newer members, another room, or no room."""
-        if room is None or local.is_another(room):
+        if room is None or local.room is None or local.is_another(room):
             self.check(local)
         else:
             self.expect(local, room.members_rev)
@@ -133,17 +133,22 @@ class MemberUpdates:
         for index, message in enumerate(unchecked):
             if index >= covered or self._local.get(topic) is not local:
                 self._receive(topic, message)
-            elif isinstance(message, Deliver):
+            elif isinstance(message, Deliver) and local.room is not None:
                 # Also with a newer revision than the store's: a restored store may never reach that revision.
                 self._delivery.received(local, message)
 
-    @staticmethod
-    def _close_to_foreign(local: LocalRoom) -> None:
-        """Detach clients without a user from a room that is not open. Only foreign protocols have such clients."""
-        if local.channel.mixed:
-            for connection in [c for c in local.channel.listeners if c.session is None]:
-                if connection.foreign is not None:
-                    connection.foreign.room_closed(connection, local.channel.topic.name)
+    async def _close_to_foreign(self, local: LocalRoom) -> None:
+        """Detach clients that only listen to a room that is not open. Only foreign protocols have such clients.
+
+        The client may have got a user since it began to listen. Only a join checks the user's access.
+        """
+        if not local.channel.mixed:
+            return
+        room = local.channel.topic.name
+        async for some in self._context.slices.cut([*local.channel.listeners]):
+            for connection in some:
+                if connection.foreign is not None and room not in (connection.rooms or ()):
+                    connection.foreign.room_closed(connection, room)
 
     # --- reads ---
 
@@ -169,7 +174,7 @@ class MemberUpdates:
             else:
                 gone = await self._membership.refresh_some(local, changes, users)
             if local.room is not None and not local.room.open:
-                self._close_to_foreign(local)
+                await self._close_to_foreign(local)
             async for some in self._context.slices.cut([*gone]):
                 for user in some:
                     self._remove(topic.tenant, topic.name, user, gone[user])

@@ -52,8 +52,15 @@ class RoomAccess(NamedTuple):
 class RoomMembers:
     """Members of rooms, from this node's memory or from the store."""
 
-    def __init__(self, store: Store, context: NodeContext, local: Subscriptions[LocalRoom]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        context: NodeContext,
+        local: Subscriptions[LocalRoom],
+        created: Callable[[Topic], None],  # called for a room that a joining session has created
+    ) -> None:
         self._store = store
+        self._created = created
         self._context = context
         self._registry = context.registry
         self._local = local
@@ -136,6 +143,7 @@ class RoomMembers:
         if found is None and make and not is_unstored(session, room):
             try:
                 found = await self._store.put_room(session.tenant, room)
+                self._created(Topic("room", session.tenant, room))
             except RoomBeingDeleted:
                 raise Refused(
                     Err.NO_SUCH_ROOM, f"room {room!r} was deleted a moment ago; try again later", retry_in_ms=AGAIN_MS
@@ -192,11 +200,12 @@ class RoomMembers:
         sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}
         async for some in self._context.slices.cut([*sessions], STATES):
             states |= await self._read_states(local, some)
-        local.room, local.members_rev = room, room.members_rev if room else local.members_rev
+        local.room, local.members_rev = room, room.members_rev if room else max(0, local.members_rev)
         local.roles = states
-        if room is None:  # sessions of foreign protocols may stay in a room that the store does not have
+        if room is None:  # clients of foreign protocols may stay in a room that the store does not have
             name = local.channel.topic.name
-            sessions = {user: session for user, session in sessions.items() if not is_unstored(session, name)}
+            joined = [c.session for c in local.channel.listeners if c.session is not None and name in (c.rooms or ())]
+            sessions = {session.user: session for session in joined if not is_unstored(session, name)}
         return self._leaving([session.grants for session in sessions.values()], room, states)
 
     async def refresh_some(self, local: LocalRoom, changes: Applicable, users: list[str]) -> dict[str, str]:

@@ -325,7 +325,8 @@ class RoomMessages:
         self, tenant: str, room: str, open: bool | None, bus: BusMode | None, receipts: bool | None = None
     ) -> Room:
         found = await self._store.put_room(tenant, room, open=open, bus=bus, receipts=receipts)
-        if open is not None:
+        is_new = not found.head and not found.members_rev  # clients of foreign protocols may listen already
+        if open is not None or is_new:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
         return found
 

@@ -66,6 +66,8 @@ class MemberRemoval:
             self._leave(connection, room)
         # A connection that has not joined a room may have requested its history.
         dropped = connection.drop(lambda key: isinstance(key, RoomKey) and key.room in rooms)
+        for room in rooms:
+            connection.removed_from(room, reason)
         for room in sorted(lost):
             event = RoomChanged(room, removed=True, reason=reason)
             connection.send(encode_event(event, self._context.clock.now_ms()))

@@ -110,8 +110,8 @@ class RoomService:
         session_rooms.statuses.listeners.append(self._status_changed)
         self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
-        self.listeners = RoomListeners(self._local)
-        self.membership = RoomMembers(store, context, self._local)
+        self.listeners = RoomListeners(self._local, lambda local: self.member_updates.check(local))
+        self.membership = RoomMembers(store, context, self._local, self._created)
         self.mutes = RoomMutes(context, self._local, tenant_mute)
         self.delivery = RoomDelivery(
             store, context, self._local, profiles, lambda local, room: self.member_updates.differs(local, room)
@@ -292,6 +292,10 @@ class RoomService:
             return None
         return (kept + found)[-(wanted.history or RECOVER) :]
 
+    def _created(self, topic: Topic) -> None:
+        """Announce a new room. Nodes may have clients of foreign protocols that listened before the room existed."""
+        self._engine.publish(topic, MembersChanged())
+
     def leave(self, connection: Connection, room: str) -> None:
         session = connection.session
         if session is None or connection.rooms is None or room not in connection.rooms:
@@ -455,7 +459,9 @@ class RoomService:
             case Deliver(seq=None):
                 self.signals.receive(local.channel, message)
             case Deliver():
-                if message.members_rev > local.members_rev:  # a removed member must not receive the message
+                if local.room is None and local.opening is None:  # created since, perhaps for members only
+                    self.member_updates.check(local)
+                elif message.members_rev > local.members_rev:  # a removed member must not receive the message
                     self.member_updates.expect(local, message.members_rev)
                 if local.unchecked is not None:
                     local.unchecked.append(message)
@@ -565,6 +571,8 @@ class RoomService:
                     local.room, local.members_rev = room, room.members_rev
                 self.member_updates.advance(local)  # before `begin`, which puts messages that waited in order
                 self.delivery.begin(local, room.head)
+            else:
+                self.delivery.expect_room()
         for local, key in zip(fresh, keys, strict=True):
             if local.present.stale and not self._engine.is_restoring(*key):
                 self._restored(local)  # the recovery has ended; it does not read rooms that are still opening

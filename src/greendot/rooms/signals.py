@@ -35,6 +35,7 @@ from greendot.telemetry import spans
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent
 from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.room_view import without_user
 
 InvisibleSignals = Literal["refuse", "anonymous", "show"]  # what happens with signals of invisible users
 STEP = 10  # connections between two checks of the clock; each may have a thousand signals that wait
@@ -182,14 +183,15 @@ class RoomSignals:
             self._offer(channel, message, blind)
 
     def _blind(self, channel: Channel, sender: str) -> list[Connection]:
-        """Return the listeners who may not see the sender."""
+        """Return the listeners who may not see the sender. A listener without a user may be one of them."""
         tenant, registry = channel.topic.tenant, self._context.registry
-        exceptions = self._visibility.exceptions(tenant, sender, lambda: _viewers(channel))
+        exceptions, is_open = self._visibility.exceptions(tenant, sender, lambda: _viewers(channel)), True
         if not self._visibility.policy(tenant).is_open:
-            exceptions = _viewers(channel).difference(exceptions)
-        return [
+            exceptions, is_open = _viewers(channel).difference(exceptions), False
+        blind = [
             device for viewer in exceptions if viewer != sender for device in registry.connections_in(channel, viewer)
         ]
+        return blind if is_open and not exceptions else blind + without_user(channel)
 
     def _offer(self, channel: Channel, message: Deliver, blind: Collection[Connection]) -> None:
         sender = self._context.registry.connections.get(message.without_connection or "")
@@ -248,7 +250,9 @@ class RoomSignals:
         async for some in self._context.slices.cut(waiting, STEP):
             for connection in some:
                 session = connection.session
-                if session is not None and session.tenant == tenant:
+                if session is None and connection.tenant == tenant:
+                    connection.drop(is_sent)
+                elif session is not None and session.tenant == tenant:
                     connection.drop(partial(is_lost_by, session.user))
 
 

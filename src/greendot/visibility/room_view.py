@@ -85,7 +85,16 @@ class RoomView:
     def blind(self, target: str) -> list[Connection]:
         """Return the connections of viewers who do not see the target."""
         blind = self._view_exceptions.blind(target, () if self._view_exceptions.is_open else self.viewers())
-        return [device for viewer in blind for device in self._devices(viewer)]
+        found = [device for viewer in blind for device in self._devices(viewer)]
+        return found + without_user(self._channel) if self._hides_from_some(target) else found
+
+    def _hides_from_some(self, target: str) -> bool:
+        """Return whether the target hides from a user, who may be a listener without a user."""
+        if not self._channel.mixed:
+            return False
+        if not self._view_exceptions.is_open:
+            return True
+        return bool(self._visibility.exceptions(self._tenant, target, self.viewers))
 
     # --- changed decisions ---
 
@@ -180,3 +189,8 @@ class RoomView:
 
     def _devices(self, user: str) -> list[Connection]:
         return self._context.registry.connections_in(self._channel, user)
+
+
+def without_user(channel: Channel) -> list[Connection]:
+    """Return the listeners without a user. Only foreign protocols have such clients."""
+    return [listener for listener in channel.listeners if listener.session is None] if channel.mixed else []

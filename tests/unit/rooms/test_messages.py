@@ -194,6 +194,10 @@ async def test_history_is_refused_with_two_bounds_and_to_those_who_lose_the_room
 @in_virtual_time
 async def test_nodes_are_notified_of_changed_members_and_of_nothing_else(parts: Parts) -> None:
     await parts.messages.put_room(TENANT, "lobby", None, "hint")
+    assert [message for _, message in parts.engine.published] == [MembersChanged()]  # a new room
+    await parts.write("lobby", 1)
+    parts.engine.published.clear()
+    await parts.messages.put_room(TENANT, "lobby", None, "full")
     assert not await parts.messages.put_member(TENANT, "nowhere", "ann", "member")
     assert parts.engine.published == []
     await parts.messages.put_room(TENANT, "lobby", True, None)

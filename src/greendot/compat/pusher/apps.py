@@ -35,7 +35,7 @@ class PusherApps:
         self.replace(apps)
 
     def replace(self, apps: Iterable[PusherApp]) -> None:
-        """Use these apps from now on. Open sockets keep their app, and their later signatures use the new secrets."""
+        """Use these apps from now on. Open sockets use the new secrets; those whose key is gone are closed."""
         self._by_key = {app.key: app for app in apps}
         self._by_id = {app.app_id: app for app in self._by_key.values()}
         self._by_tenant = {app.tenant: app for app in self._by_key.values()}

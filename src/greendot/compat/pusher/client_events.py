@@ -44,7 +44,7 @@ class ClientEvents:
             why = f"this connection sends more than {rate} client events per second; send fewer"
             connection.send(frames.error_frame(codes.RATE_LIMITED, why), record=False, key="refused")
         elif connection.session is None:
-            self._publish(connection, frame, subscription)
+            self._publish_quietly(connection, frame, subscription)
         else:
             return self._send(connection, frame, subscription)
         return None
@@ -84,11 +84,26 @@ class ClientEvents:
             return
         self._report(connection, frame, subscription)
 
+    def _publish_quietly(self, connection: PusherConnection, frame: ClientFrame, subscription: Subscription) -> None:
+        """Send the event of a client without a user, or the reason for the refusal to the client."""
+        try:
+            self._publish(connection, frame, subscription)
+        except Refused as refused:
+            code = codes.RATE_LIMITED if refused.code == Err.RATE_LIMITED else None
+            connection.send(frames.error_frame(code, refused.message), record=False, key="refused")
+
     def _publish(self, connection: PusherConnection, frame: ClientFrame, subscription: Subscription) -> None:
-        """Send the event of a client without a user."""
+        """Send the event of a client without a user. Raise Refused in stored rooms, and above a limit.
+
+        Mutes, bans and roles of a stored room apply to users, so a client needs one to send there.
+        """
+        room, kind = subscription.channel.room, frame.event.removeprefix(PREFIX)
+        local = self._services.rooms.local(Topic("room", connection.app.tenant, room))
+        if local is None or local.room is not None or local.unchecked is not None:
+            raise Refused(Err.FORBIDDEN, "client events in this room need a user; sign in first")
         if self._services.context.hub.shedding:
             return
-        room, kind = subscription.channel.room, frame.event.removeprefix(PREFIX)
+        self._services.rate_limits.signal_without_user(connection.app.tenant, room)
         signal = Signal(sender=None, name=None, kind=kind, room=room, body=frame.data)
         encoded = encode_event(signal, self._services.clock.now_ms())
         topic = Topic("room", connection.app.tenant, room)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 from msgspec import Struct
 
 from greendot.compat.connection import ForeignConnection, NodeServices
@@ -41,15 +43,24 @@ class Subscription(Struct, frozen=True):
     joined: bool  # the user is in the room; False: the connection only listens
 
 
+class PusherSockets(ForeignProtocol, Protocol):
+    """Protocol of all Pusher sockets, as their connections use it."""
+
+    def removed(self, connection: Any, room: str, reason: str) -> None:
+        """End the subscription to a room that the connection's user may not be in any more."""
+
+
 class PusherConnection(ForeignConnection):
     """Connection of one socket. Its id is the socket id of the protocol."""
+
+    foreign: PusherSockets
 
     __slots__ = ("app", "code", "events_at", "events_left", "online", "personal", "subscriptions")
 
     def __init__(
-        self, services: NodeServices, foreign: ForeignProtocol, dialect: PusherDialect, number: str, app: PusherApp
+        self, services: NodeServices, foreign: PusherSockets, dialect: PusherDialect, number: str, app: PusherApp
     ) -> None:
-        super().__init__(services, foreign, dialect, number, app.tenant)
+        super().__init__(services, foreign, dialect, number, app.tenant or None)
         self.app = app
         self.code = 0  # close code of this protocol; 0: it follows from ours
         self.subscriptions: dict[str, Subscription] = {}  # by channel
@@ -89,6 +100,9 @@ class PusherConnection(ForeignConnection):
             return b""
         (self.online.add if is_online else self.online.discard)(user)
         return frames.watchlist("online" if is_online else "offline", [user])
+
+    def removed_from(self, room: str, reason: str) -> None:
+        self.foreign.removed(self, room, reason)
 
     def take_event(self, now: float) -> bool:
         """Count a client event; return False above the limit of the app."""

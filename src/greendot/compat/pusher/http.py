@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -26,6 +26,7 @@ MOST_CHANNELS = 100  # of one event
 MOST_EVENTS = 10  # in one batch
 MOST_BODY = 1024 * 1024  # bytes
 MOST_USERS = 3_000  # users in the list of a channel's users
+MOST_COUNTED = 500  # channels whose users one request counts: each is a read of the engine
 TERMINATED = "terminated by the app"  # reason of the close
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -57,7 +58,14 @@ class ApiError(Exception):
         self.status = status
 
 
-Endpoint = Callable[[PusherApp, Request, bytes], Awaitable[Any]]
+class SignedCall(NamedTuple):
+    """Parameters of a request that the app has signed."""
+
+    path: Mapping[str, Any]
+    query: Mapping[str, str]  # by name in lower case
+
+
+Endpoint = Callable[[PusherApp, SignedCall, bytes], Awaitable[Any]]
 
 
 class PusherRoutes:
@@ -85,17 +93,18 @@ class PusherRoutes:
     def _route(self, method: str, path: str, endpoint: Endpoint) -> Route:
         async def serve(request: Request) -> Response:
             try:
-                body = await _read(request)
-                app = self._verified(request, body)
+                app, signed = self._signed(request)  # before the body is read, which has no limit of rate
                 self._services.rate_limits.app_request(app.tenant, f"pusher:{app.key}")
-                return _json(200, await endpoint(app, request, body))
+                body = await _read(request)
+                self._check_body(app, request, signed, body)
+                return _json(200, await endpoint(app, SignedCall(request.path_params, signed.values), body))
             except ApiError as error:
                 return _json(error.status, {"error": str(error)})
 
         return Route(path, serve, methods=[method])
 
-    def _verified(self, request: Request, body: bytes) -> PusherApp:
-        """Return the app of a request. Raise ApiError unless the app has signed it."""
+    def _signed(self, request: Request) -> tuple[PusherApp, SignedRequest]:
+        """Return the app of a request, and what it has signed. Raise ApiError if the signature is wrong."""
         try:
             path = request.scope.get("raw_path") or request.url.path.encode()
             signed = SignedRequest(request.method, path.decode("latin-1"), request.scope["query_string"])
@@ -105,17 +114,24 @@ class PusherRoutes:
                 raise ApiError(404 if app_id is not None else 401, "there is no such app; check app_id and key")
             if signed.key != app.key:
                 raise ApiError(401, "auth_key is not the key of this app")
-            signed.check(app.secrets, body, self._services.clock.now_ms() // 1000)
+            signed.check(app.secrets, self._services.clock.now_ms() // 1000)
+        except WrongRequest as error:
+            raise ApiError(401, str(error)) from None
+        return app, signed
+
+    def _check_body(self, app: PusherApp, request: Request, signed: SignedRequest, body: bytes) -> None:
+        """Raise ApiError unless the app has signed the body, and if the request is a replay."""
+        try:
+            signed.check_body(body)
         except WrongRequest as error:
             raise ApiError(401, str(error)) from None
         now = self._services.clock.monotonic()
         if request.method == "POST" and self._seen.is_replay(app.key, signed.signature, now):
             raise ApiError(401, "this request was received before; sign each request anew")
-        return app
 
     # --- events ---
 
-    async def _events(self, app: PusherApp, request: Request, body: bytes) -> Any:
+    async def _events(self, app: PusherApp, request: SignedCall, body: bytes) -> Any:
         event = _decoded(body, PostEvent)
         names = event.channels or [event.channel]
         channels = self._checked(app, event, names)
@@ -125,7 +141,7 @@ class PusherRoutes:
             return {}
         return {"channels": {it.name: await self._info(app, it, event.info) for it in channels}}
 
-    async def _batch(self, app: PusherApp, request: Request, body: bytes) -> Any:
+    async def _batch(self, app: PusherApp, request: SignedCall, body: bytes) -> Any:
         batch = _decoded(body, PostBatch).batch
         checked = [(event, self._checked(app, event, [event.channel])[0]) for event in batch]
         for event, channel in checked:
@@ -160,12 +176,14 @@ class PusherRoutes:
         found = await self._services.listened(ListenedQuery(app.tenant, [channel.room]))
         return found.get(channel.room, 0)
 
-    async def _channels(self, app: PusherApp, request: Request, body: bytes) -> Any:
-        prefix = request.query_params.get("filter_by_prefix", "")
-        wanted = {*request.query_params.get("info", "").split(",")} - {""}
+    async def _channels(self, app: PusherApp, request: SignedCall, body: bytes) -> Any:
+        prefix = request.query.get("filter_by_prefix", "")
+        wanted = {*request.query.get("info", "").split(",")} - {""}
         if "user_count" in wanted and not prefix.startswith("presence-"):
             raise ApiError(400, "info=user_count needs filter_by_prefix=presence-")
         found = await self._services.listened(ListenedQuery(app.tenant, [], prefix))
+        if "user_count" in wanted and len(found) > MOST_COUNTED:
+            raise ApiError(400, f"info=user_count is for at most {MOST_COUNTED} channels; use a longer prefix")
         channels: dict[str, Any] = {}
         for room, count in sorted(found.items()):
             channel = parse_channel(channel_of(room))
@@ -177,25 +195,25 @@ class PusherRoutes:
                     channels[channel.name]["subscription_count"] = count
         return {"channels": channels}
 
-    async def _channel(self, app: PusherApp, request: Request, body: bytes) -> Any:
-        channel = _channel(request.path_params["channel"])
-        wanted = request.query_params.get("info", "")
+    async def _channel(self, app: PusherApp, request: SignedCall, body: bytes) -> Any:
+        channel = _channel(request.path["channel"])
+        wanted = request.query.get("info", "")
         if "user_count" in wanted.split(",") and channel.kind != "presence":
             raise ApiError(400, "only presence channels have a user_count")
         occupied = await self._listeners(app, channel) > 0
         return {"occupied": occupied, **await self._info(app, channel, wanted)}
 
-    async def _users(self, app: PusherApp, request: Request, body: bytes) -> Any:
-        channel = _channel(request.path_params["channel"])
+    async def _users(self, app: PusherApp, request: SignedCall, body: bytes) -> Any:
+        channel = _channel(request.path["channel"])
         if channel.kind != "presence":
             raise ApiError(400, "only presence channels have users")
         return {"users": [{"id": user} for user in (await self._page(app, channel, MOST_USERS)).users]}
 
     # --- users ---
 
-    async def _terminate(self, app: PusherApp, request: Request, body: bytes) -> Any:
+    async def _terminate(self, app: PusherApp, request: SignedCall, body: bytes) -> Any:
         """Close all connections of a user, on all nodes."""
-        user = request.path_params["user"]
+        user = request.path["user"]
         if not valid_id(user):
             raise ApiError(400, "this is not a valid user id")
         for session in (await self._services.sessions_of(app.tenant, user)).sessions:

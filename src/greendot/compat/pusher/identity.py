@@ -15,6 +15,7 @@ from greendot.auth.model import Grants
 from greendot.compat.connection import NodeServices
 from greendot.compat.pusher import frames
 from greendot.compat.pusher.connection import PusherConnection
+from greendot.compat.pusher.dialect import APP
 from greendot.ids import ID_RULE, valid_id, valid_text
 from greendot.protocol.commands import ClientInfo, Hello
 from greendot.protocol.tokens import encoded_info
@@ -41,6 +42,8 @@ class Identities:
         """Return the grants of a user whom the app has verified. Raise NotAccepted if the id or the info is wrong."""
         if not valid_id(user):
             raise NotAccepted(f"{user[:64]!r} is not a valid user id: {ID_RULE}", status=400)
+        if user == APP:
+            raise NotAccepted(f"the user id {APP!r} stands for the app; use another id", status=400)
         name, encoded = user_info(info)
         now = self._services.clock.now_ms()
         # Identities end at different times, so that their clients do not return together.

@@ -30,7 +30,7 @@ from greendot.transport.upgrade import ForeignRequest, ForeignSocket
 PATH = b"/app/"
 OLDEST, NEWEST = 5, 7  # protocol versions that clients may ask for
 MOST_WATCHED = 100  # users in a watchlist
-NOBODY = PusherApp("default", "", "", ())  # app of a socket that is closed as soon as it is open
+NOBODY = PusherApp("", "", "", ())  # app of a socket that is closed as soon as it is open
 Handler = Callable[[PusherConnection, ClientFrame], Awaitable[None] | None]
 
 
@@ -92,6 +92,9 @@ class PusherProtocol:
     def room_closed(self, connection: PusherConnection, room: str) -> None:
         self._subscriber.room_closed(connection, room)
 
+    def removed(self, connection: PusherConnection, room: str, reason: str) -> None:
+        self._subscriber.removed(connection, room, reason)
+
     def refused(self, connection: PusherConnection, message: str, refused: Refused) -> None:
         connection.send(frames.error_frame(codes.RATE_LIMITED, refused.message), record=False, key="refused")
 
@@ -101,7 +104,8 @@ class PusherProtocol:
         try:
             frame = frames.read_frame(message)
             handler = self._handlers.get(frame.event)
-            connection.app = self._apps.by_key(connection.app.key) or connection.app
+            if not self._follow_app(connection):
+                return None
             if handler is not None:
                 return handler(connection, frame)
             if frame.event.startswith("client-"):
@@ -111,6 +115,24 @@ class PusherProtocol:
             why = f"the frame is not valid: {error}"
         connection.send(frames.error_frame(None, why[:300]), record=False, key="wrong")
         return None
+
+    def _follow_app(self, connection: PusherConnection) -> bool:
+        """Use the app as it is configured now. Close a socket whose key is gone, or belongs to another tenant now."""
+        app = self._apps.by_key(connection.app.key)
+        if app is None or app.tenant != connection.app.tenant:
+            if not connection.closing:
+                connection.close_as(codes.NO_APP, "this key is not valid any more; connect with the app's new key")
+            return False
+        connection.app = app
+        return True
+
+    async def apps_replaced(self) -> None:
+        """Close the sockets whose app is gone, in slices."""
+        context = self._services.context
+        async for some in context.slices.cut([*context.registry.connections.values()]):
+            for connection in some:
+                if isinstance(connection, PusherConnection) and not connection.code:
+                    self._follow_app(connection)
 
     def _ping_received(self, connection: PusherConnection, frame: ClientFrame) -> None:
         connection.send(frames.PONG, record=False, key="pong")
@@ -132,6 +154,7 @@ class PusherProtocol:
                 raise NotAccepted("the auth of the sign-in is wrong; check key and secret of the app's auth endpoint")
             user = frames.read_user(asked.user_data)
             grants = self._identities.grants(connection, str(user.id), user.user_info)
+            is_new = connection.session is None
             await self._identities.open(connection, grants)
         except msgspec.DecodeError as error:
             self._refuse_signin(connection, f"the sign-in is not valid: {error}")
@@ -140,6 +163,8 @@ class PusherProtocol:
             self._refuse_signin(connection, str(error))
             return
         connection.send(frames.signed_in(asked.user_data))
+        if is_new:
+            await self._subscriber.user_known(connection)
         if user.watchlist:
             await self._watch(connection, [str(watched) for watched in user.watchlist])
 
@@ -155,7 +180,8 @@ class PusherProtocol:
         watched = [user for user in dict.fromkeys(users) if valid_id(user)][:MOST_WATCHED]
         if not watched:
             return
-        connection.online = set()
+        if connection.online is None:  # else the client signs in again, and knows who is online
+            connection.online = set()
         try:
             found = await self._services.dispatcher.execute(connection, wire.Watch(users=watched))
         except Refused as refused:

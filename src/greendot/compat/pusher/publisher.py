@@ -11,12 +11,13 @@ from greendot.compat.pusher.channel_model import ChannelName
 from greendot.compat.pusher.dialect import APP
 from greendot.compat.pusher.frames import as_body
 from greendot.engine.messages import Deliver, Topic
-from greendot.errors import Refused
+from greendot.errors import Refused, RoomBeingDeleted
 from greendot.ids import new_message_id
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.decoding import has_vast_number, is_too_deep
 from greendot.protocol.events import Signal
+from greendot.rooms.members import AGAIN_MS
 from greendot.store.rooms import Draft, Room
 from greendot.telemetry.spans import parent
 
@@ -56,7 +57,11 @@ class EventPublisher:
         except Refused as refused:
             if refused.code != Err.NO_SUCH_ROOM or not channel.caches:
                 raise
-            await self._services.store.put_room(app.tenant, channel.room, open=channel.kind == "public")
+            try:  # the room may exist by now, and then it stays open or closed
+                await self._services.store.put_room(app.tenant, channel.room, new_open=channel.kind == "public")
+            except RoomBeingDeleted:
+                why = f"room {channel.room!r} was deleted a moment ago; try again later"
+                raise Refused(Err.UNAVAILABLE, why, retry_in_ms=AGAIN_MS) from None
             await append(app.tenant, channel.room, draft, without_connection=socket_id)
 
     def _signal(self, topic: Topic, event: str, body: Raw, socket_id: str | None) -> None:

@@ -49,6 +49,8 @@ class SignedRequest:
         except ValueError:
             raise WrongRequest("the query of the request is not valid") from None
         self.values = {name.lower(): value for name, value in pairs}
+        if len(self.values) != len(pairs):  # the signature covers one value of each name
+            raise WrongRequest("the query of the request has a parameter twice")
         self._text = f"{method}\n{path}\n" + "&".join(
             f"{name}={self.values[name]}" for name in sorted(self.values) if name != "auth_signature"
         )
@@ -61,8 +63,8 @@ class SignedRequest:
     def signature(self) -> str:
         return self.values.get("auth_signature", "")
 
-    def check(self, secrets: Sequence[str], body: bytes, now_s: int) -> None:
-        """Raise WrongRequest unless the request is signed with one of the secrets, now, for this body."""
+    def check(self, secrets: Sequence[str], now_s: int) -> None:
+        """Raise WrongRequest unless the request is signed with one of the secrets, now. The body is checked later."""
         if self.values.get("auth_version") != "1.0":
             raise WrongRequest("auth_version must be 1.0")
         if not is_signed(secrets, self._text, self.signature):
@@ -70,6 +72,9 @@ class SignedRequest:
         stamp = self.values.get("auth_timestamp", "")
         if not (stamp.isascii() and stamp.isdecimal() and len(stamp) < 12) or abs(now_s - int(stamp)) > LATE_S:
             raise WrongRequest(f"auth_timestamp is more than {LATE_S} s from the server's time; correct the clock")
+
+    def check_body(self, body: bytes) -> None:
+        """Raise WrongRequest unless the request is signed for this body."""
         given = self.values.get("body_md5")
         expected = md5(body, usedforsecurity=False).hexdigest()
         if (body and given is None) or (

@@ -23,12 +23,15 @@ from greendot.compat.pusher.signature_model import channel_text, is_signed
 from greendot.connect.dispatch import refusal_of
 from greendot.engine.messages import Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.node.channel import RoomKey
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.protocol.replies import PresentReply
+from greendot.rooms.members import DELETED
 from greendot.store.rooms import Room
 
 PAGE = 300  # members in one read
+MOST_WITHOUT_USER = 100  # channels of a connection that has no user
 MOST_MEMBERS = 3_000  # members in the reply to a subscription
 
 
@@ -66,6 +69,8 @@ class Subscriber:
     async def _subscribe(self, connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
         known = channel.name in connection.subscriptions
         most = self._services.rate_limits.most_rooms(connection.app.tenant)
+        if connection.session is None and channel.kind != "presence":
+            most = min(most, MOST_WITHOUT_USER)
         if not known and len(connection.subscriptions) >= most:
             raise NotAccepted(f"a connection may have at most {most} channels", "LimitReached", 403)
         if channel.kind == "user":
@@ -87,6 +92,18 @@ class Subscriber:
     async def _enter(self, connection: PusherConnection, channel: ChannelName, asked: SubscribeData) -> None:
         await self._identify(connection, asked)
         self._identities.allow(connection, channel.room)
+        try:
+            await self._enter_allowed(connection, channel)
+        finally:
+            self._disallow_unless_kept(connection, channel)
+        await self._cached(connection, channel)
+
+    def _disallow_unless_kept(self, connection: PusherConnection, channel: ChannelName) -> None:
+        """Take back the right to join a room if the subscription has failed."""
+        if channel.needs_auth and channel.name not in connection.subscriptions:
+            self._identities.disallow(connection, channel.room)
+
+    async def _enter_allowed(self, connection: PusherConnection, channel: ChannelName) -> None:
         is_there = await self._check_members(connection, channel)
         connection.hold()  # events of members follow the list of members
         first: list[tuple[bytes, object]] = []
@@ -96,10 +113,11 @@ class Subscriber:
                 if not is_there:
                     self._events.entered(connection.app, channel, connection.session.user if connection.session else "")
             members = await self._members(connection, channel)
-            first.append((frames.subscribed(channel.name, {"presence": members}), None))
+            # The key names the room, so that the list of members can be withdrawn from a client that is removed.
+            key = RoomKey(channel.room, ("members",))
+            first.append((frames.subscribed(channel.name, {"presence": members}), key))
         finally:
             connection.release(first)
-        await self._cached(connection, channel)
 
     async def _identify(self, connection: PusherConnection, asked: SubscribeData) -> None:
         if asked.channel_data is None:
@@ -111,7 +129,10 @@ class Subscriber:
         except msgspec.DecodeError as error:
             raise NotAccepted(f"channel_data is wrong: {error}", status=400) from None
         grants = self._identities.grants(connection, str(member.user_id), member.user_info)
+        is_new = connection.session is None
         await self._identities.open(connection, grants)
+        if is_new:
+            await self.user_known(connection)
 
     async def _check_members(self, connection: PusherConnection, channel: ChannelName) -> bool:
         """Return whether the user is in the channel already. Raise NotAccepted if not, and the channel is full."""
@@ -155,27 +176,52 @@ class Subscriber:
 
     async def _listen(self, connection: PusherConnection, channel: ChannelName) -> None:
         if channel.name not in connection.subscriptions:
-            tenant = connection.app.tenant
-            room = await self._services.rooms.membership.find(tenant, channel.room)
             if channel.kind != "public":
                 self._identities.allow(connection, channel.room)
-            if isinstance(room, Room) and connection.session is not None:
-                await self._join(connection, channel)
-            elif channel.kind == "public" and not (room is None or (isinstance(room, Room) and room.open)):
-                raise NotAccepted("this room is not open; subscribe to it as a user, or open the room", status=403)
-            else:
-                await self._services.rooms.listeners.attach(connection, Topic("room", tenant, channel.room))
-                self._keep(connection, Subscription(channel, joined=False))
+            try:
+                await self._attach(connection, channel)
+            finally:
+                self._disallow_unless_kept(connection, channel)
         connection.send(frames.subscribed(channel.name))
         await self._cached(connection, channel)
         self._events.counts_changed(connection.app, channel)
 
+    async def _attach(self, connection: PusherConnection, channel: ChannelName) -> None:
+        """Join the room as the user, or listen to it. Raise NotAccepted if the client may do neither."""
+        tenant, is_user = connection.app.tenant, connection.session is not None
+        if not is_user:
+            self._services.dispatcher.check_without_user(connection, tenant, wire.RoomJoin)
+        room = await self._services.rooms.membership.find(tenant, channel.room)
+        if is_user and isinstance(room, Room):
+            await self._join(connection, channel)
+            return
+        if channel.kind == "public" and isinstance(room, Room) and not room.open:
+            raise _not_open()
+        found: list[Room | None] = []  # the room in the turn in which the client is attached
+
+        def may(room: Room | None) -> bool:
+            found[:] = [room]
+            return room is None or not (is_user or (channel.kind == "public" and not room.open))
+
+        topic = Topic("room", tenant, channel.room)
+        if await self._services.rooms.listeners.attach(connection, topic, may):
+            self._keep(connection, Subscription(channel, joined=False))
+        elif is_user and found and not connection.closing:  # created since the read above
+            await self._join(connection, channel)
+        elif found:
+            raise _not_open()
+
     async def _cached(self, connection: PusherConnection, channel: ChannelName) -> None:
         if channel.caches and not connection.closing:
-            found = await self._cache.last(connection.app, channel)
+            try:
+                found = await self._cache.last(connection.app, channel)
+            except StoreUnavailable:
+                return  # the client is subscribed, and gets the next event
+            if channel.name not in connection.subscriptions:
+                return  # the client was removed during the read
             if found is None:
                 self._events.cache_missed(connection.app, channel)
-            connection.send(found or frames.cache_miss(channel.name))
+            connection.send(found or frames.cache_miss(channel.name), key=RoomKey(channel.room, ("cached",)))
 
     def _keep(self, connection: PusherConnection, subscription: Subscription) -> None:
         if connection.closing:  # while the room was opened
@@ -214,6 +260,39 @@ class Subscriber:
                 self._services.rooms.listeners.detach(connection, topic)
             self._events.left(connection.app, one.channel, connection.session)
 
+    def removed(self, connection: PusherConnection, room: str, reason: str) -> None:
+        """End the subscriptions to a room that the user may not be in, so that the next one is authorised again."""
+        for one in [*connection.subscriptions.values()]:
+            if one.channel.kind == "user" or one.channel.room != room:
+                continue
+            if reason == DELETED and not one.joined:
+                continue  # a channel needs no room
+            self.unsubscribe(connection, one.channel.name)
+            if not one.joined:  # one that has joined gets `room.changed`
+                why = f"this user was removed from the channel: {reason}"
+                connection.send(frames.subscription_error(one.channel.name, "AuthError", why, 403))
+
+    async def user_known(self, connection: PusherConnection) -> None:
+        """Join the rooms that a connection listened to before it had a user, so that their rules apply to the user."""
+        for one in [*connection.subscriptions.values()]:
+            topic = Topic("room", connection.app.tenant, one.channel.room)
+            local = None if one.channel.kind == "user" or one.joined else self._services.rooms.local(topic)
+            is_kept = connection.subscriptions.get(one.channel.name) is one  # else it was ended during a join
+            if local is None or local.room is None or connection.closing or not is_kept:
+                continue
+            try:
+                await self._services.dispatcher.execute(connection, wire.RoomJoin(room=one.channel.room))
+                if connection.subscriptions.get(one.channel.name) is one:
+                    self._keep(connection, Subscription(one.channel, joined=True))
+                else:  # the client has got an error
+                    self._services.rooms.leave(connection, one.channel.room)
+            except (Refused, EngineUnavailable, StoreUnavailable) as error:
+                if connection.subscriptions.get(one.channel.name) is not one:
+                    continue
+                self.unsubscribe(connection, one.channel.name)
+                refused = _not_accepted(refusal_of(error))
+                connection.send(frames.subscription_error(one.channel.name, refused.kind, str(refused), refused.status))
+
     def room_closed(self, connection: PusherConnection, room: str) -> None:
         """End a subscription to a public channel whose room is not open any more."""
         for one in [*connection.subscriptions.values()]:
@@ -229,6 +308,10 @@ def check_auth(connection: PusherConnection, channel: ChannelName, asked: Subscr
     text = channel_text(connection.id, channel.name, asked.channel_data)
     if key != connection.app.key or not is_signed(connection.app.secrets, text, signature):
         raise NotAccepted("the auth of this subscription is wrong; check key and secret of the app's auth endpoint")
+
+
+def _not_open() -> NotAccepted:
+    return NotAccepted("this room is not open; subscribe to it as a user, or open the room", status=403)
 
 
 def _not_accepted(refused: Refused) -> NotAccepted:

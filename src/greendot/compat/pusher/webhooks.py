@@ -10,10 +10,10 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Raw
 
 from greendot.clock import Clock
 from greendot.compat.pusher.apps import PusherApp, PusherApps
@@ -23,7 +23,7 @@ from greendot.telemetry.log import log
 from greendot.transport.http_client import Caller, NotCalled
 from greendot.webhooks.model import pause_s, verdict
 
-MOST_WAITING = 10_000  # events of an app; above it the oldest are dropped
+MOST_WAITING, MOST_BYTES = 10_000, 8 * 1024 * 1024  # events of an app; above it the oldest are dropped
 MOST_BATCH = 50  # events in one request
 KEEP_MS = 300_000
 WAIT_S = 0.1  # time in which events are collected for one request
@@ -31,6 +31,13 @@ LONGEST_PAUSE_S = 30.0
 FINISH_S = 2.0  # time for requests under way at `close`
 
 MakeCaller = Callable[[str], Caller]  # by URL
+
+
+class Waiting(NamedTuple):
+    """Event that waits to be sent."""
+
+    at: int  # milliseconds UTC
+    event: bytes  # as JSON
 
 
 class PusherHook:
@@ -42,7 +49,8 @@ class PusherHook:
         self._apps = apps
         self._caller = caller
         self._clock = clock
-        self._waiting: deque[tuple[int, dict[str, Any]]] = deque()
+        self._waiting: deque[Waiting] = deque()
+        self._bytes = 0  # of the waiting events
         self._wake = asyncio.Event()
         self._ending = False
         self._trouble = ""
@@ -50,11 +58,26 @@ class PusherHook:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def offer(self, event: dict[str, Any]) -> None:
-        if len(self._waiting) >= MOST_WAITING:
-            self._waiting.popleft()
-            self.dropped += 1
-        self._waiting.append((self._clock.now_ms(), event))
+        found = Waiting(self._clock.now_ms(), msgspec.json.encode(event))
+        self._waiting.append(found)
+        self._bytes += len(found.event)
+        self._drop_oldest()
         self._wake.set()
+
+    def _drop_oldest(self) -> None:
+        while len(self._waiting) > MOST_WAITING or (self._bytes > MOST_BYTES and self._waiting):
+            self._take()
+            self.dropped += 1
+
+    def _take(self) -> Waiting:
+        found = self._waiting.popleft()
+        self._bytes -= len(found.event)
+        return found
+
+    def _put_back(self, batch: list[Waiting]) -> None:
+        self._waiting.extendleft(reversed(batch))
+        self._bytes += sum(len(one.event) for one in batch)
+        self._drop_oldest()
 
     async def close(self) -> None:
         """Send the waiting events once more; drop the rest."""
@@ -73,25 +96,24 @@ class PusherHook:
             self._wake.clear()
             await asyncio.sleep(0 if self._ending else WAIT_S)
             while batch := self._next():
-                wait_s = await self._attempt([event for _, event in batch])
+                wait_s = await self._attempt([Raw(one.event) for one in batch])
                 if wait_s is None:
                     failures = 0
-                    for _ in batch:
-                        self._waiting.popleft()
                     continue
+                self._put_back(batch)
                 if self._ending:
                     return
                 failures += 1
                 await asyncio.sleep(max(wait_s, min(LONGEST_PAUSE_S, pause_s(failures, random.random()))))
 
-    def _next(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return the events of the next request. Drop events that are too old."""
-        while self._waiting and self._waiting[0][0] < self._clock.now_ms() - KEEP_MS:
-            self._waiting.popleft()
+    def _next(self) -> list[Waiting]:
+        """Take the events of the next request out of the queue. Drop events that are too old."""
+        while self._waiting and self._waiting[0].at < self._clock.now_ms() - KEEP_MS:
+            self._take()
             self.dropped += 1
-        return [*islice(self._waiting, MOST_BATCH)]
+        return [self._take() for _ in range(min(MOST_BATCH, len(self._waiting)))]
 
-    async def _attempt(self, events: list[dict[str, Any]]) -> float | None:
+    async def _attempt(self, events: list[Raw]) -> float | None:
         """Send a request; return None if the app took it, else the shortest time until the next attempt."""
         app = self._apps.of_tenant(self._tenant)
         if app is None:
@@ -125,7 +147,11 @@ class PusherWebhooks:
         self._closing: set[asyncio.Task[None]] = set()
 
     def report(self, app: PusherApp, event: dict[str, Any]) -> None:
-        """Queue an event if the app has a webhook."""
+        """Queue an event if the app has a webhook. The caller's app may be older than the settings."""
+        now = self._apps.of_tenant(app.tenant)
+        if now is None or event["name"] not in now.webhook_events:
+            return
+        app = now
         hook = self._hooks.get(app.tenant)
         if hook is not None and hook.url != app.webhook_url:  # changed while the server runs
             task = asyncio.get_running_loop().create_task(self._hooks.pop(app.tenant).close())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from hashlib import md5
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask
+from greendot.compat.pusher import http
 from greendot.compat.pusher.signature_model import sign
 from greendot.testing.server import Served, serving
 
@@ -181,3 +183,36 @@ async def test_terminated_users_are_closed_wherever_they_are() -> None:
         assert (await ann.socket.closed()).code == 4009
         assert (await nat.closed()).code == 4503
         assert (await post(served, "/users/a b/terminate_connections".replace(" ", "%20"), {})).status == 400
+
+
+async def test_the_body_of_a_request_that_is_not_signed_is_not_read() -> None:
+    async with serving(pusher=APP) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        path = target(served, "POST", f"{BASE}/events", b"x", secret="another secret here")
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n".encode())
+        async with asyncio.timeout(5):
+            assert b" 401 " in await reader.readline()
+        writer.close()
+
+
+async def test_parameters_are_read_as_they_were_signed() -> None:
+    async with serving(pusher=APP) as served:
+        client = await connected(served)
+        await client.subscribe("news")
+        await client.subscribe("other")
+        found = await get(served, f"{BASE}/channels", filter_by_prefix="ne")
+        assert found.json() == {"channels": {"news": {}}}
+        path = target(served, "GET", f"{BASE}/channels", b"", filter_by_prefix="ne")
+        assert (await ask(served.port, "GET", f"{path}&filter_by_prefix=ne")).status == 401
+        path = path.replace("filter_by_prefix", "Filter_By_Prefix")
+        assert (await ask(served.port, "GET", path)).json() == {"channels": {"news": {}}}
+
+
+async def test_users_are_counted_in_few_channels_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(pusher=APP) as served:
+        await member(served, "ann")
+        found = await get(served, f"{BASE}/channels", filter_by_prefix="presence-", info="user_count")
+        assert found.json() == {"channels": {"presence-lobby": {"user_count": 1}}}
+        await member(served, "bob", "presence-other")
+        monkeypatch.setattr(http, "MOST_COUNTED", 1)
+        assert (await get(served, f"{BASE}/channels", filter_by_prefix="presence-", info="user_count")).status == 400

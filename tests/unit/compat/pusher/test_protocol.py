@@ -14,7 +14,7 @@ from greendot.auth.model import Revocation
 from greendot.config.pusher import Pusher
 from greendot.limits.overload_model import Level
 from greendot.testing.server import Served, serving
-from greendot.testing.wire import BINARY, TEXT
+from greendot.testing.wire import BINARY, TEXT, Closed
 
 from .wire import APP, QUERY, PusherClient, connected, member
 
@@ -402,6 +402,30 @@ async def test_each_app_is_a_tenant_and_secrets_rotate_without_a_restart() -> No
         await ann.subscribe("private-with-the-old")
         ann.secret = "a newer secret of app"
         await ann.subscribe("private-with-the-new")
+
+
+@pytest.mark.parametrize("moved", [True, False])
+async def test_a_key_that_is_gone_closes_its_sockets_and_others_stay(moved: bool) -> None:
+    other = {"app_id": "4712", "key": "another-key", "secret": "the other secret, of b"}
+    async with serving(pusher=APP, tenants={"b": {"pusher": other}}) as served:
+        ann = await member(served, "ann")
+        bob = await connected(served, key=other["key"], secret=other["secret"])
+        app = msgspec.convert(APP | {"key": other["key"] if moved else "a-new-key"}, Pusher)
+        settings = msgspec.structs.replace(served.greendot.settings, pusher=app, tenants={})
+        served.greendot.reload(settings)
+        with pytest.raises(Closed) as closed:
+            await ann.quiet()
+        assert closed.value.code == 4001
+        with pytest.raises(Closed) as closed:
+            await bob.receive()
+        assert closed.value.code == 4001
+
+
+async def test_sockets_with_an_unknown_key_are_charged_to_no_tenant() -> None:
+    async with serving(pusher=APP) as served:
+        assert await closes(served, f"/app/unknown?{QUERY}") == 4001
+        await served.until_gone()
+        assert served.node.registry.usage.of("default").closes == {}
 
 
 async def test_an_identity_ends_in_time_and_the_client_returns() -> None:

@@ -11,7 +11,7 @@ from greendot.testing.server import SECRET, Served
 from greendot.testing.wire import TEXT, WireClient
 
 SOCKET = "/connection/websocket"
-ON = {"enabled": True}
+ON = {"enabled": True, "namespaces": {name: {} for name in ("default", "news", "chat", "inbox")}}
 
 
 def address(served: Served) -> str:

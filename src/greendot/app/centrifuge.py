@@ -22,7 +22,8 @@ class CentrifugeService:
 
     def __init__(self, settings: Settings, node: Node, keys: ApiKeys) -> None:
         services = CentrifugeServices(node.foreign_services(), node.hello, node.tokens)
-        namespaces = {tenant: make_namespaces(given) for tenant, given in settings.centrifuges.items()}
+        creates = settings.server.dev
+        namespaces = {tenant: make_namespaces(given, creates=creates) for tenant, given in settings.centrifuges.items()}
         channels = Channels(services, namespaces)
         commands = ChannelCommands(services, channels, namespaces)
         node.connections.order_listeners.append(commands.ordered)
@@ -31,10 +32,12 @@ class CentrifugeService:
         self.routes: list[Route] = ApiRoutes(ServerApi(services, channels, more), keys, node.rate_limits).routes()
 
 
-def make_namespaces(given: Centrifuge) -> Namespaces:
+def make_namespaces(given: Centrifuge, *, creates: bool) -> Namespaces:
+    """Return the rules of a tenant's channels. `creates`: those of undeclared namespaces create rooms, too."""
     return Namespaces(
         {
             name: Rules(own.history, own.recover, own.presence, own.join_leave, own.publish, own.subscribe)
             for name, own in given.namespaces.items()
-        }
+        },
+        creates=creates,
     )

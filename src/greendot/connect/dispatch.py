@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from random import randint
 
@@ -291,10 +291,13 @@ class Dispatcher:
             enter(None)
             self._next(connection)
 
-    async def execute(self, connection: Connection, command: wire.Command) -> Outcome:
+    async def execute(
+        self, connection: Connection, command: wire.Command, prepare: Callable[[], Awaitable[None]] | None = None
+    ) -> Outcome:
         """Run a command for a client of a foreign protocol, which is under way; return the data of the reply.
 
-        The same limits apply as to commands of other clients. Raise Refused for the same reasons.
+        The same limits apply as to commands of other clients. Raise Refused for the same reasons. `prepare` runs before
+        the command, if the limits admit it.
         """
         session = connection.session
         if session is None or connection.closing:
@@ -303,6 +306,8 @@ class Dispatcher:
         try:
             self._check_level(type(command))
             self._rate_limits.command(session, self._clock.monotonic())
+            if prepare is not None:
+                await prepare()
             if type(command) in wire.ACTIVITY:
                 self._sessions.active(session, connection.received_at)
             outcome = self._table[type(command)](connection, session, command)

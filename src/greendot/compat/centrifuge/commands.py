@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import UNSET
 
-from greendot.compat.centrifuge.channel_model import Namespaces, channel_of, users_of
+from greendot.compat.centrifuge.channel_model import Namespaces, channel_of, needs_token, users_of
 from greendot.compat.centrifuge.channels import (
     MOST_PRESENT,
     CentrifugeServices,
@@ -73,8 +73,9 @@ class ChannelCommands:
 
     async def subscribe(self, connection: CentrifugeConnection, session: Session, asked: Subscribe) -> SubscribeResult:
         place = self._place_to_join(connection, session, asked)
-        ends_at = await self._authorise(connection, session, place, asked.token)
-        return await self._join(connection, session, place, asked, ends_at)
+        return await self._join(
+            connection, session, place, asked, lambda: self._authorise(connection, session, place, asked.token)
+        )
 
     async def subscribe_granted(
         self, connection: CentrifugeConnection, session: Session, channel: str
@@ -82,16 +83,16 @@ class ChannelCommands:
         """Subscribe a client to a channel that its connection token names."""
         asked = Subscribe(channel)
         place = self._place_to_join(connection, session, asked)
-        await self._channels.make(place)
-        connection.grant(session, place.room)
-        return await self._join(connection, session, place, asked, None)
+        return await self._join(connection, session, place, asked, lambda: self._grant(connection, session, place))
 
     def _place_to_join(self, connection: CentrifugeConnection, session: Session, asked: Subscribe) -> Place:
         if asked.type:
             raise CfRefused(CfErr.NOT_AVAILABLE, "this server has only subscriptions to streams (type 0)")
         place = self._channels.place(session.tenant, asked.channel)
-        if place.room in (connection.rooms or ()):
+        if place.room in (connection.rooms or ()) or place.room in connection.joining:
             raise CfRefused(CfErr.ALREADY_SUBSCRIBED, f"the connection is subscribed to channel {asked.channel!r}")
+        # The node may have removed the connection from the room: a grant from before must not count again.
+        self._forget(connection, session, place.channel, place.room)
         return place
 
     async def _authorise(
@@ -103,18 +104,20 @@ class ChannelCommands:
         """
         if token:
             ends_at = await subscription_end(self._services.tokens, token, session, place.channel, self._clock.now_ms())
-            await self._channels.make(place)
-            connection.grant(session, place.room)
+            await self._grant(connection, session, place)
             return ends_at
         users = users_of(place.channel)
-        if users is not None:
-            if session.user not in users:
-                raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
-            await self._channels.make(place)
-            connection.grant(session, place.room)
+        if users is not None and session.user not in users:
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
+        if users is not None and place.rules.creates and not needs_token(place.channel, place.rules):
+            await self._grant(connection, session, place)
         elif place.is_open:
             await self._channels.make(place)
         return None
+
+    async def _grant(self, connection: CentrifugeConnection, session: Session, place: Place) -> None:
+        await self._channels.make(place)
+        connection.grant(session, place.room)
 
     async def _join(
         self,
@@ -122,15 +125,30 @@ class ChannelCommands:
         session: Session,
         place: Place,
         asked: Subscribe,
-        ends_at: int | None,
+        authorise: Callable[[], Awaitable[int | None]],
     ) -> SubscribeResult:
+        """Join the room of a channel. `authorise` runs after the limits, and returns when the subscription ends."""
         recovers = asked.recover and place.rules.history and place.rules.recover
         command = wire.RoomJoin(room=place.room, after=asked.offset if recovers else None)
+        ends_at: int | None = None
+
+        async def prepare() -> None:
+            nonlocal ends_at
+            self._services.node.rooms.check_number(connection, session, place.room)
+            ends_at = await authorise()
+
+        connection.joining.add(place.room)
         try:
-            joined = await self._execute(connection, command)
-        except BaseException:
+            joined = await self._execute(connection, command, prepare)
+            if connection.closing:
+                raise CfRefused(CfErr.INTERNAL, "the connection was closed", temporary=True)
+        except BaseException as error:
             connection.take_back(session, place.room)
+            if isinstance(error, Refused) and error.code == Err.NOT_A_MEMBER:
+                raise _no_access(place) from None
             raise
+        finally:
+            connection.joining.discard(place.room)
         assert isinstance(joined, JoinReply)
         subscription = connection.subscriptions[place.channel] = Subscription(place.channel, place.room, place.rules)
         if ends_at is not None:
@@ -274,6 +292,14 @@ class ChannelCommands:
             place.room,
             lambda: self._channels.history(place, asked.limit, asked.since, asked.reverse, session.user),
         )
+
+
+def _no_access(place: Place) -> CfRefused:
+    """Return the refusal of a channel whose room does not admit the user. It is the same for a missing room."""
+    why = f"no access to channel {place.channel!r}: its room is closed to this user, or does not exist"
+    if not place.rules.creates:
+        why += "; the app creates the room, signs a subscription token, or declares the namespace in `namespaces`"
+    return CfRefused(CfErr.PERMISSION_DENIED, why)
 
 
 def make_dialect(is_binary: bool, namespaces: Namespaces, join_leave: bool) -> CentrifugeDialect:

@@ -29,7 +29,7 @@ class Subscription:
 class CentrifugeConnection(ForeignConnection):
     """Connection of a Centrifuge client."""
 
-    __slots__ = ("alarm", "granted_rooms", "is_binary", "is_connecting", "is_stale", "subscriptions")
+    __slots__ = ("alarm", "granted_rooms", "is_binary", "is_connecting", "is_stale", "joining", "subscriptions")
 
     def __init__(self, services: NodeServices, foreign: ForeignProtocol, dialect: Dialect, number: str) -> None:
         super().__init__(services, foreign, dialect, number)
@@ -38,6 +38,7 @@ class CentrifugeConnection(ForeignConnection):
         self.is_binary = False  # the client asks for Protobuf
         self.is_stale = False  # no `connect` came in time
         self.granted_rooms: tuple[str, ...] = ()  # rooms that subscription tokens and channel names grant
+        self.joining: set[str] = set()  # rooms whose join is under way
         self.subscriptions: dict[str, Subscription] = {}  # by channel
 
     def on_binary(self, payload: bytes) -> None:

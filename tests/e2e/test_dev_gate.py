@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import Process, ask, exchange, running, serves_a_fresh_client
+from greendot.testing.wire import WireClient
 
 OWN = {"GREENDOT_AUTH_SECRET": "", "GREENDOT_API_KEY": ""}  # the server creates both
 GATE = "a-gate-token-that-is-long-enough-to-keep"
@@ -88,3 +89,15 @@ async def test_another_host_name_is_answered_with_a_gate_only(tmp_path: Path) ->
         async with running(tmp_path, "--dev", *flags, **OWN) as server:
             request = b"GET /dev/token?user=alice HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
             assert (await exchange(server.port, request)).status == status
+
+
+async def test_on_all_addresses_the_key_of_the_pusher_app_is_generated(tmp_path: Path) -> None:
+    async with running(tmp_path, "--dev", "--host", "0.0.0.0", **OWN) as server:
+        found = re.search(r"Pusher:  app id 1, key (\w{32,}), secret", server.announced)
+        assert found, server.announced
+        for key, is_known in (("greendot-dev", False), (found[1], True)):
+            client = await WireClient.connect(server.port, f"/app/{key}?protocol=7")
+            assert ((await client.receive())["event"] == "pusher:connection_established") == is_known
+            await client.end()
+    async with running(tmp_path, "--dev", **OWN) as server:
+        assert "key greendot-dev, secret" in server.announced

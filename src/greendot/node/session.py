@@ -179,6 +179,9 @@ class Connection(SocketConnection):
         """Return the tenant of the client; None before hello. Clients of a foreign protocol may have it before."""
         return None if self.session is None else self.session.tenant
 
+    def missed_messages(self) -> None:
+        """Do nothing after messages of a room were left out: a client of our own protocol has got `resync`."""
+
 
 def log_fields(session: Session | None) -> dict[str, str | None]:
     """Return the session's id, user and tenant as fields of a log line."""

@@ -20,7 +20,7 @@ def address(served: Served) -> str:
 
 def subscription_token(served: Served, user: str, channel: str, ttl_s: float | None = None, **claims: Any) -> str:
     """Return a subscription token, with an end if `ttl_s` is given."""
-    body: dict[str, Any] = {"sub": user, "channel": channel} | claims
+    body: dict[str, Any] = {"sub": user, "channel": channel, "iat": served.clock.now_ms() / 1000} | claims
     if ttl_s is not None:
         body["exp"] = round(served.clock.now_ms() / 1000 + ttl_s)
     return sign_hs256(SECRET, body)

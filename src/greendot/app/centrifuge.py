@@ -21,12 +21,13 @@ class CentrifugeService:
     """Centrifuge protocol on one node: its WebSocket path, and the HTTP routes of the server API."""
 
     def __init__(self, settings: Settings, node: Node, keys: ApiKeys) -> None:
-        services = CentrifugeServices(node.foreign_services(), node.hello, node.tokens)
+        services = CentrifugeServices(node.foreign_services(), node.hello, node.tokens, node.revocation_service)
         creates = settings.server.dev
         namespaces = {tenant: make_namespaces(given, creates=creates) for tenant, given in settings.centrifuges.items()}
         channels = Channels(services, namespaces)
         commands = ChannelCommands(services, channels, namespaces)
         node.connections.order_listeners.append(commands.ordered)
+        node.revocation_service.token_listeners.append(commands.token_revoked)
         self.sockets = SocketRoute(PATH, CentrifugeProtocol(services, commands, namespaces).connect)
         more = ApiServices(node.rpc, node.tenant_stats, node.disconnect, node.started_at)
         self.routes: list[Route] = ApiRoutes(ServerApi(services, channels, more), keys, node.rate_limits).routes()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET, Struct
 
+from greendot.auth.revocation import RevocationService
 from greendot.auth.tokens import Tokens
 from greendot.compat.centrifuge.channel_model import Namespaces, Rules, opens, room_of
 from greendot.compat.centrifuge.codec_model import ClientInfo, HistoryResult, StreamPosition
@@ -34,6 +35,7 @@ class CentrifugeServices(Struct, frozen=True):
     node: NodeServices
     hello: HelloService
     tokens: Tokens
+    revocation_service: RevocationService
 
 
 class Place(NamedTuple):

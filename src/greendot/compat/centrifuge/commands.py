@@ -18,6 +18,7 @@ from greendot.compat.centrifuge.codec_model import (
     Empty,
     History,
     HistoryResult,
+    Position,
     Presence,
     PresenceResult,
     PresenceStats,
@@ -37,14 +38,15 @@ from greendot.compat.centrifuge.codes_model import EXPIRED, CfErr, CfRefused
 from greendot.compat.centrifuge.connection import CentrifugeConnection, Subscription
 from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
 from greendot.compat.centrifuge.push_model import PUBLICATION, client_info, publication
-from greendot.compat.centrifuge.tokens import subscription_end
+from greendot.compat.centrifuge.tokens import SubscriptionGrant, read_subscription
 from greendot.engine.messages import RoomOrder
-from greendot.errors import Refused
+from greendot.errors import Refused, TokenError
 from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.protocol.replies import JoinReply, PresentReply
 
+MOST_TTL_S = 2**31 - 1  # largest number of a `ttl` in Protobuf
 GRACE_S = 25.0  # time after the end of a subscription token in which the client may refresh it
 
 
@@ -78,10 +80,11 @@ class ChannelCommands:
         )
 
     async def subscribe_granted(
-        self, connection: CentrifugeConnection, session: Session, channel: str
+        self, connection: CentrifugeConnection, session: Session, channel: str, known: Position | None = None
     ) -> SubscribeResult:
-        """Subscribe a client to a channel that its connection token names."""
-        asked = Subscribe(channel)
+        """Subscribe a client to a channel that its token or the app names. `known` is the position to recover from."""
+        known = known or Position()
+        asked = Subscribe(channel, recover=known.recover, epoch=known.epoch, offset=known.offset)
         place = self._place_to_join(connection, session, asked)
         return await self._join(connection, session, place, asked, lambda: self._grant(connection, session, place))
 
@@ -92,20 +95,20 @@ class ChannelCommands:
         if place.room in (connection.rooms or ()) or place.room in connection.joining:
             raise CfRefused(CfErr.ALREADY_SUBSCRIBED, f"the connection is subscribed to channel {asked.channel!r}")
         # The node may have removed the connection from the room: a grant from before must not count again.
-        self._forget(connection, session, place.channel, place.room)
+        self.forget_lost(connection, session, place.channel)
         return place
 
     async def _authorise(
         self, connection: CentrifugeConnection, session: Session, place: Place, token: str
-    ) -> int | None:
-        """Grant the room of a channel that the token or the channel's name allows. Return when this ends, if it does.
+    ) -> SubscriptionGrant | None:
+        """Grant the room of a channel that the token or the channel's name allows. Return what the token grants.
 
         Otherwise the room decides: it may be open, the user a member, or the room among those of the connection token.
         """
         if token:
-            ends_at = await subscription_end(self._services.tokens, token, session, place.channel, self._clock.now_ms())
+            granted = await self._read_token(session, place, token)
             await self._grant(connection, session, place)
-            return ends_at
+            return granted
         users = users_of(place.channel)
         if users is not None and session.user not in users:
             raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
@@ -114,6 +117,11 @@ class ChannelCommands:
         elif place.is_open:
             await self._channels.make(place)
         return None
+
+    async def _read_token(self, session: Session, place: Place, token: str) -> SubscriptionGrant:
+        tokens, revocation_service = self._services.tokens, self._services.revocation_service
+        now = self._clock.now_ms()
+        return await read_subscription(tokens, revocation_service, token, session, place.channel, now)
 
     async def _grant(self, connection: CentrifugeConnection, session: Session, place: Place) -> None:
         await self._channels.make(place)
@@ -125,17 +133,17 @@ class ChannelCommands:
         session: Session,
         place: Place,
         asked: Subscribe,
-        authorise: Callable[[], Awaitable[int | None]],
+        authorise: Callable[[], Awaitable[SubscriptionGrant | None]],
     ) -> SubscribeResult:
-        """Join the room of a channel. `authorise` runs after the limits, and returns when the subscription ends."""
+        """Join the room of a channel. `authorise` runs after the limits, and returns what the token grants."""
         recovers = asked.recover and place.rules.history and place.rules.recover
         command = wire.RoomJoin(room=place.room, after=asked.offset if recovers else None)
-        ends_at: int | None = None
+        granted: SubscriptionGrant | None = None
 
         async def prepare() -> None:
-            nonlocal ends_at
+            nonlocal granted
             self._services.node.rooms.check_number(connection, session, place.room)
-            ends_at = await authorise()
+            granted = await authorise()
 
         connection.joining.add(place.room)
         try:
@@ -150,15 +158,31 @@ class ChannelCommands:
         finally:
             connection.joining.discard(place.room)
         assert isinstance(joined, JoinReply)
+        # No await below: a token that is revoked from now on ends the subscription.
+        if granted is not None:
+            self._check_revoked(connection, session, place, granted)
+        ends_at = None if granted is None else granted.ends_at
         subscription = connection.subscriptions[place.channel] = Subscription(place.channel, place.room, place.rules)
+        subscription.token_id = None if granted is None else granted.grants.token_id
         if ends_at is not None:
             self._set_end(connection, subscription, ends_at)
         if asked.join_leave and place.rules.join_leave:
             connection.dialect = self.dialect(connection, session.tenant, join_leave=True)
         return self._subscribed(place, asked, joined, ends_at)
 
+    def _check_revoked(
+        self, connection: CentrifugeConnection, session: Session, place: Place, granted: SubscriptionGrant
+    ) -> None:
+        """Leave the room and raise CfRefused if the subscription token was revoked during the join."""
+        try:
+            self._services.revocation_service.check(granted.grants)
+        except TokenError as error:
+            self._services.node.rooms.leave(connection, place.room)
+            connection.take_back(session, place.room)
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"subscription token: {error}") from None
+
     def _subscribed(self, place: Place, asked: Subscribe, joined: JoinReply, ends_at: int | None) -> SubscribeResult:
-        ttl_s = 0 if ends_at is None else max(1, (ends_at - self._clock.now_ms()) // 1000)
+        ttl_s = 0 if ends_at is None else self._ttl_s(ends_at)
         if not place.rules.history:
             return SubscribeResult(expires=bool(ttl_s), ttl=ttl_s)
         epoch = self._channels.epoch(place) or ""
@@ -180,6 +204,12 @@ class ChannelCommands:
         await self._execute(connection, wire.RoomLeave(room=place.room))
         self._forget(connection, session, place.channel, place.room)
         return Empty()
+
+    def forget_lost(self, connection: CentrifugeConnection, session: Session, channel: str) -> None:
+        """Forget a subscription whose room the node has removed the connection from, with what its token grants."""
+        subscription = connection.subscriptions.get(channel)
+        if subscription is not None and subscription.room not in (connection.rooms or ()):
+            self._forget(connection, session, channel, subscription.room)
 
     def _forget(self, connection: CentrifugeConnection, session: Session, channel: str, room: str) -> None:
         subscription = connection.subscriptions.pop(channel, None)
@@ -216,14 +246,35 @@ class ChannelCommands:
         subscription = connection.subscriptions.get(place.channel)
         if subscription is None or place.room not in (connection.rooms or ()):
             raise CfRefused(CfErr.PERMISSION_DENIED, f"the connection is not subscribed to channel {place.channel!r}")
-        now = self._clock.now_ms()
-        ends_at = await subscription_end(self._services.tokens, asked.token, session, place.channel, now)
+        granted = await self._read_token(session, place, asked.token)
+        if connection.subscriptions.get(place.channel) is not subscription:
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"the subscription to channel {place.channel!r} has ended")
         self._timers.cancel(subscription.timer)
         subscription.timer = None
-        if ends_at is None:
+        subscription.token_id = granted.grants.token_id
+        if granted.ends_at is None:
             return SubRefreshResult()
-        self._set_end(connection, subscription, ends_at)
-        return SubRefreshResult(expires=True, ttl=max(1, (ends_at - now) // 1000))
+        self._set_end(connection, subscription, granted.ends_at)
+        return SubRefreshResult(expires=True, ttl=self._ttl_s(granted.ends_at))
+
+    def _ttl_s(self, ends_at: int) -> int:
+        return min(max(1, (ends_at - self._clock.now_ms()) // 1000), MOST_TTL_S)
+
+    def token_revoked(self, tenant: str, token_id: str) -> None:
+        """End the subscriptions of a subscription token.
+
+        One pass over all connections: there is no index by token id, because few tokens have one and fewer are revoked.
+        """
+        for connection in [*self._services.node.context.registry.connections.values()]:
+            session = connection.session
+            if not isinstance(connection, CentrifugeConnection) or session is None or session.tenant != tenant:
+                continue
+            for subscription in [*connection.subscriptions.values()]:
+                if subscription.token_id == token_id:
+                    reason = "the subscription token was revoked"
+                    connection.take_back(session, subscription.room)
+                    self._services.node.rooms.removal.lose(connection, (subscription.room,), reason)
+                    self._forget(connection, session, subscription.channel, subscription.room)
 
     def _set_end(self, connection: CentrifugeConnection, subscription: Subscription, ends_at: int) -> None:
         left_s = (ends_at - self._clock.now_ms()) / 1000
@@ -234,6 +285,9 @@ class ChannelCommands:
         connection, subscription = of
         session = connection.session
         if session is None or connection.subscriptions.get(subscription.channel) is not subscription:
+            return
+        if subscription.room not in (connection.rooms or ()):
+            self.forget_lost(connection, session, subscription.channel)
             return
         self._services.node.rooms.leave(connection, subscription.room)
         self._forget(connection, session, subscription.channel, subscription.room)

@@ -17,13 +17,14 @@ from greendot.protocol.versions import Dialect
 class Subscription:
     """Subscription of a connection to a channel, as long as the connection is in the channel's room."""
 
-    __slots__ = ("channel", "room", "rules", "timer")
+    __slots__ = ("channel", "room", "rules", "timer", "token_id")
 
     def __init__(self, channel: str, room: str, rules: Rules) -> None:
         self.channel = channel
         self.room = room
         self.rules = rules
         self.timer: Timer | None = None  # set if the subscription expires
+        self.token_id: str | None = None  # `jti` of the subscription token
 
 
 class CentrifugeConnection(ForeignConnection):
@@ -72,6 +73,10 @@ class CentrifugeConnection(ForeignConnection):
                 len(rooms) - 1 - rooms[::-1].index(room)
             ]  # the last one: the token itself may grant the room, too
             session.grants = structs.replace(session.grants, rooms=tuple(rooms))
+
+    def missed_messages(self) -> None:
+        """Close the connection: its client returns, and recovers by the positions that it knows."""
+        self.close(Close.RESYNC, "publications were missed")
 
     def wire_code(self, code: int) -> int:
         if self.is_stale:

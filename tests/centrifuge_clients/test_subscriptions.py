@@ -1,0 +1,213 @@
+"""Subscriptions of Centrifuge clients: their tokens, their ends, and races with the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from centrifuge_clients.parts import ON, RawClient, subscription_token
+from greendot.auth.model import Revocation
+from greendot.engine.messages import Part
+from greendot.errors import EngineUnavailable, StoreUnavailable, Unstorable
+from greendot.limits.overload_model import Level
+from greendot.node.stream import RECOVER
+from greendot.store.rooms import Draft
+from greendot.testing.hold import hold
+from greendot.testing.server import Served, serving
+from greendot.testing.wire import Closed
+
+TOKENS = {"enabled": True, "namespaces": {"default": {"subscribe": False}}}
+
+
+async def subscribe_with(served: Served, client: RawClient, **claims: Any) -> dict[str, Any]:
+    token = subscription_token(served, "ann", "s", **claims)
+    return await client.ask(subscribe={"channel": "s", "token": token})
+
+
+async def revoke(served: Served, kind: Any, value: str) -> None:
+    now = served.clock.now_ms()
+    await served.node.revocation_service.revoke(Revocation("default", kind, value, now + 3_600_000, now))
+
+
+# --- tokens ---
+
+
+async def test_a_revoked_subscription_token_opens_nothing() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        old = subscription_token(served, "ann", "s")
+        served.clock.advance(1)
+        await revoke(served, "user", "ann")
+        await revoke(served, "jti", "gone")
+        served.clock.advance(1)
+        client = await RawClient.connected(served, "ann")
+        assert (await client.ask(subscribe={"channel": "s", "token": old}))["error"]["code"] == 103
+        assert (await subscribe_with(served, client, jti="gone"))["error"]["code"] == 103
+        assert (await subscribe_with(served, client, iat=None, ttl_s=60))["error"]["code"] == 103
+        assert "subscribe" in await subscribe_with(served, client)
+
+
+async def test_a_subscription_token_needs_a_time() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        client = await RawClient.connected(served, "ann")
+        assert (await subscribe_with(served, client, iat=None))["error"]["code"] == 103
+        longest_s = served.node.revocation_service.longest_ms / 1000
+        old = served.clock.now_ms() / 1000 - longest_s - 1
+        assert (await subscribe_with(served, client, iat=old))["error"]["code"] == 109
+        assert (await subscribe_with(served, client, ttl_s=longest_s + 60))["error"]["code"] == 103
+        assert "subscribe" in await subscribe_with(served, client, ttl_s=60)
+
+
+async def test_a_revocation_of_its_token_ends_a_subscription() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        client = await RawClient.connected(served, "ann")
+        await subscribe_with(served, client, jti="t1")
+        await revoke(served, "jti", "other")
+        assert "publish" in await client.ask(publish={"channel": "s", "data": 1})
+        await revoke(served, "jti", "t1")
+        pushes = [await client.push() for _ in range(2)]
+        assert pushes[-1]["unsubscribe"]["code"] == 2000
+        for command in ({"publish": {"channel": "s", "data": 1}}, {"history": {"channel": "s"}}):
+            assert (await client.ask(**command))["error"]["code"] == 103
+
+
+async def test_a_token_that_is_revoked_during_the_join_opens_nothing() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        client = await RawClient.connected(served, "ann")
+        async with hold(served.node.store, "put_room", at="after") as held:
+            token = subscription_token(served, "ann", "s", jti="t1")
+            client.send(msgspec.json.encode({"id": 9, "subscribe": {"channel": "s", "token": token}}))
+            await held.reached()
+            await revoke(served, "jti", "t1")
+        assert (await client.wire.receive())["error"]["code"] == 103
+        (connection,) = served.node.registry.connections_of("default", "ann")
+        assert not connection.rooms
+
+
+async def test_a_subscription_token_opens_no_session() -> None:
+    async with serving(centrifuge=ON) as served:
+        token = subscription_token(served, "ann", "s", ttl_s=60)
+        client = await RawClient.opened(served)
+        client.send(msgspec.json.encode({"id": 1, "connect": {"token": token}}))
+        assert (await client.wire.closed()).code == 3500
+        native = await served.socket()
+        native.send(type="hello", token=token)
+        assert (await native.closed()).code == 4500
+
+
+async def test_times_beyond_the_range_of_a_client_are_shortened() -> None:
+    async with serving(centrifuge=TOKENS, auth={"secret": "x" * 32, "longest_token_s": 10**10}) as served:
+        client = await RawClient.opened(served)
+        reply = await client.ask(connect={"token": served.node.tokens.make("ann", served.clock.now_ms(), 5e9)})
+        assert reply["connect"]["ttl"] == 2**31 - 1
+
+
+# --- removals and ends ---
+
+
+async def test_a_grant_from_before_a_removal_does_not_count_again() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        client = await RawClient.connected(served, "ann")
+        await subscribe_with(served, client, ttl_s=30)
+        served.node.rooms.removal.remove("default", "s", "ann", "removed")
+        assert (await client.push())["unsubscribe"]["code"] == 2000
+        for command in ({"history": {"channel": "s"}}, {"subscribe": {"channel": "s"}}):
+            assert (await client.ask(**command))["error"]["code"] == 103
+        assert "subscribe" in await subscribe_with(served, client, ttl_s=30)
+
+
+async def test_a_join_that_ends_after_the_socket_leaves_nothing() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        client = await RawClient.connected(served, "ann")
+        (connection,) = served.node.registry.connections_of("default", "ann")
+        async with hold(served.node.store, "put_room", at="after") as held:
+            token = subscription_token(served, "ann", "s", ttl_s=60)
+            client.send(msgspec.json.encode({"id": 9, "subscribe": {"channel": "s", "token": token}}))
+            await held.reached()
+            connection.close(1000, "test")
+            with pytest.raises(Closed):
+                await client.wire.receive()
+        await served.advance(0.1)
+        assert connection.subscriptions == {}  # type: ignore[attr-defined]
+        assert connection.granted_rooms == ()
+
+
+async def test_a_client_that_missed_too_many_publications_connects_again() -> None:
+    async with serving(centrifuge=ON) as served:
+        client = await RawClient.subscribed(served, "ann", "chat")
+        for number in range(RECOVER + 5):  # written by a node that this one does not hear
+            await served.node.store.append("default", "chat", Draft("bob", None, b"1", f"k{number}", 1))
+        await served.node.rooms.delivery.compare(Part())
+        closed = await client.wire.closed()
+        assert closed.code == 3010
+        again = await RawClient.connected(served, "ann")
+        asked = {"channel": "chat", "recover": True, "offset": 0}
+        assert (await again.ask(subscribe=asked))["subscribe"]["offset"] == RECOVER + 5
+
+
+# --- unavailable services ---
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), EngineUnavailable("away"), Unstorable("odd")])
+@pytest.mark.parametrize("method", ["subscribe", "history"])
+async def test_an_unavailable_service_is_an_error_of_the_command(
+    error: Exception, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(centrifuge=ON) as served:
+        client = await RawClient.connected(served, "ann")
+
+        async def fail(*args: Any, **kwargs: Any) -> None:
+            raise error
+
+        with monkeypatch.context() as patch:
+            for name in ("put_room", "heads", "room", "room_page"):
+                patch.setattr(served.node.store, name, fail)
+            failed = (await client.ask(**{method: {"channel": "new"}}))["error"]
+        if isinstance(error, Unstorable):
+            assert failed["code"] == 107
+        else:
+            assert (failed["code"], failed["temporary"]) == (100, True)
+        assert "subscribe" in await client.ask(subscribe={"channel": "new"})
+
+
+# --- server-side subscriptions ---
+
+
+async def test_publications_during_the_connect_follow_its_reply() -> None:
+    async with serving(centrifuge=ON) as served:
+        bob = await RawClient.subscribed(served, "bob", "a")
+        client = await RawClient.opened(served)
+        async with hold(served.node.store, "put_room", when=lambda tenant, room, **more: room == "b") as held:
+            token = served.token("ann", channels=["a", "b"])
+            client.send(msgspec.json.encode({"id": 1, "connect": {"token": token}}))
+            await held.reached()
+            await bob.ask(publish={"channel": "a", "data": 5})
+        frames = [await client.wire.receive() for _ in range(2)]
+        assert frames[0]["connect"]["subs"].keys() == {"a", "b"}
+        assert frames[1]["push"]["pub"]["data"] == 5
+
+
+async def test_server_side_subscriptions_are_recovered() -> None:
+    async with serving(centrifuge=ON) as served:
+        bob = await RawClient.subscribed(served, "bob", "a")
+        token = served.token("ann", channels=["a"])
+        client = await RawClient.opened(served)
+        first = (await client.ask(connect={"token": token}))["connect"]["subs"]["a"]
+        await client.wire.end()
+        await bob.ask(publish={"channel": "a", "data": 5})
+        again = await RawClient.opened(served)
+        known = {"recover": True, "epoch": first["epoch"], "offset": first.get("offset", 0)}
+        reply = await again.ask(connect={"token": token, "subs": {"a": known}})
+        found = reply["connect"]["subs"]["a"]
+        assert (found["recovered"], [one["data"] for one in found["publications"]]) == (True, [5])
+
+
+async def test_a_temporary_refusal_of_a_server_side_subscription_closes_the_connection() -> None:
+    async with serving(centrifuge=ON) as served:
+        client = await RawClient.opened(served)
+        async with hold(served.node.store, "put_room", when=lambda tenant, room, **more: room == "a") as held:
+            client.send(msgspec.json.encode({"id": 1, "connect": {"token": served.token("ann", channels=["a", "b"])}}))
+            await held.reached()
+            served.node.dispatcher.loaded(Level.REFUSING)
+        assert (await client.wire.closed()).code == 3013

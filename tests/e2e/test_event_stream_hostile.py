@@ -13,6 +13,7 @@ from greendot.engine.messages import StreamPost
 from greendot.testing import Served, serving
 from greendot.testing.event_stream import EventStreamClient
 from greendot.transport.event_stream import MOST_INPUT
+from greendot.transport.event_stream_model import FIRST_PADDING, MAX_PADDING
 
 BEAT = {"type": "heartbeat"}
 
@@ -140,6 +141,17 @@ async def test_commands_behind_one_that_waits_are_bounded() -> None:
         connection.resume_reading()
         assert await ann.post({"seq": 2, "commands": [BEAT]}) == 202
         assert (await ann.receive())["type"] == "heartbeat.ack"
+
+
+async def test_a_stranger_gets_padding_behind_the_first_event_only() -> None:
+    async with serving() as served:
+        client = await EventStreamClient.connect(served.port, f"/v1/events?pad={MAX_PADDING}")
+        served._clients.append(client)
+        assert await client.post({"seq": 1, "commands": [{"type": "hello", "token": "wrong"}]}) == 202
+        async with asyncio.timeout(10):
+            rest = await client._reader.read()
+        assert b"event: close" in rest
+        assert len(rest) < FIRST_PADDING + 1024
 
 
 async def test_many_streams_of_an_address_are_refused() -> None:

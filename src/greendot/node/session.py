@@ -179,6 +179,10 @@ class Connection(SocketConnection):
         """Return the tenant of the client; None before hello. Clients of a foreign protocol may have it before."""
         return None if self.session is None else self.session.tenant
 
+    @property
+    def is_known(self) -> bool:
+        return self.session is not None
+
     def missed_messages(self) -> None:
         """Do nothing after messages of a room were left out: a client of our own protocol has got `resync`."""
 

@@ -40,6 +40,20 @@ async def test_unknown_and_guessed_ids_are_not_found_and_cost_no_message_of_the_
         assert len(ann.stream) >= 40
 
 
+async def test_the_body_of_a_request_for_an_unknown_stream_is_not_awaited() -> None:
+    async with serving() as served:
+        ann = await stream(served, "ann")
+        guess = ann.stream[:-1] + ("0" if ann.stream[-1] != "0" else "1")
+        head = f"POST /v1/events/{guess} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 60000\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        try:
+            writer.write(head.encode())  # the body never comes
+            async with asyncio.timeout(5):
+                assert b" 404 " in await reader.readline()
+        finally:
+            writer.close()
+
+
 async def test_a_request_that_is_repeated_has_no_effect_again() -> None:
     async with serving() as served:
         await served.lobby()

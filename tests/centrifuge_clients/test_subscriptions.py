@@ -9,7 +9,7 @@ import pytest
 
 from centrifuge_clients.parts import ON, RawClient, subscription_token
 from greendot.auth.model import Revocation
-from greendot.engine.messages import Part
+from greendot.engine.messages import Part, RoomOrder
 from greendot.errors import EngineUnavailable, StoreUnavailable, Unstorable
 from greendot.limits.overload_model import Level
 from greendot.node.stream import RECOVER
@@ -211,3 +211,73 @@ async def test_a_temporary_refusal_of_a_server_side_subscription_closes_the_conn
             await held.reached()
             served.node.dispatcher.loaded(Level.REFUSING)
         assert (await client.wire.closed()).code == 3013
+
+
+async def test_a_new_token_without_a_channel_ends_its_subscription() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        client = await RawClient.connected(served, "ann", channels=["a", "b"])
+        await client.ask(refresh={"token": served.token("ann", channels=["b"])})
+        pushes = [push["push"] for push in client.pushes]
+        assert [(push["channel"], push["unsubscribe"]["code"]) for push in pushes] == [("a", 2000)]
+        assert (await client.ask(publish={"channel": "a", "data": 1}))["error"]["code"] == 103
+        assert "publish" in await client.ask(publish={"channel": "b", "data": 1})
+
+
+# --- races with a refresh and with the app ---
+
+
+async def test_a_grant_that_ends_during_a_refresh_is_not_kept() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        client = await RawClient.connected(served, "ann")
+        await subscribe_with(served, client, jti="t1")
+        async with hold(served.node.watching, "keep_granted", at="after") as held:
+            client.send(msgspec.json.encode({"id": 9, "refresh": {"token": served.token("ann")}}))
+            await held.reached()
+            await revoke(served, "jti", "t1")
+        assert (await client.push())["unsubscribe"]["code"] == 2000
+        assert (await client.wire.receive())["id"] == 9
+        (session,) = served.node.registry.sessions_of("default", "ann")
+        assert session.grants.rooms == ()
+        assert (await client.ask(history={"channel": "s"}))["error"]["code"] == 103
+
+
+async def test_an_order_to_unsubscribe_ends_a_join_that_is_under_way() -> None:
+    async with serving(centrifuge=TOKENS) as served:
+        keeper, client = await RawClient.connected(served, "bob"), await RawClient.connected(served, "ann")
+        await keeper.ask(
+            subscribe={"channel": "s", "token": subscription_token(served, "bob", "s")}
+        )  # the room is local
+        (connection,) = served.node.registry.connections_of("default", "ann")
+        session = connection.session
+        assert session is not None
+        async with hold(served.node.rooms.membership, "admit", at="after") as held:
+            client.send(
+                msgspec.json.encode(
+                    {"id": 9, "subscribe": {"channel": "s", "token": subscription_token(served, "ann", "s")}}
+                )
+            )
+            await held.reached()
+            order = RoomOrder("default", "ann", "s", session.id, False)
+            for listener in served.node.connections.order_listeners:
+                listener(connection, order)
+        assert (await client.wire.receive())["error"]["code"] in (102, 103)
+        assert not connection.rooms
+
+
+# --- limits ---
+
+
+async def test_a_refresh_of_a_token_is_not_refused_for_the_commands_of_others() -> None:
+    async with serving(centrifuge=ON, limits={"user_commands_per_s": 1, "burst_s": 1}) as served:
+        client = await RawClient.connected(served, "ann")
+        while "error" not in await client.ask(subscribe={"channel": "chat"}):
+            await client.ask(unsubscribe={"channel": "chat"})
+        assert "refresh" in await client.ask(refresh={"token": served.token("ann")})
+
+
+async def test_an_overloaded_node_reads_no_history() -> None:
+    async with serving(centrifuge=ON) as served:
+        client = await RawClient.subscribed(served, "ann", "chat")
+        served.node.dispatcher.loaded(Level.REFUSING)
+        error = (await client.ask(history={"channel": "chat", "limit": 5}))["error"]
+        assert (error["code"], error["temporary"]) == (100, True)

@@ -304,8 +304,7 @@ class Dispatcher:
             raise Refused(Err.FORBIDDEN, "this connection has no user; sign in first")
         course = _enter(session, command) if spans.sampling else None
         try:
-            self._check_level(type(command))
-            self._rate_limits.command(session, self._clock.monotonic())
+            self.admit(session, type(command))
             if prepare is not None:
                 await prepare()
             if type(command) in wire.ACTIVITY:
@@ -321,6 +320,12 @@ class Dispatcher:
         finally:
             if course is not None:
                 course.leave()
+
+    def admit(self, session: Session, kind: type[wire.Command]) -> None:
+        """Raise Refused if overload, or a limit of the user or the tenant, prevents a command of this kind."""
+        self._check_level(kind)
+        if kind not in _UNSHARED:
+            self._rate_limits.command(session, self._clock.monotonic())
 
     async def open_session(self, connection: Connection, hello: wire.Hello) -> bool:
         """Open the session of `connection.granted`. Return False if the connection was closed instead."""

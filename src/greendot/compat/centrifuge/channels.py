@@ -26,7 +26,7 @@ from greendot.store.rooms import Room
 from greendot.store.wire import message_page
 
 MOST_PUBLICATIONS = 300  # in one result
-MOST_PRESENT = 1_000  # users in one result
+MOST_PRESENT = 300  # users in one result for a client: a page of the native protocol
 
 
 class CentrifugeServices(Struct, frozen=True):

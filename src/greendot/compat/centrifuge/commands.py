@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from msgspec import UNSET
 
@@ -39,7 +39,7 @@ from greendot.compat.centrifuge.connection import CentrifugeConnection, Subscrip
 from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
 from greendot.compat.centrifuge.push_model import PUBLICATION, client_info, publication
 from greendot.compat.centrifuge.tokens import SubscriptionGrant, read_subscription
-from greendot.engine.messages import RoomOrder
+from greendot.engine.messages import RoomOrder, Topic
 from greendot.errors import Refused, TokenError
 from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
@@ -78,6 +78,20 @@ class ChannelCommands:
         return await self._join(
             connection, session, place, asked, lambda: self._authorise(connection, session, place, asked.token)
         )
+
+    async def subscribe_claimed(
+        self, connection: CentrifugeConnection, session: Session, channel: str, known: Position | None
+    ) -> SubscribeResult:
+        """Subscribe a client to a channel that its connection token names, until a new token does not name it."""
+        result = await self.subscribe_granted(connection, session, channel, known)
+        connection.subscriptions[channel].is_claimed = True
+        return result
+
+    def keep_claimed(self, connection: CentrifugeConnection, session: Session, channels: Collection[str]) -> None:
+        """End the server-side subscriptions of the earlier token, except those to `channels`."""
+        for subscription in [*connection.subscriptions.values()]:
+            if subscription.is_claimed and subscription.channel not in channels:
+                self._end(connection, session, subscription, "the new token does not name this channel")
 
     async def subscribe_granted(
         self, connection: CentrifugeConnection, session: Session, channel: str, known: Position | None = None
@@ -227,6 +241,9 @@ class ChannelCommands:
         if order.join:
             self._services.node.context.tasks.spawn(self._subscribe_ordered(connection, session, order.room))
         else:
+            local = self._services.node.rooms.local(Topic("room", session.tenant, order.room))
+            if local is not None:
+                local.removals += 1  # a join that is under way is admitted again, without the grant
             self._services.node.rooms.removal.lose(connection, (order.room,), "unsubscribed by the server")
             self._forget(connection, session, channel_of(order.room), order.room)
 
@@ -271,10 +288,12 @@ class ChannelCommands:
                 continue
             for subscription in [*connection.subscriptions.values()]:
                 if subscription.token_id == token_id:
-                    reason = "the subscription token was revoked"
-                    connection.take_back(session, subscription.room)
-                    self._services.node.rooms.removal.lose(connection, (subscription.room,), reason)
-                    self._forget(connection, session, subscription.channel, subscription.room)
+                    self._end(connection, session, subscription, "the subscription token was revoked")
+
+    def _end(self, connection: CentrifugeConnection, session: Session, subscription: Subscription, reason: str) -> None:
+        """Remove a connection from the room of a subscription, with what the subscription grants."""
+        self._services.node.rooms.removal.lose(connection, (subscription.room,), reason)
+        self._forget(connection, session, subscription.channel, subscription.room)
 
     def _set_end(self, connection: CentrifugeConnection, subscription: Subscription, ends_at: int) -> None:
         left_s = (ends_at - self._clock.now_ms()) / 1000
@@ -338,7 +357,7 @@ class ChannelCommands:
 
     async def history(self, connection: CentrifugeConnection, session: Session, asked: History) -> HistoryResult:
         place = self._channels.place(session.tenant, asked.channel)
-        self._services.node.rate_limits.command(session, self._clock.monotonic())
+        self._services.node.dispatcher.admit(session, wire.RoomHistory)
         if place.is_open and await self._channels.find(place) is None:
             return HistoryResult([], "", 0)
         return await self._services.node.rooms.membership.throughout(

@@ -17,7 +17,7 @@ from greendot.protocol.versions import Dialect
 class Subscription:
     """Subscription of a connection to a channel, as long as the connection is in the channel's room."""
 
-    __slots__ = ("channel", "room", "rules", "timer", "token_id")
+    __slots__ = ("channel", "is_claimed", "room", "rules", "timer", "token_id")
 
     def __init__(self, channel: str, room: str, rules: Rules) -> None:
         self.channel = channel
@@ -25,6 +25,7 @@ class Subscription:
         self.rules = rules
         self.timer: Timer | None = None  # set if the subscription expires
         self.token_id: str | None = None  # `jti` of the subscription token
+        self.is_claimed = False  # the connection token names the channel
 
 
 class CentrifugeConnection(ForeignConnection):

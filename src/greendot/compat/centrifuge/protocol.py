@@ -127,7 +127,11 @@ class CentrifugeProtocol:
         connection.alarm = self._timers.set(CONNECT_S, self._check_connected, connection)
 
     def _check_connected(self, connection: CentrifugeConnection) -> None:
-        if connection.session is None and not connection.is_connecting and not connection.closing:
+        if connection.session is not None or connection.closing:
+            return
+        if connection.is_connecting:  # the token may turn out to be expired, and the client may send no other
+            connection.alarm = self._timers.set(CONNECT_S, self._check_connected, connection)
+        else:
             connection.is_stale = True
             connection.close(Close.PROTOCOL_ERROR, "no connect within 10 s; send connect first")
 
@@ -285,7 +289,7 @@ class CentrifugeProtocol:
         for channel in granted_channels(connect.token):
             known = connect.subs.get(channel)
             try:
-                subs[channel] = await self._commands.subscribe_granted(connection, session, channel, known)
+                subs[channel] = await self._commands.subscribe_claimed(connection, session, channel, known)
             except (CfRefused, Refused) as refused:
                 log(log_events.HELLO_REFUSED, reason=refused, code=0)
                 error = refused.error if isinstance(refused, CfRefused) else error_of(refused)
@@ -308,6 +312,7 @@ class CentrifugeProtocol:
                 connection.close(Close.BAD_TOKEN, str(error))
             raise CfRefused(CfErr.TOKEN_EXPIRED, "token expired") from None
         await self._node.dispatcher.execute(connection, wire.TokenRefresh(token=asked.token))
+        self._commands.keep_claimed(connection, session, granted_channels(asked.token))
         return RefreshResult(session.id, VERSION, expires=True, ttl=self._ttl_s(session))
 
     async def _rpc(self, connection: CentrifugeConnection, session: Session, asked: Rpc) -> Result:

@@ -136,7 +136,7 @@ async def test_a_join_that_ends_after_the_socket_leaves_nothing() -> None:
 async def test_a_client_that_missed_too_many_publications_connects_again() -> None:
     async with serving(centrifuge=ON) as served:
         client = await RawClient.subscribed(served, "ann", "chat")
-        for number in range(RECOVER + 5):  # written by a node that this one does not hear
+        for number in range(RECOVER + 5):  # written by a node whose messages are lost
             await served.node.store.append("default", "chat", Draft("bob", None, b"1", f"k{number}", 1))
         await served.node.rooms.delivery.compare(Part())
         closed = await client.wire.closed()

@@ -117,7 +117,7 @@ class Framing(asyncio.BufferedProtocol):
 
     @property
     def is_known(self) -> bool:
-        """Return whether the client has said who it is."""
+        """Return whether the client has a session."""
         return False
 
     def open(

@@ -281,3 +281,19 @@ async def test_an_overloaded_node_reads_no_history() -> None:
         served.node.dispatcher.loaded(Level.REFUSING)
         error = (await client.ask(history={"channel": "chat", "limit": 5}))["error"]
         assert (error["code"], error["temporary"]) == (100, True)
+
+
+async def test_a_page_of_occupants_is_not_larger_than_that_of_a_native_client() -> None:
+    async with serving(centrifuge=ON) as served:
+        client, native = await RawClient.subscribed(served, "ann", "chat"), await served.client("bob")
+        asked: list[int] = []
+        present = served.node.rooms.present
+
+        async def noted(topic: Any, reader: Any, after: Any, limit: int) -> Any:
+            asked.append(limit)
+            return await present(topic, reader, after, limit)
+
+        served.node.rooms.present = noted  # type: ignore[method-assign]
+        assert "presence" in await client.ask(presence={"channel": "chat"})
+        await native.request(type="room.present", room="chat", limit=asked[0])
+        assert asked[0] == 300

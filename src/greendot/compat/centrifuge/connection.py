@@ -5,13 +5,14 @@ from __future__ import annotations
 from msgspec import structs
 
 from greendot.compat.centrifuge.channel_model import Rules
-from greendot.compat.centrifuge.codec_model import BadCommand
 from greendot.compat.centrifuge.codes_model import CfClose, close_of
 from greendot.compat.connection import ForeignConnection, NodeServices
 from greendot.node.session import ForeignProtocol, Session
 from greendot.node.timer_model import Timer
 from greendot.protocol.codes import Close
 from greendot.protocol.versions import Dialect
+
+BINARY = "\0"  # beginning of a message that is a binary frame; no JSON begins so
 
 
 class Subscription:
@@ -44,18 +45,19 @@ class CentrifugeConnection(ForeignConnection):
         self.subscriptions: dict[str, Subscription] = {}  # by channel
 
     def on_binary(self, payload: bytes) -> None:
-        """Handle a frame in Protobuf as the JSON of the same commands."""
-        if not self.is_binary:
+        """Pass a frame in Protobuf on as text, one character for a byte. `json_of` decodes it, behind the limits."""
+        if self.is_binary:
+            self.on_text(BINARY + payload.decode("latin-1"))
+        else:
             super().on_binary(payload)
-            return
+
+    def json_of(self, message: str) -> str:
+        """Return a message as JSON of commands. Raise BadCommand if it is a frame that is no Protobuf."""
+        if not self.is_binary or not message.startswith(BINARY):
+            return message
         from greendot.compat.centrifuge.protobuf import as_json  # its library is optional
 
-        try:
-            text = as_json(payload)
-        except BadCommand as bad:
-            self.on_violation(Close.PROTOCOL_ERROR, bad.error.message)
-        else:
-            self.on_text(text)
+        return as_json(message[len(BINARY) :].encode("latin-1"))
 
     def grant(self, session: Session, room: str) -> None:
         """Let the session be in a room, beside those that its token grants."""

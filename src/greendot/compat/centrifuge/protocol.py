@@ -167,7 +167,10 @@ class CentrifugeProtocol:
         if message == "{}":
             return None
         try:
-            lines = split_frame(message)
+            text = connection.json_of(message)
+            if text == "{}":
+                return None
+            lines = split_frame(text)
         except BadCommand as bad:
             connection.close(Close.PROTOCOL_ERROR, bad.error.message)
             return None
@@ -176,7 +179,12 @@ class CentrifugeProtocol:
     def refused(self, connection: CentrifugeConnection, message: str, refused: Refused) -> None:
         """Answer the commands of a frame that is over the limit of the connection."""
         error = error_of(refused)
-        for line in message.split("\n")[:MOST_REFUSED]:
+        try:
+            text = connection.json_of(message)
+        except BadCommand as bad:
+            connection.close(Close.PROTOCOL_ERROR, bad.error.message)
+            return
+        for line in text.split("\n")[:MOST_REFUSED]:
             try:
                 command = read_command(line)
             except BadCommand as bad:

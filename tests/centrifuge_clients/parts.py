@@ -11,7 +11,7 @@ from greendot.testing.server import SECRET, Served
 from greendot.testing.wire import TEXT, WireClient
 
 SOCKET = "/connection/websocket"
-ON = {"enabled": True}
+ON = {"enabled": True, "namespaces": {name: {} for name in ("default", "news", "chat", "inbox")}}
 
 
 def address(served: Served) -> str:
@@ -20,7 +20,7 @@ def address(served: Served) -> str:
 
 def subscription_token(served: Served, user: str, channel: str, ttl_s: float | None = None, **claims: Any) -> str:
     """Return a subscription token, with an end if `ttl_s` is given."""
-    body: dict[str, Any] = {"sub": user, "channel": channel} | claims
+    body: dict[str, Any] = {"sub": user, "channel": channel, "iat": served.clock.now_ms() / 1000} | claims
     if ttl_s is not None:
         body["exp"] = round(served.clock.now_ms() / 1000 + ttl_s)
     return sign_hs256(SECRET, body)

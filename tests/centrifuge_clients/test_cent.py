@@ -12,6 +12,7 @@ import pytest
 
 from centrifuge_clients.parts import ON, RawClient
 from greendot.auth.model import hash_of, text_of
+from greendot.errors import StoreUnavailable
 from greendot.ids import new_key_id, new_key_secret
 from greendot.store.api_keys import ApiKey, Secret
 from greendot.testing.server import API_KEY, Served, serving
@@ -154,6 +155,30 @@ async def test_the_app_disconnects_a_user_but_not_the_clients_it_keeps() -> None
         three = await RawClient.connected(served, "ann")
         await app.refresh(cent.RefreshRequest(user="ann", expired=True))
         assert (await three.wire.closed()).code == 3005
+
+
+@pytest.mark.parametrize(("given", "sent"), [(4000, 4010), (4005, 4015), (4501, 4511), (4505, 4515), (4100, 4100)])
+async def test_a_close_code_of_the_app_is_never_one_of_the_server(given: int, sent: int) -> None:
+    async with serving(centrifuge=ON) as served, backend(served) as app:
+        client, native = await RawClient.connected(served, "ann"), await served.client("ann")
+        await app.disconnect(
+            cent.DisconnectRequest(user="ann", disconnect=cent.Disconnect(code=given, reason="custom"))
+        )
+        assert [(await one.closed()).code for one in (client.wire, native)] == [sent, sent]
+
+
+async def test_a_broadcast_reports_the_channel_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(centrifuge=ON) as served, backend(served) as app:
+        append = served.node.room_messages.append
+
+        async def fail(tenant: str, room: str, draft: Any) -> Any:
+            if room == "b":
+                raise StoreUnavailable("away")
+            return await append(tenant, room, draft)
+
+        monkeypatch.setattr(served.node.room_messages, "append", fail)
+        sent = await app.broadcast(cent.BroadcastRequest(channels=["a", "b", "c"], data=1))
+        assert [None if one.error is None else one.error.code for one in sent.responses] == [None, 100, None]
 
 
 async def test_a_key_is_needed_and_its_scopes_count() -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from centrifuge_clients.parts import ON, RawClient, subscription_token
 from greendot.auth.model import Revocation
+from greendot.compat.centrifuge.connection import CentrifugeConnection
 from greendot.store.audit import AuditNote
 from greendot.testing.server import API_KEY, Served, serving
 from greendot.testing.wire import TEXT
@@ -70,6 +71,17 @@ async def test_a_socket_without_a_connect_is_closed() -> None:
     async with serving(centrifuge=ON) as served:
         client = await RawClient.opened(served)
         client.send("{}")
+        await served.advance(10.5)
+        assert (await client.wire.closed()).code == 3502
+
+
+async def test_a_socket_whose_connect_takes_long_and_fails_is_closed() -> None:
+    async with serving(centrifuge=ON) as served:
+        client = await RawClient.opened(served)
+        (connection,) = [one for one in served.node.hello.strangers if isinstance(one, CentrifugeConnection)]
+        connection.is_connecting = True  # its token is being verified
+        await served.advance(10.5)
+        connection.is_connecting = False  # the token has expired, and no other comes
         await served.advance(10.5)
         assert (await client.wire.closed()).code == 3502
 

@@ -8,7 +8,9 @@ import pytest
 from centrifuge_clients.javascript import javascript
 from centrifuge_clients.parts import ON, SOCKET, RawClient, address
 from centrifuge_clients.test_python import Events, client, subscribed
-from greendot.compat.centrifuge import protocol
+from e2e.processes import until
+from greendot.compat.centrifuge import protobuf, protocol
+from greendot.testing.hold import hold
 from greendot.testing.server import Served, serving
 from greendot.testing.wire import BINARY, TEXT, WireClient
 
@@ -94,6 +96,27 @@ async def test_bytes_that_are_no_json_are_refused() -> None:
         publish = b"\x08\x02\x3a\x0a\x0a\x04chat\x12\x02\xff\xfe"  # id 2, publish to `chat`
         wire.send_frame(BINARY, bytes([len(publish)]) + publish)
         assert (await wire.closed()).code == 3501
+
+
+async def test_frames_that_wait_are_decoded_when_it_is_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+
+    def noted(payload: bytes) -> str:
+        decoded.append(payload)
+        return "{}"
+
+    monkeypatch.setattr(protobuf, "as_json", noted)
+    async with serving(centrifuge=ON) as served:
+        wire = await opened(served)
+        (connection,) = served.node.hello.strangers
+        async with hold(served.node.tokens, "verify") as held:
+            wire.send_frame(TEXT, msgspec.json.encode({"id": 1, "connect": {"token": served.token("ann")}}))
+            await held.reached()
+            for _ in range(3):
+                wire.send_frame(BINARY, b"\x00\xff")
+            await until(lambda: len(connection.waiting or ()) == 3)
+            assert decoded == []
+        await until(lambda: decoded == [b"\x00\xff"] * 3)
 
 
 async def test_a_client_in_json_sends_no_binary_frames() -> None:

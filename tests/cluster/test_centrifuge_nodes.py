@@ -18,6 +18,8 @@ async def test_a_client_of_a_killed_node_recovers_on_another_and_others_see_no_l
 ) -> None:
     nodes = serving(tmp_path, *[redis_url(redis.port)] * 3, **ON)
     async with nodes as (dying, second, third), Balancer() as balancer, javascript() as js, Clients() as clients:
+        key = {"Authorization": f"Bearer {API_KEY}"}
+        assert (await ask(third.port, "PUT", "/v1/rooms/lobby", {"open": True}, **key)).status < 300
         balancer.nodes = [dying.port]
         await until(lambda: balancer.ready == [dying.port])
         url = f"ws://127.0.0.1:{balancer.port}/connection/websocket"

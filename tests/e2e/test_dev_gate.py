@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import Process, ask, exchange, running, serves_a_fresh_client
+from greendot.testing.wire import WireClient
 
 OWN = {"GREENDOT_AUTH_SECRET": "", "GREENDOT_API_KEY": ""}  # the server creates both
 GATE = "a-gate-token-that-is-long-enough-to-keep"
@@ -88,3 +89,20 @@ async def test_another_host_name_is_answered_with_a_gate_only(tmp_path: Path) ->
         async with running(tmp_path, "--dev", *flags, **OWN) as server:
             request = b"GET /dev/token?user=alice HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
             assert (await exchange(server.port, request)).status == status
+
+
+async def test_on_all_addresses_the_key_of_the_pusher_app_is_generated(tmp_path: Path) -> None:
+    async with running(tmp_path, "--dev", "--host", "0.0.0.0", **OWN) as server:
+        generated = next(tmp_path.rglob("pusher-key")).read_text().strip()  # noqa: ASYNC240
+        assert len(generated) >= 32
+        stranger = await WireClient.connect(server.port, "/app/greendot-dev?protocol=7")
+        assert (await stranger.closed()).code == 4001
+        client = await WireClient.connect(server.port, f"/app/{generated}?protocol=7")
+        assert (await client.receive())["event"] == "pusher:connection_established"
+        await client.end()
+        server.signal(signal.SIGTERM)
+        assert f"Pusher:  app id 1, key {generated}, secret" in (await server.ended()).out
+    async with running(tmp_path, "--dev", **OWN) as server:
+        client = await WireClient.connect(server.port, "/app/greendot-dev?protocol=7")
+        assert (await client.receive())["event"] == "pusher:connection_established"
+        await client.end()

@@ -13,6 +13,7 @@ from greendot.engine.messages import StreamPost
 from greendot.testing import Served, serving
 from greendot.testing.event_stream import EventStreamClient
 from greendot.transport.event_stream import MOST_INPUT
+from greendot.transport.event_stream_model import FIRST_PADDING, MAX_PADDING
 
 BEAT = {"type": "heartbeat"}
 
@@ -39,6 +40,20 @@ async def test_unknown_and_guessed_ids_are_not_found_and_cost_no_message_of_the_
         assert len(ann.stream) >= 40
 
 
+async def test_the_body_of_a_request_for_an_unknown_stream_is_not_awaited() -> None:
+    async with serving() as served:
+        ann = await stream(served, "ann")
+        guess = ann.stream[:-1] + ("0" if ann.stream[-1] != "0" else "1")
+        head = f"POST /v1/events/{guess} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 60000\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        try:
+            writer.write(head.encode())  # the body never comes
+            async with asyncio.timeout(5):
+                assert b" 404 " in await reader.readline()
+        finally:
+            writer.close()
+
+
 async def test_a_request_that_is_repeated_has_no_effect_again() -> None:
     async with serving() as served:
         await served.lobby()
@@ -47,14 +62,18 @@ async def test_a_request_that_is_repeated_has_no_effect_again() -> None:
         send = {"seq": 3, "commands": [{"type": "room.send", "room": "lobby", "body": "once"}]}
         assert [await ann.post(send) for _ in range(3)] == [202] * 3
         assert await ann.post({**send, "seq": 1}) == 202
-        messages = [frame for frame in await served_frames(ann) if frame["type"] == "room.message"]
-        assert [frame["data"]["seq"] for frame in messages] == [1]
+        assert (await message_on(ann))["seq"] == 1
+        ann.seq = 3
+        assert [frame for frame in await ann.quiet() if frame["type"] == "room.message"] == []
         assert await ann.post({**send, "seq": 9}) == 400
 
 
-async def served_frames(client: EventStreamClient) -> list[dict[str, Any]]:
-    client.seq = 3
-    return await client.quiet()
+async def message_on(client: EventStreamClient) -> dict[str, Any]:
+    """Return the next message of a room."""
+    while (frame := await client.receive())["type"] != "room.message":
+        pass
+    data: dict[str, Any] = frame["data"]
+    return data
 
 
 async def test_requests_that_are_wrong_or_too_large_are_refused_and_the_stream_goes_on() -> None:
@@ -109,9 +128,7 @@ async def test_a_stream_acts_for_its_own_session_only() -> None:
         # A token that comes with a request is not read: the stream alone names the session.
         sent = {"seq": 3, "commands": [{"type": "room.send", "room": "lobby", "body": "hi"}]}
         assert await eve.post(sent, Authorization=f"Bearer {served.token('ann', tenant='red')}") == 202
-        while (frame := await eve.receive())["type"] != "room.message":
-            pass
-        assert frame["data"]["user"] == "eve"
+        assert (await message_on(eve))["user"] == "eve"
         assert [frame["type"] for frame in await ann.quiet() if frame["type"] == "room.message"] == []
 
 
@@ -138,6 +155,17 @@ async def test_commands_behind_one_that_waits_are_bounded() -> None:
         connection.resume_reading()
         assert await ann.post({"seq": 2, "commands": [BEAT]}) == 202
         assert (await ann.receive())["type"] == "heartbeat.ack"
+
+
+async def test_a_stranger_gets_padding_behind_the_first_event_only() -> None:
+    async with serving() as served:
+        client = await EventStreamClient.connect(served.port, f"/v1/events?pad={MAX_PADDING}")
+        served._clients.append(client)
+        assert await client.post({"seq": 1, "commands": [{"type": "hello", "token": "wrong"}]}) == 202
+        async with asyncio.timeout(10):
+            rest = await client._reader.read()
+        assert b"event: close" in rest
+        assert len(rest) < FIRST_PADDING + 1024
 
 
 async def test_many_streams_of_an_address_are_refused() -> None:

@@ -21,20 +21,28 @@ class CentrifugeService:
     """Centrifuge protocol on one node: its WebSocket path, and the HTTP routes of the server API."""
 
     def __init__(self, settings: Settings, node: Node, keys: ApiKeys) -> None:
-        services = CentrifugeServices(node.foreign_services(), node.hello, node.tokens)
-        namespaces = {tenant: make_namespaces(given) for tenant, given in settings.centrifuges.items()}
+        services = CentrifugeServices(node.foreign_services(), node.hello, node.tokens, node.revocation_service)
+        dev = settings.server.dev
+        namespaces = {tenant: make_namespaces(given, dev=dev) for tenant, given in settings.centrifuges.items()}
         channels = Channels(services, namespaces)
         commands = ChannelCommands(services, channels, namespaces)
         node.connections.order_listeners.append(commands.ordered)
+        node.revocation_service.token_listeners.append(commands.token_revoked)
         self.sockets = SocketRoute(PATH, CentrifugeProtocol(services, commands, namespaces).connect)
         more = ApiServices(node.rpc, node.tenant_stats, node.disconnect, node.started_at)
         self.routes: list[Route] = ApiRoutes(ServerApi(services, channels, more), keys, node.rate_limits).routes()
 
 
-def make_namespaces(given: Centrifuge) -> Namespaces:
+def make_namespaces(given: Centrifuge, *, dev: bool) -> Namespaces:
+    """Return the rules of a tenant's channels.
+
+    Without any declared namespace, and in development mode, all channels create rooms. Otherwise only those of declared
+    namespaces do.
+    """
     return Namespaces(
         {
             name: Rules(own.history, own.recover, own.presence, own.join_leave, own.publish, own.subscribe)
             for name, own in given.namespaces.items()
-        }
+        },
+        creates=dev or not given.namespaces,
     )

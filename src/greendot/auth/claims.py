@@ -20,8 +20,13 @@ class TokenRules(Struct, frozen=True):
     issuer: str = ""
     leeway_ms: int = 0  # allowed difference between the clocks of the app and of this server
 
-    def grants(self, claims: Claims, key: VerificationKey, now_ms: int) -> Grants:
-        """Return what the claims, signed by `key`, grant now. Raise TokenError if they grant nothing."""
+    def grants(self, claims: Claims, key: VerificationKey, now_ms: int, *, is_subscription: bool = False) -> Grants:
+        """Return what the claims, signed by `key`, grant now. Raise TokenError if they grant nothing.
+
+        A token for one channel opens no session: apps give such tokens to clients that may read the channel only.
+        """
+        if claims.channel is not None and not is_subscription:
+            raise TokenError("this token is for a subscription (claim `channel`); send a token without this claim")
         # The node's clock decides about the time, so that tests can move it.
         expires_at = round(claims.exp * 1000)
         if key.not_after is not None:

@@ -78,6 +78,8 @@ class RevocationService:
         self.bus: BusTable = {Revoked: lambda topic, message: self.receive(message, topic.name)}
         # Called with tenant and user when the user's mute in the tenant begins, changes or is lifted.
         self.mute_listeners: list[Callable[[str, str], None]] = []
+        # Called with tenant and token id when a token is revoked.
+        self.token_listeners: list[Callable[[str, str], None]] = []
         self._engine = engine
         self._store = store
         self._sessions = sessions
@@ -186,6 +188,9 @@ class RevocationService:
         is_new = self._known.put(revocation)
         if is_new and revocation.kind == "mute":
             for listener in self.mute_listeners:
+                listener(revocation.tenant, revocation.value)
+        if is_new and revocation.kind == "jti":
+            for listener in self.token_listeners:
                 listener(revocation.tenant, revocation.value)
         return is_new
 

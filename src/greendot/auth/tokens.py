@@ -82,7 +82,7 @@ class Tokens:
         return self.read(token, now_ms)
 
     async def verify_claims(self, token: str, now_ms: int, **defaults: Any) -> tuple[Grants, dict[str, Any]]:
-        """Return what the token grants, and all its claims. `defaults` are claims that the token may leave out.
+        """Return what a subscription token grants, and all its claims. `defaults` are claims that it may leave out.
 
         Raise what `verify` raises.
         """
@@ -94,7 +94,7 @@ class Tokens:
             await self.remote.find(unknown.kid)
             payload, key = self._payload(token)
         claims = defaults | payload
-        return self._rules.grants(_claims(claims), key, now_ms), claims
+        return self._rules.grants(_claims(claims), key, now_ms, is_subscription=True), claims
 
     def read(self, token: str, now_ms: int) -> Grants:
         """Return what the token grants, by the known keys.

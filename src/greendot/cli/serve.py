@@ -41,7 +41,7 @@ from greendot.telemetry.spans import recording
 STUCK_S = 10.0  # if a server has not ended this number of seconds after its drain, it is stuck and is killed
 STOPPING = "Stopping: asking clients to reconnect …"
 STOPPED = "Stopped."
-DEV_APP, DEV_KEY = "1", "greendot-dev"  # id and key of the Pusher app of --dev
+DEV_APP, DEV_KEY = "1", "greendot-dev"  # id and key of the Pusher app of --dev on loopback
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 
@@ -131,7 +131,7 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     # none: it has no cookie.
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or (() if is_exposed else LOOPBACK))
     admin = msgspec.structs.replace(settings.admin, enabled=True)
-    pusher = _pusher_for_dev(settings, notes)
+    pusher = _pusher_for_dev(settings, notes, is_exposed=is_exposed)
     centrifuge = msgspec.structs.replace(settings.centrifuge, enabled=True)
     notes.append("Centrifuge: /connection/websocket with dev tokens, /api with the API key")
     return msgspec.structs.replace(
@@ -139,14 +139,19 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     )
 
 
-def _pusher_for_dev(settings: Settings, notes: list[str]) -> Pusher:
-    """Return an app of the Pusher protocol with a generated secret, unless the settings have one or turn it off."""
+def _pusher_for_dev(settings: Settings, notes: list[str], *, is_exposed: bool) -> Pusher:
+    """Return an app of the Pusher protocol with a generated secret, unless the settings have one or turn it off.
+
+    If other machines can reach the server, the key is generated, too: it lets clients read open channels without the
+    gate token.
+    """
     if settings.pusher_apps or not settings.pusher.enabled:
         return settings.pusher
     secret, new = dev_value(settings, "pusher-secret")
     shown = secret if new else f"in {dev_file(settings, 'pusher-secret')}"
-    notes.append(f"Pusher:  app id {DEV_APP}, key {DEV_KEY}, secret {shown}")
-    return msgspec.structs.replace(settings.pusher, app_id=DEV_APP, key=DEV_KEY, secret=secret)
+    key = dev_value(settings, "pusher-key")[0] if is_exposed else DEV_KEY
+    notes.append(f"Pusher:  app id {DEV_APP}, key {key}, secret {shown}")
+    return msgspec.structs.replace(settings.pusher, app_id=DEV_APP, key=key, secret=secret)
 
 
 def _serve_by_workers(

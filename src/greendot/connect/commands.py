@@ -68,30 +68,32 @@ class ConnectionCommands:
                 Err.BAD_FIELD,
                 "field `token` of token.refresh: the token is for another user; send a token of this user",
             )
-        if connection.granted_rooms:
-            grants = structs.replace(grants, rooms=(*grants.rooms, *connection.granted_rooms))
         before = session.grants
-        await self._replace(connection, session, grants)
+        applied = await self._replace(connection, session, grants)
         self._revocation_service.recheck(session)  # the new token may have been revoked since it was verified
-        if session.grants is grants and session.connection is connection:
+        if session.grants is applied and session.connection is connection:
             await self._sessions.renew(session, before)
         return RefreshReply(grants.expires_at)
 
-    async def _replace(self, connection: Connection, session: Session, grants: Grants) -> None:
-        """Apply `grants` from now on.
+    async def _replace(self, connection: Connection, session: Session, grants: Grants) -> Grants | None:
+        """Apply `grants` from now on; return them with the rooms that a foreign protocol grants. None: not applied.
 
         On StoreUnavailable nothing has changed, and the old token stays valid until its end.
         """
         lost = await self._lost(connection, session, grants)
         await self._watching.keep_granted(connection, session, grants)
         if connection.closing or session.connection is not connection:
-            return
+            return None
         # No await below: nothing may be delivered or sent partly by one token and partly by the other.
+        if connection.granted_rooms:  # read here, because a foreign protocol may have ended or added some meanwhile
+            grants = structs.replace(grants, rooms=(*grants.rooms, *connection.granted_rooms))
         session.grants = grants
         self._sessions.rearm(session)
         if not grants.send:
             self._rooms.hush(connection)
+        lost = [room for room in lost if not grants.may_join(room)]
         self._rooms.removal.lose(connection, lost, "the new token does not grant this room")
+        return grants
 
     async def _lost(self, connection: Connection, session: Session, grants: Grants) -> list[str]:
         """Return the rooms that only the old token opened. Members of a room keep it."""

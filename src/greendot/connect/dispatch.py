@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from random import randint
 
@@ -291,18 +291,22 @@ class Dispatcher:
             enter(None)
             self._next(connection)
 
-    async def execute(self, connection: Connection, command: wire.Command) -> Outcome:
+    async def execute(
+        self, connection: Connection, command: wire.Command, prepare: Callable[[], Awaitable[None]] | None = None
+    ) -> Outcome:
         """Run a command for a client of a foreign protocol, which is under way; return the data of the reply.
 
-        The same limits apply as to commands of other clients. Raise Refused for the same reasons.
+        The same limits apply as to commands of other clients. Raise Refused for the same reasons. `prepare` runs before
+        the command, if the limits admit it.
         """
         session = connection.session
         if session is None or connection.closing:
             raise Refused(Err.FORBIDDEN, "this connection has no user; sign in first")
         course = _enter(session, command) if spans.sampling else None
         try:
-            self._check_level(type(command))
-            self._rate_limits.command(session, self._clock.monotonic())
+            self.admit(session, type(command))
+            if prepare is not None:
+                await prepare()
             if type(command) in wire.ACTIVITY:
                 self._sessions.active(session, connection.received_at)
             outcome = self._table[type(command)](connection, session, command)
@@ -324,6 +328,12 @@ class Dispatcher:
         """
         self._check_level(kind)
         self._rate_limits.command_without_user(connection, tenant)
+
+    def admit(self, session: Session, kind: type[wire.Command]) -> None:
+        """Raise Refused if overload, or a limit of the user or the tenant, prevents a command of this kind."""
+        self._check_level(kind)
+        if kind not in _UNSHARED:
+            self._rate_limits.command(session, self._clock.monotonic())
 
     async def open_session(self, connection: Connection, hello: wire.Hello) -> bool:
         """Open the session of `connection.granted`. Return False if the connection was closed instead."""

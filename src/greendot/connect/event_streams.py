@@ -65,6 +65,14 @@ class EventStreams:
     def remove(self, stream: EventStream) -> None:
         self._open.pop(stream.id, None)
 
+    def may_exist(self, name: str) -> bool:
+        """Return False if there is certainly no stream of this id on any node."""
+        if name in self._open:
+            return True
+        if incarnation_of(name) == self._incarnation():
+            return False
+        return self._key is None or is_stream_id(name, self._key)
+
     async def post(self, name: str, post: Post) -> PostOutcome:
         """Pass commands to a stream of any node. Raise EngineUnavailable if its node does not answer."""
         node = incarnation_of(name)

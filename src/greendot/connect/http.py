@@ -85,6 +85,8 @@ class EventStreamRoutes:
         origin = request.headers.get("origin")
         cors = {} if origin is None else {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
         try:
+            if not self._streams.may_exist(stream):  # before the body is read: strangers can guess ids
+                raise _unknown()
             await self._post(stream, decode(await read_text(request, MAX_POST), PostCommands))
         except Problem as problem:
             problem.headers = {**problem.headers, **cors}
@@ -105,7 +107,7 @@ class EventStreamRoutes:
             ) from None
         match outcome:
             case PostOutcome.UNKNOWN:
-                raise Problem(404, "there is no such stream, or it has ended; open another and resume the session")
+                raise _unknown()
             case PostOutcome.OUT_OF_ORDER:
                 raise Problem(
                     400, "a request with a smaller seq is missing; send requests in order", code=Err.BAD_FIELD
@@ -117,3 +119,7 @@ class EventStreamRoutes:
                     code=Err.RATE_LIMITED,
                     retry_after_s=BUSY_S,
                 )
+
+
+def _unknown() -> Problem:
+    return Problem(404, "there is no such stream, or it has ended; open another and resume the session")

@@ -182,6 +182,13 @@ class Connection(SocketConnection):
     def removed_from(self, room: str, reason: str) -> None:
         """End what a foreign protocol keeps for a room, because its user may not be in the room any more."""
 
+    @property
+    def is_known(self) -> bool:
+        return self.session is not None
+
+    def missed_messages(self) -> None:
+        """Do nothing after messages of a room were left out: a client of our own protocol has got `resync`."""
+
 
 def log_fields(session: Session | None) -> dict[str, str | None]:
     """Return the session's id, user and tenant as fields of a log line."""

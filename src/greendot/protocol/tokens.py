@@ -39,6 +39,7 @@ class Claims(Struct):
     jti: Text | None = None
     aud: Any = None  # `aud` and `iss` belong to the app too, unless the settings require them
     iss: Any = None
+    channel: Any = None  # of a subscription token of a foreign protocol, which is no token of a session
 
 
 def claims_in(payload: Any) -> Claims:

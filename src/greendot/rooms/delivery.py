@@ -108,6 +108,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         if room is not None and room.head > local.cursor:
             frame = encode_event(Resync(f"room:{topic.name}"), self._context.clock.now_ms())
             self._context.hub.offer(local.channel, frame, record=True, key=RoomKey(topic.name, ("resync",)))
+            for connection in [*local.channel.listeners]:
+                connection.missed_messages()
             self._forward(local, local.stream.skip_to(room.head))
 
     def _next_read_s(self, stream: LocalStream[Any], *, done: bool, moved: bool, hinted: bool) -> float | None:

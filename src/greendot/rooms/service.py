@@ -159,9 +159,7 @@ class RoomService:
         self, connection: Connection, session: Session, room: str, wanted: Wanted
     ) -> JoinReply | None:
         """Join a room; return None if the room or its members changed meanwhile and the caller has to try again."""
-        joined = connection.rooms or set()
-        if room not in joined and len(joined) >= (most_rooms := self._limits.rooms(session.tenant)):
-            raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms; leave a room first")
+        self.check_number(connection, session, room)
         topic = Topic("room", session.tenant, room)
         if not self.membership.remembers(session.tenant, room):  # a session without access must not open the room
             await self.membership.admit(session, room, make=True)
@@ -198,6 +196,12 @@ class RoomService:
             slow_mode_s=admitted.room.slow_mode_s or UNSET,
             muted_until=self.mutes.until(session, admitted.muted),
         )
+
+    def check_number(self, connection: Connection, session: Session, room: str) -> None:
+        """Raise Refused if the connection is in as many rooms as it may be, and not in this one."""
+        joined = connection.rooms or set()
+        if room not in joined and len(joined) >= (most_rooms := self._limits.rooms(session.tenant)):
+            raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms; leave a room first")
 
     def _attach(self, local: LocalRoom, connection: Connection, session: Session, admitted: RoomAccess) -> None:
         room = local.channel.topic.name

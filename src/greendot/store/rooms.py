@@ -104,6 +104,9 @@ class Written(NamedTuple):
     bus: BusMode  # of the room
 
 
+MOST_OPEN = 1_000  # open rooms in a list of a user's rooms
+
+
 class RoomStore(Protocol):
     """Port for rooms and their members."""
 
@@ -132,7 +135,7 @@ class RoomStore(Protocol):
         ...
 
     async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
-        """Return the rooms that the user is a member of, and all open rooms, ordered by name.
+        """Return the rooms that the user is a member of, and the first `MOST_OPEN` open rooms, ordered by name.
 
         Rooms that the user is banned from are in the list.
         """

@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from greendot.transport.event_stream_model import client_frames, events_of, first_event, padding, padding_asked
+from greendot.transport.event_stream_model import (
+    FIRST_PADDING,
+    client_frames,
+    events_of,
+    first_event,
+    padding,
+    padding_asked,
+)
 from greendot.transport.http_exchange import date_field
 from greendot.transport.ingress import PendingSocket
 from greendot.transport.request_head import Field, Head, Refusal
@@ -78,7 +85,8 @@ class EventStream(asyncio.Transport, asyncio.BufferedProtocol):
 
     __slots__ = ("_connection", "_left", "_padding", "_reads", "_registry", "_transport", "id", "last_taken")
 
-    def __init__(self, transport: asyncio.Transport, registry: StreamRegistry, pad: bytes) -> None:
+    def __init__(self, transport: asyncio.Transport, registry: StreamRegistry, pad: int) -> None:
+        """Create a stream with `pad` bytes behind each write. Before hello only the first event has padding."""
         self._transport = transport
         self._registry = registry
         self._padding = pad
@@ -91,7 +99,7 @@ class EventStream(asyncio.Transport, asyncio.BufferedProtocol):
     def begin(self, head: bytes) -> None:
         """Write the head of the response and the first event."""
         self._transport.set_protocol(self)
-        self._transport.write(head + first_event(self.id) + self._padding)
+        self._transport.writelines([head + first_event(self.id), padding(min(self._padding, FIRST_PADDING))])
 
     # --- commands ---
 
@@ -118,7 +126,9 @@ class EventStream(asyncio.Transport, asyncio.BufferedProtocol):
             return
         events = events_of(bytes(data))
         if events.data:
-            self._transport.write(events.data + self._padding if self._padding else events.data)
+            is_padded = self._padding and self._connection is not None and self._connection.is_known
+            # Two objects: streams that wait for their sockets share the padding.
+            self._transport.writelines([events.data, padding(self._padding)] if is_padded else [events.data])
         if events.is_end:
             self._transport.close()
 
@@ -204,7 +214,7 @@ def open_stream(
         return address
     connection = host.connect(request.asked.agent, request.asked.token, address)
     group, visit.group = visit.group, None  # the connection's `depart` ends the count
-    stream = EventStream(transport, host.streams, padding(request.padding))
+    stream = EventStream(transport, host.streams, request.padding)
     fields = b"".join(b"%b: %b\r\n" % field for field in default_headers)
     stream.begin(_HEAD % (date_field(), fields + _cors(request.headers)))
     connection.open(stream, -1, host.read_buffer, b"", host.ingress.depart, group)

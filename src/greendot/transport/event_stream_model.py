@@ -16,6 +16,8 @@ from greendot.protocol.versions import TEXT, split_frames
 
 KEPT, KEPT_BYTES = 16, 64 * 1024  # cached conversions, and the longest input cached: the frames of one tick
 MAX_PADDING = 32 * 1024  # bytes that a client may ask for behind each write
+FIRST_PADDING = 16 * 1024  # most bytes behind the first event, which strangers get
+PADDING_STEP = 4096  # sizes are multiples of it, so that streams share a few objects
 _CLOSE = 0x88  # first byte of a close frame
 _ZERO_MASK = bytes(4)  # a mask that changes nothing: the frames do not travel
 _encode = msgspec.json.encode
@@ -62,17 +64,21 @@ def first_event(stream: str) -> bytes:
     return b'event: stream\ndata: {"stream":%b}\n\n' % _encode(stream)
 
 
+@lru_cache(maxsize=MAX_PADDING // PADDING_STEP + 1)
 def padding(size: int) -> bytes:
     """Return a comment of `size` bytes, which fills the buffer of a proxy. Browsers skip it."""
     return b":%b\n\n" % (b" " * (size - 3)) if size > 3 else b""
 
 
 def padding_asked(query: bytes) -> int:
-    """Return the padding that the query asks for, as `pad=4096`; 0 if it asks for none that is allowed."""
+    """Return the padding that the query asks for, as `pad=4096`; 0 if it asks for none that is allowed.
+
+    The size is rounded up to a multiple of `PADDING_STEP`.
+    """
     for field in query.split(b"&"):
         name, _, value = field.partition(b"=")
         if name == b"pad" and value.isdigit() and len(value) < 6:
-            return min(int(value), MAX_PADDING)
+            return min(-(-int(value) // PADDING_STEP) * PADDING_STEP, MAX_PADDING)
     return 0
 
 

@@ -115,6 +115,11 @@ class Framing(asyncio.BufferedProtocol):
         self._rest = b""
         self._ignored = self._paused = 0
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether the client has a session."""
+        return False
+
     def open(
         self,
         socket: asyncio.Transport,

@@ -316,3 +316,16 @@ def test_headers_are_remembered_up_to_a_bound() -> None:
     for number in range(100):
         assert reader.read(jwt.encode({"sub": "ann"} | HOUR, SECRET, headers={"kid": str(number)}), NOW).user == "ann"
     assert len(reader._heads) <= 16
+
+
+def test_a_token_for_one_channel_is_no_token_of_a_session() -> None:
+    token = sign(sub="ann", channel="news", **HOUR)
+    for _ in range(2):  # the second read knows the header of the first
+        assert "subscription" in str(refused(token))
+    tokens.read(sign(sub="ann", **HOUR), NOW)
+    assert "subscription" in str(refused(token))
+
+
+async def test_a_token_for_one_channel_is_read_with_its_claims() -> None:
+    grants, claims = await tokens.verify_claims(sign(sub="ann", channel="news", **HOUR), NOW)
+    assert (grants.user, claims["channel"]) == ("ann", "news")

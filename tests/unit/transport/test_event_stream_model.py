@@ -96,6 +96,7 @@ def test_the_first_event_names_the_stream() -> None:
 def test_padding_is_a_comment_of_the_size_asked_for() -> None:
     assert padding(0) == b""
     assert (len(padding(4096)), padding(4096)[:1], padding(4096)[-2:]) == (4096, b":", b"\n\n")
+    assert padding(4096) is padding(4096)  # shared by all streams
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,10 @@ def test_padding_is_a_comment_of_the_size_asked_for() -> None:
     [
         (b"", 0),
         (b"pad=4096", 4096),
-        (b"a=1&pad=512", 512),
+        (b"a=1&pad=512", 4096),
+        (b"pad=0", 0),
+        (b"pad=16384", 16384),
+        (b"pad=16385", 20480),
         (b"pad=99999", MAX_PADDING),
         (b"pad=999999999", 0),
         (b"pad=-1", 0),

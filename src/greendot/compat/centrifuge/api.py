@@ -31,7 +31,7 @@ from greendot.compat.centrifuge.api_model import (
     SubscribeRequest,
 )
 from greendot.compat.centrifuge.channel_model import channel_of
-from greendot.compat.centrifuge.channels import MOST_PRESENT, CentrifugeServices, Channels, Place, clients_in, epoch_of
+from greendot.compat.centrifuge.channels import CentrifugeServices, Channels, Place, clients_in, epoch_of
 from greendot.compat.centrifuge.codec_model import Empty, HistoryResult, PresenceResult, PresenceStatsResult
 from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
 from greendot.compat.centrifuge.push_model import PUBLICATION, SERVER
@@ -47,6 +47,9 @@ from greendot.protocol.events import Signal
 from greendot.store.rooms import Draft
 
 AT_ONCE = 50  # channels of one request that are handled at the same time
+MOST_PRESENT = 1_000  # users in one result
+OUR_CODES = frozenset(range(4000, 4010)) | frozenset(range(4500, 4510))  # with meanings for clients of all protocols
+CODES_OFFSET = 10  # an app's code among them becomes one of the same range, after which clients do the same
 LONGEST_REASON = 30  # characters of a close reason that other nodes get
 
 
@@ -85,8 +88,12 @@ class ServerApi:
 
     async def call(self, method: str, tenant: str, body: Any) -> dict[str, Any]:
         """Run a method; return its result or its error."""
+        return await self._outcome(self.methods[method](tenant, body))
+
+    @staticmethod
+    async def _outcome(work: Awaitable[Any]) -> dict[str, Any]:
         try:
-            return {"result": await self.methods[method](tenant, body)}
+            return {"result": await work}
         except CfRefused as refused:
             return {"error": refused.error}
         except Refused as refused:
@@ -107,16 +114,12 @@ class ServerApi:
         body = _body(asked)
         responses: list[dict[str, Any]] = []
 
-        async def one(channel: str) -> dict[str, Any]:
-            try:
-                return {"result": await self._publish(self._channels.place(tenant, channel), asked, body)}
-            except CfRefused as refused:
-                return {"error": refused.error}
-            except Refused as refused:
-                return {"error": error_of(refused)}
+        async def one(channel: str) -> PublishResult:
+            return await self._publish(self._channels.place(tenant, channel), asked, body)
 
         for at in range(0, len(asked.channels), AT_ONCE):
-            responses += await asyncio.gather(*map(one, asked.channels[at : at + AT_ONCE]))
+            some = asked.channels[at : at + AT_ONCE]
+            responses += await asyncio.gather(*(self._outcome(one(channel)) for channel in some))
         return BroadcastResult(responses)
 
     async def _publish(self, place: Place, asked: PublishRequest | BroadcastRequest, body: Raw) -> PublishResult:
@@ -163,6 +166,8 @@ class ServerApi:
     async def disconnect(self, tenant: str, asked: DisconnectRequest) -> Empty:
         given = asked.disconnect
         code = given.code if given is not None and 4000 <= given.code < 5000 else int(Close.DISCONNECTED)
+        if given is not None and given.code in OUR_CODES:
+            code = given.code + CODES_OFFSET
         reason = (given.reason if given is not None else "") or "disconnected by the app"
         await self._end(tenant, asked.user, asked.client or asked.session, code, reason, asked.whitelist)
         return Empty()

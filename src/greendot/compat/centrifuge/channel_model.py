@@ -16,6 +16,7 @@ from greendot.ids import ID_PATTERN
 NAMESPACE, PRIVATE, BOUNDARY = ":", "$", "#"  # as in Centrifugo's default settings
 DEFAULT = "default"  # name of the rules for channels without a namespace
 MOST_CHARACTERS = 255  # in a channel's name
+PUSHER = ("private-", "presence-")  # beginnings of names that Pusher clients need an authorisation for
 _is_id = re.compile(ID_PATTERN).match
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.@+-")
 _FIRST = _PLAIN - frozenset(b".@+-")
@@ -65,16 +66,21 @@ class Rules(Struct, frozen=True):
     join_leave: bool = True
     publish: bool = True  # clients may publish
     subscribe: bool = True  # clients may subscribe without a subscription token
+    creates: bool = True  # a subscription without a token creates the room if it does not exist
 
 
 class Namespaces:
-    """Rules of a tenant's channels."""
+    """Rules of a tenant's channels.
+
+    Channels of no declared namespace have the default rules. They create rooms only if `creates`: any client could then
+    open a room by its name before the app creates the room for its members.
+    """
 
     __slots__ = ("_default", "_named")
 
-    def __init__(self, named: Mapping[str, Rules]) -> None:
+    def __init__(self, named: Mapping[str, Rules], *, creates: bool = False) -> None:
         self._named = dict(named)
-        self._default = self._named.get(DEFAULT, Rules())
+        self._default = self._named.get(DEFAULT, Rules(creates=creates))
 
     def rules(self, channel: str) -> Rules | None:
         """Return the rules of a channel; None if there are namespaces, and its own is not among them."""
@@ -87,6 +93,13 @@ class Namespaces:
 def needs_token(channel: str, rules: Rules) -> bool:
     """Return whether a client needs a subscription token for the channel."""
     return channel.startswith(PRIVATE) or not rules.subscribe
+
+
+def opens(channel: str, rules: Rules) -> bool:
+    """Return whether a room that is made for the channel is open."""
+    if not rules.creates or needs_token(channel, rules) or channel.startswith(PUSHER):
+        return False
+    return users_of(channel) is None
 
 
 def users_of(channel: str) -> frozenset[str] | None:

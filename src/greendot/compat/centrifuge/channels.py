@@ -1,7 +1,7 @@
 """Rooms of channels: found by name, created on first use, read for history and presence.
 
-A channel needs no creation. A room that is made for a channel is open if the rules of the channel let every client
-subscribe, and closed otherwise. A room that exists keeps its own rules.
+A channel of a declared namespace needs no creation. A room that is made for a channel is open if the rules of the
+namespace let every client subscribe, and closed otherwise. A room that exists keeps its own rules.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from msgspec import UNSET, Struct
 
+from greendot.auth.revocation import RevocationService
 from greendot.auth.tokens import Tokens
-from greendot.compat.centrifuge.channel_model import Namespaces, Rules, needs_token, room_of, users_of
+from greendot.compat.centrifuge.channel_model import Namespaces, Rules, opens, room_of
 from greendot.compat.centrifuge.codec_model import ClientInfo, HistoryResult, StreamPosition
 from greendot.compat.centrifuge.codes_model import CfErr, CfRefused
 from greendot.compat.centrifuge.push_model import client_info, publication
@@ -25,7 +26,7 @@ from greendot.store.rooms import Room
 from greendot.store.wire import message_page
 
 MOST_PUBLICATIONS = 300  # in one result
-MOST_PRESENT = 1_000  # users in one result
+MOST_PRESENT = 300  # users in one result for a client: a page of the native protocol
 
 
 class CentrifugeServices(Struct, frozen=True):
@@ -34,6 +35,7 @@ class CentrifugeServices(Struct, frozen=True):
     node: NodeServices
     hello: HelloService
     tokens: Tokens
+    revocation_service: RevocationService
 
 
 class Place(NamedTuple):
@@ -51,7 +53,7 @@ class Place(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Return whether a room that is made for the channel is open."""
-        return not needs_token(self.channel, self.rules) and users_of(self.channel) is None
+        return opens(self.channel, self.rules)
 
 
 class Channels:

@@ -29,12 +29,21 @@ class StreamPosition(Struct):
     epoch: str = ""
 
 
+class Position(Struct):
+    """Position in a channel that the client knows from an earlier connection."""
+
+    recover: bool = False
+    epoch: str = ""
+    offset: Offset = 0
+
+
 class Connect(Struct):
     """Command `connect`, the first of a connection."""
 
     token: str = ""
     name: str = ""
     version: str = ""
+    subs: dict[str, Position] = {}  # server-side subscriptions that the client had
 
 
 class Subscribe(Struct):

@@ -50,8 +50,7 @@ class CfClose(IntEnum):
 
 
 UNSUBSCRIBED = 2000  # code of the push to a client that the server has unsubscribed; the client does not return
-# A client that gets one of these codes subscribes again.
-INSUFFICIENT_STATE, EXPIRED = 2500, 2501
+EXPIRED = 2501  # likewise, because its token has expired; the client gets another token and subscribes again
 
 
 class CfError(Struct, frozen=True, omit_defaults=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from msgspec import UNSET
 
-from greendot.compat.centrifuge.channel_model import Namespaces, channel_of, users_of
+from greendot.compat.centrifuge.channel_model import Namespaces, channel_of, needs_token, users_of
 from greendot.compat.centrifuge.channels import (
     MOST_PRESENT,
     CentrifugeServices,
@@ -18,6 +18,7 @@ from greendot.compat.centrifuge.codec_model import (
     Empty,
     History,
     HistoryResult,
+    Position,
     Presence,
     PresenceResult,
     PresenceStats,
@@ -37,14 +38,15 @@ from greendot.compat.centrifuge.codes_model import EXPIRED, CfErr, CfRefused
 from greendot.compat.centrifuge.connection import CentrifugeConnection, Subscription
 from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
 from greendot.compat.centrifuge.push_model import PUBLICATION, client_info, publication
-from greendot.compat.centrifuge.tokens import subscription_end
-from greendot.engine.messages import RoomOrder
-from greendot.errors import Refused
+from greendot.compat.centrifuge.tokens import SubscriptionGrant, read_subscription
+from greendot.engine.messages import RoomOrder, Topic
+from greendot.errors import Refused, TokenError
 from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.protocol.replies import JoinReply, PresentReply
 
+MOST_TTL_S = 2**31 - 1  # largest number of a `ttl` in Protobuf
 GRACE_S = 25.0  # time after the end of a subscription token in which the client may refresh it
 
 
@@ -73,48 +75,71 @@ class ChannelCommands:
 
     async def subscribe(self, connection: CentrifugeConnection, session: Session, asked: Subscribe) -> SubscribeResult:
         place = self._place_to_join(connection, session, asked)
-        ends_at = await self._authorise(connection, session, place, asked.token)
-        return await self._join(connection, session, place, asked, ends_at)
+        return await self._join(
+            connection, session, place, asked, lambda: self._authorise(connection, session, place, asked.token)
+        )
+
+    async def subscribe_claimed(
+        self, connection: CentrifugeConnection, session: Session, channel: str, known: Position | None
+    ) -> SubscribeResult:
+        """Subscribe a client to a channel that its connection token names, until a new token does not name it."""
+        result = await self.subscribe_granted(connection, session, channel, known)
+        connection.subscriptions[channel].is_claimed = True
+        return result
+
+    def keep_claimed(self, connection: CentrifugeConnection, session: Session, channels: Collection[str]) -> None:
+        """End the server-side subscriptions of the earlier token, except those to `channels`."""
+        for subscription in [*connection.subscriptions.values()]:
+            if subscription.is_claimed and subscription.channel not in channels:
+                self._end(connection, session, subscription, "the new token does not name this channel")
 
     async def subscribe_granted(
-        self, connection: CentrifugeConnection, session: Session, channel: str
+        self, connection: CentrifugeConnection, session: Session, channel: str, known: Position | None = None
     ) -> SubscribeResult:
-        """Subscribe a client to a channel that its connection token names."""
-        asked = Subscribe(channel)
+        """Subscribe a client to a channel that its token or the app names. `known` is the position to recover from."""
+        known = known or Position()
+        asked = Subscribe(channel, recover=known.recover, epoch=known.epoch, offset=known.offset)
         place = self._place_to_join(connection, session, asked)
-        await self._channels.make(place)
-        connection.grant(session, place.room)
-        return await self._join(connection, session, place, asked, None)
+        return await self._join(connection, session, place, asked, lambda: self._grant(connection, session, place))
 
     def _place_to_join(self, connection: CentrifugeConnection, session: Session, asked: Subscribe) -> Place:
         if asked.type:
             raise CfRefused(CfErr.NOT_AVAILABLE, "this server has only subscriptions to streams (type 0)")
         place = self._channels.place(session.tenant, asked.channel)
-        if place.room in (connection.rooms or ()):
+        if place.room in (connection.rooms or ()) or place.room in connection.joining:
             raise CfRefused(CfErr.ALREADY_SUBSCRIBED, f"the connection is subscribed to channel {asked.channel!r}")
+        # The node may have removed the connection from the room: a grant from before must not count again.
+        self.forget_lost(connection, session, place.channel)
         return place
 
     async def _authorise(
         self, connection: CentrifugeConnection, session: Session, place: Place, token: str
-    ) -> int | None:
-        """Grant the room of a channel that the token or the channel's name allows. Return when this ends, if it does.
+    ) -> SubscriptionGrant | None:
+        """Grant the room of a channel that the token or the channel's name allows. Return what the token grants.
 
         Otherwise the room decides: it may be open, the user a member, or the room among those of the connection token.
         """
         if token:
-            ends_at = await subscription_end(self._services.tokens, token, session, place.channel, self._clock.now_ms())
-            await self._channels.make(place)
-            connection.grant(session, place.room)
-            return ends_at
+            granted = await self._read_token(session, place, token)
+            await self._grant(connection, session, place)
+            return granted
         users = users_of(place.channel)
-        if users is not None:
-            if session.user not in users:
-                raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
-            await self._channels.make(place)
-            connection.grant(session, place.room)
+        if users is not None and session.user not in users:
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
+        if users is not None and place.rules.creates and not needs_token(place.channel, place.rules):
+            await self._grant(connection, session, place)
         elif place.is_open:
             await self._channels.make(place)
         return None
+
+    async def _read_token(self, session: Session, place: Place, token: str) -> SubscriptionGrant:
+        tokens, revocation_service = self._services.tokens, self._services.revocation_service
+        now = self._clock.now_ms()
+        return await read_subscription(tokens, revocation_service, token, session, place.channel, now)
+
+    async def _grant(self, connection: CentrifugeConnection, session: Session, place: Place) -> None:
+        await self._channels.make(place)
+        connection.grant(session, place.room)
 
     async def _join(
         self,
@@ -122,25 +147,56 @@ class ChannelCommands:
         session: Session,
         place: Place,
         asked: Subscribe,
-        ends_at: int | None,
+        authorise: Callable[[], Awaitable[SubscriptionGrant | None]],
     ) -> SubscribeResult:
+        """Join the room of a channel. `authorise` runs after the limits, and returns what the token grants."""
         recovers = asked.recover and place.rules.history and place.rules.recover
         command = wire.RoomJoin(room=place.room, after=asked.offset if recovers else None)
+        granted: SubscriptionGrant | None = None
+
+        async def prepare() -> None:
+            nonlocal granted
+            self._services.node.rooms.check_number(connection, session, place.room)
+            granted = await authorise()
+
+        connection.joining.add(place.room)
         try:
-            joined = await self._execute(connection, command)
-        except BaseException:
+            joined = await self._execute(connection, command, prepare)
+            if connection.closing:
+                raise CfRefused(CfErr.INTERNAL, "the connection was closed", temporary=True)
+        except BaseException as error:
             connection.take_back(session, place.room)
+            if isinstance(error, Refused) and error.code == Err.NOT_A_MEMBER:
+                raise _no_access(place) from None
             raise
+        finally:
+            connection.joining.discard(place.room)
         assert isinstance(joined, JoinReply)
+        # No await below: a token that is revoked from now on ends the subscription.
+        if granted is not None:
+            self._check_revoked(connection, session, place, granted)
+        ends_at = None if granted is None else granted.ends_at
         subscription = connection.subscriptions[place.channel] = Subscription(place.channel, place.room, place.rules)
+        subscription.token_id = None if granted is None else granted.grants.token_id
         if ends_at is not None:
             self._set_end(connection, subscription, ends_at)
         if asked.join_leave and place.rules.join_leave:
             connection.dialect = self.dialect(connection, session.tenant, join_leave=True)
         return self._subscribed(place, asked, joined, ends_at)
 
+    def _check_revoked(
+        self, connection: CentrifugeConnection, session: Session, place: Place, granted: SubscriptionGrant
+    ) -> None:
+        """Leave the room and raise CfRefused if the subscription token was revoked during the join."""
+        try:
+            self._services.revocation_service.check(granted.grants)
+        except TokenError as error:
+            self._services.node.rooms.leave(connection, place.room)
+            connection.take_back(session, place.room)
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"subscription token: {error}") from None
+
     def _subscribed(self, place: Place, asked: Subscribe, joined: JoinReply, ends_at: int | None) -> SubscribeResult:
-        ttl_s = 0 if ends_at is None else max(1, (ends_at - self._clock.now_ms()) // 1000)
+        ttl_s = 0 if ends_at is None else self._ttl_s(ends_at)
         if not place.rules.history:
             return SubscribeResult(expires=bool(ttl_s), ttl=ttl_s)
         epoch = self._channels.epoch(place) or ""
@@ -163,6 +219,12 @@ class ChannelCommands:
         self._forget(connection, session, place.channel, place.room)
         return Empty()
 
+    def forget_lost(self, connection: CentrifugeConnection, session: Session, channel: str) -> None:
+        """Forget a subscription whose room the node has removed the connection from, with what its token grants."""
+        subscription = connection.subscriptions.get(channel)
+        if subscription is not None and subscription.room not in (connection.rooms or ()):
+            self._forget(connection, session, channel, subscription.room)
+
     def _forget(self, connection: CentrifugeConnection, session: Session, channel: str, room: str) -> None:
         subscription = connection.subscriptions.pop(channel, None)
         if subscription is not None:
@@ -179,6 +241,9 @@ class ChannelCommands:
         if order.join:
             self._services.node.context.tasks.spawn(self._subscribe_ordered(connection, session, order.room))
         else:
+            local = self._services.node.rooms.local(Topic("room", session.tenant, order.room))
+            if local is not None:
+                local.removals += 1  # a join that is under way is admitted again, without the grant
             self._services.node.rooms.removal.lose(connection, (order.room,), "unsubscribed by the server")
             self._forget(connection, session, channel_of(order.room), order.room)
 
@@ -198,14 +263,37 @@ class ChannelCommands:
         subscription = connection.subscriptions.get(place.channel)
         if subscription is None or place.room not in (connection.rooms or ()):
             raise CfRefused(CfErr.PERMISSION_DENIED, f"the connection is not subscribed to channel {place.channel!r}")
-        now = self._clock.now_ms()
-        ends_at = await subscription_end(self._services.tokens, asked.token, session, place.channel, now)
+        granted = await self._read_token(session, place, asked.token)
+        if connection.subscriptions.get(place.channel) is not subscription:
+            raise CfRefused(CfErr.PERMISSION_DENIED, f"the subscription to channel {place.channel!r} has ended")
         self._timers.cancel(subscription.timer)
         subscription.timer = None
-        if ends_at is None:
+        subscription.token_id = granted.grants.token_id
+        if granted.ends_at is None:
             return SubRefreshResult()
-        self._set_end(connection, subscription, ends_at)
-        return SubRefreshResult(expires=True, ttl=max(1, (ends_at - now) // 1000))
+        self._set_end(connection, subscription, granted.ends_at)
+        return SubRefreshResult(expires=True, ttl=self._ttl_s(granted.ends_at))
+
+    def _ttl_s(self, ends_at: int) -> int:
+        return min(max(1, (ends_at - self._clock.now_ms()) // 1000), MOST_TTL_S)
+
+    def token_revoked(self, tenant: str, token_id: str) -> None:
+        """End the subscriptions of a subscription token.
+
+        One pass over all connections: there is no index by token id, because few tokens have one and fewer are revoked.
+        """
+        for connection in [*self._services.node.context.registry.connections.values()]:
+            session = connection.session
+            if not isinstance(connection, CentrifugeConnection) or session is None or session.tenant != tenant:
+                continue
+            for subscription in [*connection.subscriptions.values()]:
+                if subscription.token_id == token_id:
+                    self._end(connection, session, subscription, "the subscription token was revoked")
+
+    def _end(self, connection: CentrifugeConnection, session: Session, subscription: Subscription, reason: str) -> None:
+        """Remove a connection from the room of a subscription, with what the subscription grants."""
+        self._services.node.rooms.removal.lose(connection, (subscription.room,), reason)
+        self._forget(connection, session, subscription.channel, subscription.room)
 
     def _set_end(self, connection: CentrifugeConnection, subscription: Subscription, ends_at: int) -> None:
         left_s = (ends_at - self._clock.now_ms()) / 1000
@@ -216,6 +304,9 @@ class ChannelCommands:
         connection, subscription = of
         session = connection.session
         if session is None or connection.subscriptions.get(subscription.channel) is not subscription:
+            return
+        if subscription.room not in (connection.rooms or ()):
+            self.forget_lost(connection, session, subscription.channel)
             return
         self._services.node.rooms.leave(connection, subscription.room)
         self._forget(connection, session, subscription.channel, subscription.room)
@@ -266,7 +357,7 @@ class ChannelCommands:
 
     async def history(self, connection: CentrifugeConnection, session: Session, asked: History) -> HistoryResult:
         place = self._channels.place(session.tenant, asked.channel)
-        self._services.node.rate_limits.command(session, self._clock.monotonic())
+        self._services.node.dispatcher.admit(session, wire.RoomHistory)
         if place.is_open and await self._channels.find(place) is None:
             return HistoryResult([], "", 0)
         return await self._services.node.rooms.membership.throughout(
@@ -274,6 +365,14 @@ class ChannelCommands:
             place.room,
             lambda: self._channels.history(place, asked.limit, asked.since, asked.reverse, session.user),
         )
+
+
+def _no_access(place: Place) -> CfRefused:
+    """Return the refusal of a channel whose room does not admit the user. It is the same for a missing room."""
+    why = f"no access to channel {place.channel!r}: its room is closed to this user, or does not exist"
+    if not place.rules.creates:
+        why += "; the app creates the room, signs a subscription token, or declares the namespace in `namespaces`"
+    return CfRefused(CfErr.PERMISSION_DENIED, why)
 
 
 def make_dialect(is_binary: bool, namespaces: Namespaces, join_leave: bool) -> CentrifugeDialect:

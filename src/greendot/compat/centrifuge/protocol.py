@@ -34,6 +34,7 @@ from greendot.compat.centrifuge.codec_model import (
     Send,
     SubRefresh,
     Subscribe,
+    SubscribeResult,
     Unsubscribe,
     error_frame,
     read_command,
@@ -41,10 +42,11 @@ from greendot.compat.centrifuge.codec_model import (
     split_frame,
 )
 from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
-from greendot.compat.centrifuge.commands import ChannelCommands, make_dialect
+from greendot.compat.centrifuge.commands import MOST_TTL_S, ChannelCommands, make_dialect
 from greendot.compat.centrifuge.connection import CentrifugeConnection
 from greendot.compat.centrifuge.tokens import granted_channels
-from greendot.errors import KeysUnavailable, Refused, TokenError
+from greendot.connect.dispatch import refusal_of
+from greendot.errors import EngineUnavailable, KeysUnavailable, Refused, StoreUnavailable, TokenError, Unstorable
 from greendot.ids import incarnation_of, valid_id
 from greendot.node.channel import ReplyKey, RoomKey
 from greendot.node.session import Session
@@ -125,7 +127,11 @@ class CentrifugeProtocol:
         connection.alarm = self._timers.set(CONNECT_S, self._check_connected, connection)
 
     def _check_connected(self, connection: CentrifugeConnection) -> None:
-        if connection.session is None and not connection.is_connecting and not connection.closing:
+        if connection.session is not None or connection.closing:
+            return
+        if connection.is_connecting:  # the token may turn out to be expired, and the client may send no other
+            connection.alarm = self._timers.set(CONNECT_S, self._check_connected, connection)
+        else:
             connection.is_stale = True
             connection.close(Close.PROTOCOL_ERROR, "no connect within 10 s; send connect first")
 
@@ -161,7 +167,10 @@ class CentrifugeProtocol:
         if message == "{}":
             return None
         try:
-            lines = split_frame(message)
+            text = connection.json_of(message)
+            if text == "{}":
+                return None
+            lines = split_frame(text)
         except BadCommand as bad:
             connection.close(Close.PROTOCOL_ERROR, bad.error.message)
             return None
@@ -170,7 +179,12 @@ class CentrifugeProtocol:
     def refused(self, connection: CentrifugeConnection, message: str, refused: Refused) -> None:
         """Answer the commands of a frame that is over the limit of the connection."""
         error = error_of(refused)
-        for line in message.split("\n")[:MOST_REFUSED]:
+        try:
+            text = connection.json_of(message)
+        except BadCommand as bad:
+            connection.close(Close.PROTOCOL_ERROR, bad.error.message)
+            return
+        for line in text.split("\n")[:MOST_REFUSED]:
             try:
                 command = read_command(line)
             except BadCommand as bad:
@@ -215,12 +229,13 @@ class CentrifugeProtocol:
 
     async def _answer(self, connection: CentrifugeConnection, session: Session, command: Command) -> None:
         method = command.method
+        self._commands.forget_lost(connection, session, getattr(method, "channel", ""))
         try:
             result = await self._handlers[type(method)](connection, session, method)
         except CfRefused as refused:
             connection.send(error_frame(command.id, refused.error))
-        except Refused as refused:
-            connection.send(error_frame(command.id, error_of(refused)))
+        except (Refused, EngineUnavailable, StoreUnavailable, Unstorable) as error:
+            connection.send(error_frame(command.id, error_of(refusal_of(error))))
         else:
             # A reply with data of a room has the room's key, so it can be withdrawn from a removed user.
             room = room_of(getattr(method, "channel", ""))
@@ -250,17 +265,13 @@ class CentrifugeProtocol:
         if tenant not in self._namespaces:
             connection.close(Close.BAD_TOKEN, "the tenant of the token does not serve this protocol")
         elif await self._node.dispatcher.open_session(connection, _hello(connect)) and connection.session is not None:
-            await self._welcome(connection, connection.session, id, connect.token)
+            await self._welcome(connection, connection.session, id, connect)
 
-    async def _welcome(self, connection: CentrifugeConnection, session: Session, id: int, token: str) -> None:
+    async def _welcome(self, connection: CentrifugeConnection, session: Session, id: int, connect: Connect) -> None:
         connection.is_connecting = False
         connection.dialect = self._commands.dialect(connection, session.tenant)
-        subs = {}
-        for channel in granted_channels(token):
-            try:
-                subs[channel] = await self._commands.subscribe_granted(connection, session, channel)
-            except (CfRefused, Refused) as refused:
-                log(log_events.HELLO_REFUSED, reason=refused, code=0)
+        connection.hold()  # publications of server-side subscriptions follow the reply that names these
+        subs = await self._subscribe_granted(connection, session, connect)
         if connection.closing:
             return
         result = ConnectResult(
@@ -274,12 +285,30 @@ class CentrifugeProtocol:
             node=incarnation_of(session.id),
             subs=subs or UNSET,
         )
-        connection.send(reply_frame(id, "connect", result))
+        connection.release([(reply_frame(id, "connect", result), None)])
         self._timers.cancel(connection.alarm)
         connection.alarm = self._timers.set(self._ping_s, self._ping, connection)
 
+    async def _subscribe_granted(
+        self, connection: CentrifugeConnection, session: Session, connect: Connect
+    ) -> dict[str, SubscribeResult]:
+        """Subscribe a client to the channels of its token. Close it after a temporary refusal, so that it returns."""
+        subs: dict[str, SubscribeResult] = {}
+        for channel in granted_channels(connect.token):
+            known = connect.subs.get(channel)
+            try:
+                subs[channel] = await self._commands.subscribe_claimed(connection, session, channel, known)
+            except (CfRefused, Refused) as refused:
+                log(log_events.HELLO_REFUSED, reason=refused, code=0)
+                error = refused.error if isinstance(refused, CfRefused) else error_of(refused)
+                if error.temporary:
+                    connection.close(Close.OVERLOADED, "a channel of the token is not available now; reconnect later")
+            if connection.closing:
+                break
+        return subs
+
     def _ttl_s(self, session: Session) -> int:
-        return max(1, (session.grants.expires_at - self._node.clock.now_ms()) // 1000)
+        return min(max(1, (session.grants.expires_at - self._node.clock.now_ms()) // 1000), MOST_TTL_S)
 
     async def _refresh(self, connection: CentrifugeConnection, session: Session, asked: Refresh) -> Result:
         try:
@@ -291,6 +320,7 @@ class CentrifugeProtocol:
                 connection.close(Close.BAD_TOKEN, str(error))
             raise CfRefused(CfErr.TOKEN_EXPIRED, "token expired") from None
         await self._node.dispatcher.execute(connection, wire.TokenRefresh(token=asked.token))
+        self._commands.keep_claimed(connection, session, granted_channels(asked.token))
         return RefreshResult(session.id, VERSION, expires=True, ttl=self._ttl_s(session))
 
     async def _rpc(self, connection: CentrifugeConnection, session: Session, asked: Rpc) -> Result:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from greendot.compat.centrifuge.channel_model import Namespaces, channel_of
 from greendot.compat.centrifuge.codec_model import NULL, ClientInfo, Publication, compact, push_frame
-from greendot.compat.centrifuge.codes_model import INSUFFICIENT_STATE, UNSUBSCRIBED
+from greendot.compat.centrifuge.codes_model import UNSUBSCRIBED
 from greendot.protocol.decoding import decoder
 from greendot.protocol.events import RoomMessage
 
@@ -47,15 +47,10 @@ class _Changed(Struct):
     reason: str | None = None
 
 
-class _Resync(Struct):
-    scope: str
-
-
 _read_message = decoder(_Message)
 _read_signal = decoder(_Signal)
 _read_occupant = decoder(_Occupant)
 _read_changed = decoder(_Changed)
-_read_resync = decoder(_Resync)
 
 
 def client_info(user: str, info: dict[str, Any] | Raw | UnsetType) -> ClientInfo:
@@ -85,7 +80,6 @@ class Pushes:
             "room.message": self._message,
             "signal": self._signal,
             "room.changed": self._changed,
-            "resync": self._resync,
         }
         if join_leave:
             self._makers |= {"room.entered": self._entered, "room.left": self._left}
@@ -128,10 +122,3 @@ class Pushes:
             return b""
         reason = changed.reason or "unsubscribed by the server"
         return push_frame(channel_of(changed.room), "unsubscribe", {"code": UNSUBSCRIBED, "reason": reason})
-
-    def _resync(self, data: Raw) -> bytes:
-        kind, _, room = _read_resync(data).scope.partition(":")
-        if kind != "room":
-            return b""
-        why = {"code": INSUFFICIENT_STATE, "reason": "publications were missed"}
-        return push_frame(channel_of(room), "unsubscribe", why)

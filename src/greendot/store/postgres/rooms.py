@@ -11,7 +11,17 @@ from typing import Any
 
 from greendot.ids import Key
 from greendot.store.postgres.pool import Link, Pool
-from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
+from greendot.store.rooms import (
+    MOST_OPEN,
+    BusMode,
+    Member,
+    MemberState,
+    MembersWritten,
+    Role,
+    Room,
+    RoomStore,
+    UserRoom,
+)
 
 ROOM_FIELDS = (
     "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, r.receipts, r.archived, r.erasures, r.epoch, r.slow_mode_s"
@@ -28,7 +38,7 @@ ROOMS_OF = f"""
     SELECT {ROOM_FIELDS}, m.role, coalesce(k.seq, 0), 0::bigint, coalesce(b.until, 0)
     FROM (
         SELECT room FROM greendot_members WHERE tenant = $1 AND user_id = $2
-        UNION SELECT room FROM greendot_rooms WHERE tenant = $1 AND open
+        UNION (SELECT room FROM greendot_rooms WHERE tenant = $1 AND open ORDER BY room LIMIT {MOST_OPEN})
     ) x
     JOIN greendot_rooms r ON r.tenant = $1 AND r.room = x.room
     LEFT JOIN greendot_members m ON m.tenant = $1 AND m.room = x.room AND m.user_id = $2

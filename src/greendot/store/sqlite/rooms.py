@@ -8,7 +8,17 @@ from typing import Any
 
 from greendot.errors import RoomBeingDeleted
 from greendot.ids import Key
-from greendot.store.rooms import BusMode, Member, MemberState, MembersWritten, Role, Room, RoomStore, UserRoom
+from greendot.store.rooms import (
+    MOST_OPEN,
+    BusMode,
+    Member,
+    MemberState,
+    MembersWritten,
+    Role,
+    Room,
+    RoomStore,
+    UserRoom,
+)
 from greendot.store.sqlite.thread import DatabaseThread
 
 _FIELDS = (
@@ -27,7 +37,7 @@ ROOMS_OF = f"""
                    WHERE b.tenant = ?1 AND b.user = ?2 AND b.room = x.room AND b.kind = 'ban'), 0)
     FROM (
         SELECT room FROM members WHERE tenant = ?1 AND user = ?2
-        UNION SELECT room FROM rooms WHERE tenant = ?1 AND open
+        UNION SELECT room FROM (SELECT room FROM rooms WHERE tenant = ?1 AND open ORDER BY room LIMIT {MOST_OPEN})
     ) x
     JOIN rooms r ON r.tenant = ?1 AND r.room = x.room
     LEFT JOIN members m ON m.tenant = ?1 AND m.room = x.room AND m.user = ?2

@@ -11,6 +11,7 @@ from greendot.compat.centrifuge.channel_model import (
     Rules,
     channel_of,
     needs_token,
+    opens,
     room_of,
     users_of,
 )
@@ -74,9 +75,20 @@ def test_a_room_that_no_channel_has_still_has_a_name() -> None:
     assert channel_of("a=FF") == "a\ufffd"
 
 
-def test_without_namespaces_all_channels_have_the_defaults() -> None:
+def test_without_namespaces_all_channels_have_the_defaults_and_create_no_rooms() -> None:
     namespaces = Namespaces({})
-    assert namespaces.rules("news:42") == namespaces.rules("news") == Rules()
+    assert namespaces.rules("news:42") == namespaces.rules("news") == Rules(creates=False)
+    assert Namespaces({}, creates=True).rules("news") == Rules()
+
+
+def test_a_declared_namespace_opens_the_rooms_of_its_channels() -> None:
+    namespaces = Namespaces({"news": Rules()})
+    assert opens("news:1", Rules())
+    plain = namespaces.rules("board")
+    assert plain is not None
+    assert not opens("board", plain)
+    assert not any(opens(name, Rules()) for name in ("private-x", "presence-x", "$x", "x#ann"))
+    assert not opens("news:1", Rules(subscribe=False))
 
 
 def test_a_namespace_has_its_rules_and_others_are_unknown() -> None:

@@ -78,9 +78,13 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def modules_of_tests() -> tuple[Module, ...]:
-    """Return the modules of `tests` and `bench`, such as `tests.unit.test_ids`, without recordings of old versions."""
+    """Return the modules of `tests` and `bench`, such as `tests.unit.test_ids`.
+
+    Recordings of old versions, and the peers that `make bench` installs, are left out.
+    """
+    others = {ROOT / "tests" / "fixtures", ROOT / "bench" / "build"}
     paths = [path for folder in ("bench", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
-    return tuple(Module(_name(path, ROOT), path) for path in paths if ROOT / "tests" / "fixtures" not in path.parents)
+    return tuple(Module(_name(path, ROOT), path) for path in paths if others.isdisjoint(path.parents))
 
 
 def _name(path: Path, root: Path = SOURCE) -> str:

@@ -95,7 +95,7 @@ ELSEWHERE = (
     "CONTRIBUTING.md",
     "README.md",
 )
-EXCEPT = ("tests/architecture/test_words.py", "tests/fixtures/", "docs/adr/")
+EXCEPT = ("tests/architecture/test_words.py", "tests/fixtures/", "docs/adr/", "bench/build/")
 # Words that have another meaning in plain English or in the field.
 PLAIN = {"face", "gateway", "letter", "speaking", "regarding", "survey", "witness", "granting", "reception", "intake"}
 

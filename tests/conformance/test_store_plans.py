@@ -358,7 +358,7 @@ SQLITE: dict[str, tuple[str, int]] = (
         "user_room": (lite_rooms.USER_ROOM, 3),
         "members": (lite_rooms.MEMBERS, 4),
         "count of members": (lite_rooms.COUNT, 2),
-        "rooms of a user": (lite_rooms.ROOMS_OF, 2),
+        "rooms of a user": (lite_rooms.ROOMS_OF, 3),
         "reader": (lite_markers.READER, 5),
         "receipts": (lite_markers.RECEIPTS, 5),
         "count of receipts": (lite_markers.COUNT_RECEIPTS, 3),

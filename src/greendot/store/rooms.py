@@ -104,7 +104,7 @@ class Written(NamedTuple):
     bus: BusMode  # of the room
 
 
-MOST_OPEN = 1_000  # open rooms in a list of a user's rooms
+MOST_OPEN = 10_000  # open rooms in a list of a user's rooms
 
 
 class RoomStore(Protocol):
@@ -134,8 +134,8 @@ class RoomStore(Protocol):
         """Return a page of the tenant's rooms, ordered by name."""
         ...
 
-    async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
-        """Return the rooms that the user is a member of, and the first `MOST_OPEN` open rooms, ordered by name.
+    async def rooms_of(self, tenant: str, user: str, most_open: int = MOST_OPEN) -> list[UserRoom]:
+        """Return the rooms that the user is a member of, and the first `most_open` open rooms, ordered by name.
 
         Rooms that the user is banned from are in the list.
         """

@@ -38,7 +38,7 @@ ROOMS_OF = f"""
     SELECT {ROOM_FIELDS}, m.role, coalesce(k.seq, 0), 0::bigint, coalesce(b.until, 0)
     FROM (
         SELECT room FROM greendot_members WHERE tenant = $1 AND user_id = $2
-        UNION (SELECT room FROM greendot_rooms WHERE tenant = $1 AND open ORDER BY room LIMIT {MOST_OPEN})
+        UNION (SELECT room FROM greendot_rooms WHERE tenant = $1 AND open ORDER BY room LIMIT $3)
     ) x
     JOIN greendot_rooms r ON r.tenant = $1 AND r.room = x.room
     LEFT JOIN greendot_members m ON m.tenant = $1 AND m.room = x.room AND m.user_id = $2
@@ -118,8 +118,8 @@ class PostgresRooms:
     async def rooms(self, tenant: str, after: str | None, limit: int) -> list[Room]:
         return [Room(*row) for row in await self._links.fetch(ROOMS, tenant, after or "", limit)]
 
-    async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
-        rows = await self._links.fetch(ROOMS_OF, tenant, user)
+    async def rooms_of(self, tenant: str, user: str, most_open: int = MOST_OPEN) -> list[UserRoom]:
+        rows = await self._links.fetch(ROOMS_OF, tenant, user, most_open)
         return [_user_room(row) for row in rows]
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> MembersWritten | None:

@@ -37,7 +37,7 @@ ROOMS_OF = f"""
                    WHERE b.tenant = ?1 AND b.user = ?2 AND b.room = x.room AND b.kind = 'ban'), 0)
     FROM (
         SELECT room FROM members WHERE tenant = ?1 AND user = ?2
-        UNION SELECT room FROM (SELECT room FROM rooms WHERE tenant = ?1 AND open ORDER BY room LIMIT {MOST_OPEN})
+        UNION SELECT room FROM (SELECT room FROM rooms WHERE tenant = ?1 AND open ORDER BY room LIMIT ?3)
     ) x
     JOIN rooms r ON r.tenant = ?1 AND r.room = x.room
     LEFT JOIN members m ON m.tenant = ?1 AND m.room = x.room AND m.user = ?2
@@ -102,9 +102,9 @@ class SqliteRooms:
         values = (tenant, after or "", limit)
         return await self._thread.do(lambda db: [_room(row) for row in db.execute(ROOMS, values)])
 
-    async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
+    async def rooms_of(self, tenant: str, user: str, most_open: int = MOST_OPEN) -> list[UserRoom]:
         def work(db: sqlite3.Connection) -> list[UserRoom]:
-            return [_user_room(row) for row in db.execute(ROOMS_OF, (tenant, user))]
+            return [_user_room(row) for row in db.execute(ROOMS_OF, (tenant, user, most_open))]
 
         return await self._thread.do(work)
 

@@ -124,7 +124,7 @@ async def test_without_a_valid_answer_the_setting_decides(wrong: int | bytes, on
 
 @pytest.mark.parametrize("on_failure", ["refuse", "allow"])
 async def test_an_app_that_hangs_costs_its_time_limit_and_is_left_alone_after_three_failures(on_failure: str) -> None:
-    async with checked(on_failure=on_failure, timeout_s=0.05) as (served, app):
+    async with checked(on_failure=on_failure, timeout_s=0.5) as (served, app):
         ann, bob = await furnished(served, "ann", "bob")
         app.override = None
         expected = "" if on_failure == "allow" else "unavailable"

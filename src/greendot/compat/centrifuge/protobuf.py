@@ -1,18 +1,16 @@
 """Centrifuge protocol in Protobuf: commands become the JSON of the same protocol, and replies in JSON become messages.
 
-The definitions are the published ones (client.proto). A frame has several messages, each after its length. Fields with
+A frame has several messages, each after its length. Fields with
 bytes contain JSON, as rooms do. Imported only if a client asks for Protobuf, because the library is optional.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
@@ -21,17 +19,16 @@ from msgspec import Raw
 from greendot.compat.centrifuge.codec_model import MOST_COMMANDS, BadCommand, compact
 from greendot.compat.centrifuge.codes_model import CfErr
 from greendot.compat.centrifuge.dialect_model import CentrifugeDialect
+from greendot.compat.centrifuge.protobuf_definitions import PACKAGE, definitions
 from greendot.protocol.codec import text_frame
 from greendot.protocol.decoding import decode
 from greendot.protocol.versions import TEXT, Reading, split_frames
 
 _BINARY = b"\x82"  # first byte of a complete binary frame
-_PACKAGE = "centrifugal.centrifuge.protocol"
 _pool = DescriptorPool()  # of our own: another library may have other definitions of the same names
-for _file in FileDescriptorSet.FromString((files(__package__) / "client.binpb").read_bytes()).file:
-    _pool.Add(_file)
-_Command: Any = GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.Command"))
-_Reply: Any = GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.Reply"))
+_pool.Add(definitions())
+_Command: Any = GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.Command"))
+_Reply: Any = GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.Reply"))
 
 
 # --- commands ---

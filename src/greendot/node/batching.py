@@ -4,8 +4,8 @@ While a read is under way, new keys wait for the next read. A single key does no
 
 In a surge, such as after the end of a node, keys arrive one by one, because each caller is delayed by the callers
 before it. The next read is then delayed, and each further delay is twice as long. A surge of any size takes a few
-reads, and no caller waits longer than the surge has lasted. The delay ends early when no further key arrives, because
-all callers wait already.
+reads, and no caller waits longer than the surge has lasted. The delay ends early when no further caller arrives,
+because all callers wait already. Callers are counted, not keys: a crowd of one room asks for one key.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 MOST = 1_000  # keys in one read; with this number of keys, a read is not delayed
 FIRST_S, LONGEST_S = 0.1, 0.8  # shortest and longest time between the starts of two reads in a surge
-PAUSE_S = 0.004  # the delay ends if no new key arrives in this time, …
-PAUSE_INTERVALS = 3  # … or in this multiple of the average interval between two keys, if that is shorter
+PAUSE_S = 0.004  # the delay ends if no new caller arrives in this time, …
+PAUSE_INTERVALS = 3  # … or in this multiple of the average interval between two callers, if that is shorter
 
 
 class BatchedReads(Generic[K, V]):
@@ -44,6 +44,7 @@ class BatchedReads(Generic[K, V]):
         self._absent = absent
         self._gathers = gathers
         self._asked: dict[K, list[asyncio.Future[V]]] = {}  # callers of the next read, by key
+        self._callers = 0  # calls since the last read began
         self._running = False
         self._began = float("-inf")  # start of the last read, in loop time
         self._apart_s = 0.0  # seconds from the start of the last read to that of the next
@@ -52,6 +53,7 @@ class BatchedReads(Generic[K, V]):
         """Return a future of the key's value. Each caller has its own future, so a caller may be cancelled."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[V] = loop.create_future()
+        self._callers += 1
         callers = self._asked.get(key)
         if callers is not None:
             callers.append(future)
@@ -67,19 +69,21 @@ class BatchedReads(Generic[K, V]):
 
     async def _gather(self) -> None:
         """Delay the next read in a surge, so that further keys can join the read."""
+        loop = asyncio.get_running_loop()
         if self._gathers and self._surge.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
             end, before = self._began + self._apart_s, 0
-            while before < len(self._asked) < MOST and (now := asyncio.get_running_loop().time()) < end:
-                before = len(self._asked)
+            while len(self._asked) < MOST and before < self._callers and (now := loop.time()) < end:
+                before = self._callers
                 await asyncio.sleep(min(PAUSE_S, PAUSE_INTERVALS * (now - self._began) / before))
         else:
             self._apart_s = 0.0
-        self._began = asyncio.get_running_loop().time()
+        self._began = loop.time()
 
     async def _run(self) -> None:
         while self._asked:
             await self._gather()
+            self._callers = 0
             keys = [*self._asked][:MOST]
             asked = {key: self._asked.pop(key) for key in keys}
             try:

@@ -58,11 +58,11 @@ class Asked:
             assert await self.batched.get(key) == key * 2
         self.waited.append(asyncio.get_running_loop().time() - start)
 
-    async def trickle(self, many: int, over_s: float) -> None:
-        """Start reads one by one, evenly over `over_s` seconds."""
+    async def trickle(self, many: int, over_s: float, keys: int = 0) -> None:
+        """Start reads one by one, evenly over `over_s` seconds. With `keys`, only so many keys are read."""
         async with asyncio.TaskGroup() as group:
-            for key in range(many):
-                group.create_task(self.ask(key))
+            for number in range(many):
+                group.create_task(self.ask(number % (keys or many)))
                 await asyncio.sleep(over_s / many)
 
 
@@ -169,6 +169,17 @@ def test_all_who_ask_for_the_same_are_one_key_of_one_read() -> None:
             for _ in range(100):
                 group.create_task(asked.ask(7))
         assert asked.reads == [1]
+
+    in_passing_time(story)
+
+
+@pytest.mark.parametrize("keys", [1, 3])
+def test_a_crowd_of_a_few_rooms_that_trickles_in_is_a_few_reads(keys: int) -> None:
+    async def story() -> None:
+        asked = Asked()
+        await asked.trickle(1_000, 2.5, keys)
+        assert len(asked.reads) <= 9, asked.reads
+        assert max(asked.waited) <= LONGEST_S + PAUSE_S + READ_S
 
     in_passing_time(story)
 

@@ -171,20 +171,50 @@ async def test_a_client_gets_the_later_end_of_a_mute_in_the_room_and_one_in_the_
         assert await told() == soon + 60_000
         await ask(served, "PUT", "/v1/rooms/den/mutes/ann", {"until": soon})
         assert await told() == soon + 60_000
-        await until(lambda: served.node.rooms.local(DEN).roles["ann"].muted == soon)  # type: ignore[union-attr]
         await ask(served, "DELETE", "/v1/mutes/ann")
         assert await told() == soon
         await ask(served, "PUT", "/v1/mutes/ann")
         assert await told() is None
         await ask(served, "DELETE", "/v1/rooms/den/mutes/ann")
         assert await told() is None
-        await until(lambda: served.node.rooms.local(DEN).roles["ann"].muted == 0)  # type: ignore[union-attr]
         await ask(served, "DELETE", "/v1/mutes/ann")
         assert await told() == 0
         await missed(served, "mute", EVERYWHERE, "ann", soon)
         await served.advance(15, [bob])
         assert await told() == soon
         assert [frame for frame in await bob.quiet() if frame["type"] == "room.changed"] == []
+
+
+@on_each_pair
+@pytest.mark.parametrize("room_first", [True, False])
+async def test_the_last_end_is_right_if_two_mutes_are_lifted_while_the_node_reads_the_member(
+    pair: str, room_first: bool, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        ann, _ = await furnished(served, "ann", "bob")
+        paths = ["/v1/rooms/den/mutes/ann", "/v1/mutes/ann"]
+        for path in paths:
+            await ask(served, "PUT", path)
+            assert (await hear(ann, "room.changed"))["data"]["muted_until"] is None
+        async with hold(served.node.store, "member_states") as held:
+            for path in paths if room_first else reversed(paths):
+                await ask(served, "DELETE", path)
+            await held.reached()
+            assert (await hear(ann, "room.changed"))["data"]["muted_until"] is None  # the room's mute, as known here
+        assert (await hear(ann, "room.changed"))["data"]["muted_until"] == 0
+
+
+@on_each_pair
+async def test_a_device_learns_of_a_mute_that_a_second_device_has_read_before_the_announcement(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        (ann,) = await furnished(served, "ann")
+        await missed(served, "mute", "den", "ann")
+        second = await served.client("ann")
+        reply = await second.request(type="room.join", room="den")
+        assert reply["muted_until"] is None
+        assert (await hear(ann, "room.changed"))["data"]["muted_until"] is None
 
 
 @on_each_pair

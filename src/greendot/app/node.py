@@ -335,9 +335,7 @@ class Node:
             alone=settings.engine.url == "memory",
         )
         self.revocation_service.mute_listeners.append(self.rooms.mutes.tenant_changed)
-        self.restrictions = RestrictionService(
-            self.engine, store, self.revocation_service, context, self.rpc, self.metrics
-        )
+        self.restrictions = RestrictionService(self.engine, store, self.revocation_service, self.rpc, self.metrics)
 
     def _make_connect(self) -> None:
         settings, engine, context = self.settings, self.engine, self._context

@@ -58,9 +58,11 @@ class RoomMembers:
         context: NodeContext,
         local: Subscriptions[LocalRoom],
         created: Callable[[Topic], None],  # called for a room that a joining session has created
+        mute_changed: Callable[[LocalRoom, str], None],  # called for a known user whose mute in the room has changed
     ) -> None:
         self._store = store
         self._created = created
+        self._mute_changed = mute_changed
         self._context = context
         self._registry = context.registry
         self._local = local
@@ -131,7 +133,7 @@ class RoomMembers:
         if found is None:
             return None
         if local is not None and local.members_rev == revision:
-            local.roles[session.user] = MemberState(*found[1:])
+            self.remember(local, {session.user: MemberState(*found[1:])})
         return RoomAccess(*found)
 
     async def _opened(self, session: Session, room: str, make: bool) -> RoomAccess | None:
@@ -158,7 +160,7 @@ class RoomMembers:
         revision = local.members_rev if local is not None else 0
         state = await self._member_states.get(member)
         if local is not None and local.members_rev == revision:  # else the role may have changed during the read
-            local.roles[user] = state
+            self.remember(local, {user: state})
         return state
 
     async def find(self, tenant: str, room: str) -> Room | UnsetType | None:
@@ -201,7 +203,8 @@ class RoomMembers:
         async for some in self._context.slices.cut([*sessions], STATES):
             states |= await self._read_states(local, some)
         local.room, local.members_rev = room, room.members_rev if room else max(0, local.members_rev)
-        local.roles = states
+        before, local.roles = local.roles, {}
+        self.remember(local, states, before)
         if room is None:  # clients of foreign protocols may stay in a room that the store does not have
             name = local.channel.topic.name
             joined = [c.session for c in local.channel.listeners if c.session is not None and name in (c.rooms or ())]
@@ -224,11 +227,23 @@ class RoomMembers:
 
         `room` may be newer than the changes. Then the changes up to its revision follow.
         """
-        for user in changes.users:
-            local.roles.pop(user, None)
-        local.roles.update(states)
+        before = {user: local.roles.pop(user) for user in changes.users if user in local.roles}
         local.room = structs.replace(room, members_rev=changes.revision)
         local.members_rev = changes.revision
+        self.remember(local, states, before)
+
+    def remember(
+        self, local: LocalRoom, states: Mapping[str, MemberState], before: Mapping[str, MemberState] | None = None
+    ) -> None:
+        """Set the states of users, and report each mute that differs from the state before.
+
+        A user without a state before has no device in the room: a join sets the state.
+        """
+        before = local.roles if before is None else before
+        changed = [user for user, state in states.items() if user in before and before[user].muted != state.muted]
+        local.roles.update(states)
+        for user in changed:
+            self._mute_changed(local, user)
 
     def _leaving(
         self, listening: Iterable[Grants], room: Room | None, states: Mapping[str, MemberState]

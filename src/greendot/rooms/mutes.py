@@ -1,4 +1,8 @@
-"""Mutes of users on this node: in a room and in the tenant, the later end counts."""
+"""Mutes of users on this node: in a room and in the tenant, the later end counts.
+
+A device learns the end of a mute from its node, whenever the node learns of a change, in the room or in the tenant. The
+node combines both as it knows them, so the last event is right, whichever change arrives last.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from greendot.engine.messages import Topic
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import RoomChanged
@@ -42,14 +46,23 @@ class RoomMutes:
 
     def tenant_changed(self, tenant: str, user: str) -> None:
         """Send the end of the user's mute to the user's connections, for each room that they have joined."""
-        now, until = self._context.clock.now_ms(), self._tenant_mute(tenant, user)
         for connection in self._context.registry.connections_of(tenant, user):
             for room in sorted(connection.rooms or ()):
-                local = self._local.get(Topic("room", tenant, room))
-                state = local.roles.get(user) if local is not None else None
-                latest = max(until, 0 if state is None else state.muted)
-                event = RoomChanged(room, muted_until=mute_end(latest) if latest > now else 0)
-                connection.send(encode_event(event, now), record=False, key=("muted", room))
+                self._send(connection, self._local.get(Topic("room", tenant, room)), tenant, user, room)
+
+    def room_changed(self, local: LocalRoom, user: str) -> None:
+        """Send the end of the user's mute to the user's connections that have joined the room."""
+        tenant, room = local.channel.topic.tenant, local.channel.topic.name
+        for connection in self._context.registry.connections_in(local.channel, user):
+            if room in (connection.rooms or ()):
+                self._send(connection, local, tenant, user, room)
+
+    def _send(self, connection: Connection, local: LocalRoom | None, tenant: str, user: str, room: str) -> None:
+        now = self._context.clock.now_ms()
+        state = local.roles.get(user) if local is not None else None
+        latest = max(self._tenant_mute(tenant, user), 0 if state is None else state.muted)
+        event = RoomChanged(room, muted_until=mute_end(latest) if latest > now else 0)
+        connection.send(encode_event(event, now), record=False, key=("muted", room))
 
 
 def mute_end(until: int) -> int | None:

@@ -7,14 +7,10 @@ in the tenant as they learn of a revocation. A ban is answered after the nodes o
 from __future__ import annotations
 
 from greendot.auth.revocation import RevocationService
-from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.engine.messages import MemberRemoved, MembersChanged, Topic
 from greendot.engine.port import Engine
 from greendot.node.cluster_rpc import ClusterRpc
-from greendot.node.context import NodeContext
-from greendot.protocol.codec import encode_event
-from greendot.protocol.events import RoomChanged
 from greendot.rooms.members import BANNED
-from greendot.rooms.mutes import mute_end
 from greendot.store.audit import AuditNote
 from greendot.store.port import Store
 from greendot.store.restrictions import EVERYWHERE, Restriction, RestrictionKind, RestrictionWritten
@@ -29,14 +25,12 @@ class RestrictionService:
         engine: Engine,
         store: Store,
         revocations: RevocationService,
-        context: NodeContext,
         rpc: ClusterRpc,
         metrics: Metrics,
     ) -> None:
         self._engine = engine
         self._store = store
         self._revocations = revocations
-        self._context = context
         self._rpc = rpc
         self._metrics = metrics
 
@@ -46,7 +40,7 @@ class RestrictionService:
         After the return, no message of the user is committed that the restriction forbids, and no node delivers frames
         of the room to a banned user.
         """
-        tenant, room, user, kind, until, *_ = restriction
+        tenant, room, user, kind, *_ = restriction
         written = await self._store.restrict(restriction, note)
         if written is None:
             return False
@@ -55,7 +49,6 @@ class RestrictionService:
             return True
         if kind == "mute":
             self._engine.typing_stop(tenant, room, user)
-            self._notify(tenant, room, user, until)
         else:
             nodes = {entry.node for entry in await self._engine.sessions(tenant, user)}
             await self._rpc.call(nodes, lambda asker, number: MemberRemoved(tenant, room, user, BANNED, asker, number))
@@ -67,8 +60,6 @@ class RestrictionService:
         if written is None:
             return False
         await self._publish(tenant, room, user, written)
-        if room != EVERYWHERE and kind == "mute":
-            self._notify(tenant, room, user, 0)
         return True
 
     async def _publish(self, tenant: str, room: str, user: str, written: RestrictionWritten) -> None:
@@ -79,9 +70,3 @@ class RestrictionService:
             self._engine.publish(Topic("room", tenant, room), change)
         elif written.entry is not None:
             await self._revocations.publish(written.entry)
-
-    def _notify(self, tenant: str, room: str, user: str, until: int) -> None:
-        """Send the end of a mute to the devices of the user. A mute in the tenant may end later."""
-        latest = max(until, self._revocations.restricted_until("mute", tenant, user))
-        frame = encode_event(RoomChanged(room, muted_until=mute_end(latest)), self._context.clock.now_ms())
-        self._engine.publish(Topic("user", tenant, user), Deliver(frame, key=("muted", room)))

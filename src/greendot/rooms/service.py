@@ -111,8 +111,8 @@ class RoomService:
         self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.listeners = RoomListeners(self._local, lambda local: self.member_updates.check(local))
-        self.membership = RoomMembers(store, context, self._local, self._created)
         self.mutes = RoomMutes(context, self._local, tenant_mute)
+        self.membership = RoomMembers(store, context, self._local, self._created, self.mutes.room_changed)
         self.delivery = RoomDelivery(
             store, context, self._local, profiles, lambda local, room: self.member_updates.differs(local, room)
         )
@@ -206,7 +206,7 @@ class RoomService:
     def _attach(self, local: LocalRoom, connection: Connection, session: Session, admitted: RoomAccess) -> None:
         room = local.channel.topic.name
         self._local.attach(local, connection)
-        local.roles[session.user] = MemberState(*admitted[1:])
+        self.membership.remember(local, {session.user: MemberState(*admitted[1:])})
         connection.rooms = (connection.rooms or set()) | {room}
         self._context.recorder.joined(session, room)
         self._session_rooms.enter(session, room)

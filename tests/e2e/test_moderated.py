@@ -482,6 +482,7 @@ async def test_the_audit_has_each_change_with_its_actor(pair: str, tmp_path: Pat
             (7, "mod", "room.deleted", None, None, None),
         ]
         assert {(e["at"], e["room"], e["until"]) for e in found} == {(at, "den", None)}
+        assert [e["number"] for e in found if e["slow_mode_s"] == 9] == [5]
         for query, numbers in (
             ("after=2&limit=2", [3, 4]),
             ("limit=2", [6, 7]),

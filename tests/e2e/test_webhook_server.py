@@ -47,7 +47,7 @@ async def test_an_app_receives_every_event_it_subscribes_to() -> None:
         assert (created["user"], created["body"]) == ("ann", {"n": 1})
         assert updated == {"user": "ann", "state": "read", "ids": [created["id"]]}
         entry = {"number": 1, "actor": "mod", "action": "user.muted", "room": "lobby", "user": "bob", "reason": "rude"}
-        assert found["audit.created"] == [entry | {"ref": None, "until": None}]
+        assert found["audit.created"] == [entry | {"ref": None, "until": None, "slow_mode_s": None}]
 
 
 async def test_only_the_subscribed_webhook_events_are_sent() -> None:

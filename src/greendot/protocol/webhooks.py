@@ -91,6 +91,7 @@ class Audited(Struct, frozen=True, gc=False):
     ref: int | None
     reason: str | None
     until: int | None
+    slow_mode_s: int | None
 
 
 class BadSignature(ValueError):

@@ -247,7 +247,8 @@ class RoomRoutes:
         note = AuditNote(tenant, self._clock.now_ms(), actor, "room.slow_mode", room, reason=body.reason)
         changed: Room | None = found
         if body.slow_mode_s is not None:
-            changed = await self._moderation.slow_mode(tenant, room, body.slow_mode_s, note)
+            slowed = note._replace(slow_mode_s=body.slow_mode_s)
+            changed = await self._moderation.slow_mode(tenant, room, body.slow_mode_s, slowed)
         if changed is not None and body.archived is not None:
             action: AuditAction = "room.archived" if body.archived else "room.unarchived"
             changed = await self._moderation.archive(tenant, room, body.archived, note._replace(action=action))

@@ -78,6 +78,9 @@ class AuditShown(Struct):
     ref: Annotated[int | None, about("Number of the message; null: none.")]
     reason: Annotated[str | None, about("Reason that the request gave; null: none.")]
     until: Annotated[int | None, about("End of a mute or a ban, in milliseconds UTC; null: no end.")]
+    slow_mode_s: Annotated[
+        int | None, about("Seconds that slow mode was set to; 0: slow mode was ended; null: another action.")
+    ]
 
 
 class AuditPage(Struct):
@@ -167,4 +170,4 @@ class ModerationRoutes:
 
 def _shown(entry: AuditEntry) -> AuditShown:
     e = entry
-    return AuditShown(e.number, e.at, e.actor, e.action, e.room, e.user, e.ref, e.reason, e.until)
+    return AuditShown(e.number, e.at, e.actor, e.action, e.room, e.user, e.ref, e.reason, e.until, e.slow_mode_s)

@@ -182,6 +182,7 @@ class AuditEntry(Struct, frozen=True):
     ref: int | None
     reason: str | None
     until: int | None
+    slow_mode_s: int | None = None  # seconds that slow mode was set to; 0: ended
 
 
 class AuditEntries(Struct, frozen=True):

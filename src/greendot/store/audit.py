@@ -37,6 +37,7 @@ class AuditNote(NamedTuple):
     ref: int | None = None  # number of the message
     reason: str | None = None
     until: int | None = None  # end of a mute or a ban; None: no end
+    slow_mode_s: int | None = None  # seconds that slow mode was set to; 0: ended
 
 
 def check_note(note: AuditNote) -> None:
@@ -57,6 +58,7 @@ class AuditEntry(NamedTuple):
     ref: int | None
     reason: str | None
     until: int | None
+    slow_mode_s: int | None
 
 
 class AuditFilter(NamedTuple):

@@ -35,10 +35,12 @@ class AuditSuite(StoreHarness):
             await store.put_audit(note())
             await store.put_audit(AuditNote(T, NOW + 1, "bob", "message.deleted", "r2", "eve", 7))
             await store.put_audit(AuditNote(T, NOW + 2, "desk", "user.unbanned", user="eve"))
+            await store.put_audit(AuditNote(T, NOW + 3, "desk", "room.slow_mode", "r1", slow_mode_s=9))
             assert await store.audit(T, limit=10) == [
-                AuditEntry(1, NOW, T, "desk", "user.banned", "r1", "ann", None, "spam", NOW + 1),
-                AuditEntry(2, NOW + 1, T, "bob", "message.deleted", "r2", "eve", 7, None, None),
-                AuditEntry(3, NOW + 2, T, "desk", "user.unbanned", None, "eve", None, None, None),
+                AuditEntry(1, NOW, T, "desk", "user.banned", "r1", "ann", None, "spam", NOW + 1, None),
+                AuditEntry(2, NOW + 1, T, "bob", "message.deleted", "r2", "eve", 7, None, None, None),
+                AuditEntry(3, NOW + 2, T, "desk", "user.unbanned", None, "eve", None, None, None, None),
+                AuditEntry(4, NOW + 3, T, "desk", "room.slow_mode", "r1", None, None, None, None, 9),
             ]
 
     async def test_entries_are_numbered_per_tenant_without_gaps_also_by_two_nodes(self) -> None:

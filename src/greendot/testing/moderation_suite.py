@@ -80,7 +80,7 @@ class ModerationSuite(StoreHarness):
             )
             assert await page(store) == [*(await page(store))[:5], written.record]
             (entry,) = await store.audit(T, limit=10)
-            assert entry[2:] == (T, "desk", "message.deleted", "r1", "ann", 2, "spam", None)
+            assert entry[2:] == (T, "desk", "message.deleted", "r1", "ann", 2, "spam", None, None)
 
     async def test_a_deletion_erases_the_content_of_the_message_and_of_its_edits(self) -> None:
         async with self.opened() as store:

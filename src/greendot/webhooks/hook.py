@@ -138,10 +138,9 @@ def queued_event(queued: Queued) -> HookEvent | None:
         data = CreatedFor(queued.stream, made.seq, made.id, made.kind, Raw(made.body), made.created_at, made.ack)
         event_id = f"notification-{queued.stream}-{made.id}"
     elif (entry := queued.audit) is not None:
-        data = Audited(
-            entry.number, entry.actor, entry.action, entry.room, entry.user, entry.ref, entry.reason, entry.until
-        )
-        event_id = f"audit-{queued.tenant}-{entry.number}-{entry.at}"
+        number, at, _, actor, action, room, user, ref, reason, until, slow_mode_s = entry
+        data = Audited(number, actor, action, room, user, ref, reason, until, slow_mode_s)
+        event_id = f"audit-{queued.tenant}-{number}-{at}"
     elif queued.state is not None:
         data = UpdatedFor(queued.stream, queued.state, queued.ids)
         event_id = f"update-{queued.id}-{queued.at}"

@@ -18,8 +18,8 @@ _NUMBER = """
     ON CONFLICT (tenant) DO UPDATE SET number = h.number + 1 RETURNING number
 """
 _WRITE = """
-    INSERT INTO greendot_audit (tenant, number, at, actor, action, room, user_id, ref, reason, until)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    INSERT INTO greendot_audit (tenant, number, at, actor, action, room, user_id, ref, reason, until, slow_mode_s)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 """
 _QUEUE = "INSERT INTO greendot_hook_events (tenant, type, stream, seq, at) VALUES ($1, $2, $3, $4, $5)"
 PRUNE = """
@@ -71,7 +71,7 @@ def page_sql(only: AuditFilter, *, newest: bool) -> str:
     wanted = [column for column, value in zip(_COLUMNS, only, strict=True) if value is not None]
     where = "".join(f" AND {column} = ${place}" for place, column in enumerate(wanted, start=5))
     return (
-        "SELECT number, at, tenant, actor, action, room, user_id, ref, reason, until FROM greendot_audit"
+        "SELECT number, at, tenant, actor, action, room, user_id, ref, reason, until, slow_mode_s FROM greendot_audit"
         f" WHERE tenant = $1{where} AND number > $2 AND number < $3"
         f" ORDER BY number {'DESC' if newest else 'ASC'} LIMIT $4"
     )

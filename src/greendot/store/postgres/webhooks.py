@@ -33,7 +33,7 @@ TAKE = """
            m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent,
            n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at, n.seen_at, n.read_at,
            n.archived_at, n.acked_at, n.traceparent, n.ack,
-           a.number, a.at, a.tenant, a.actor, a.action, a.room, a.user_id, a.ref, a.reason, a.until
+           a.number, a.at, a.tenant, a.actor, a.action, a.room, a.user_id, a.ref, a.reason, a.until, a.slow_mode_s
     FROM (
         SELECT * FROM greendot_hook_events
         WHERE tenant = $1 AND phase = $2 AND coalesce(next_at, 0) <= $3 ORDER BY id LIMIT $4

@@ -15,8 +15,8 @@ _NUMBER = """
     RETURNING number
 """
 _WRITE = """
-    INSERT INTO audit (tenant, number, at, actor, action, room, user, ref, reason, until)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO audit (tenant, number, at, actor, action, room, user, ref, reason, until, slow_mode_s)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 PRUNE = """
     DELETE FROM audit WHERE (tenant, number) IN (
@@ -60,7 +60,7 @@ def write_note(db: sqlite3.Connection, note: AuditNote, hooked: Hooked) -> None:
 def page_sql(only: AuditFilter, *, newest: bool) -> str:
     where = "".join(f" AND {column} = ?" for column, value in zip(only._fields, only, strict=True) if value is not None)
     return (
-        "SELECT number, at, tenant, actor, action, room, user, ref, reason, until FROM audit"
+        "SELECT number, at, tenant, actor, action, room, user, ref, reason, until, slow_mode_s FROM audit"
         f" WHERE tenant = ?{where} AND number > ? AND number < ? ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?"
     )
 

@@ -34,7 +34,7 @@ TAKE = """
            m.room, m.seq, m.id, m.user, m.name, m.body, m.at, m.ref, m.op, m.traceparent,
            n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at, n.seen_at, n.read_at,
            n.archived_at, n.acked_at, n.traceparent, n.ack,
-           a.number, a.at, a.tenant, a.actor, a.action, a.room, a.user, a.ref, a.reason, a.until
+           a.number, a.at, a.tenant, a.actor, a.action, a.room, a.user, a.ref, a.reason, a.until, a.slow_mode_s
     FROM hook_events h
     LEFT JOIN messages m ON h.type = 'room.message' AND m.tenant = h.tenant AND m.room = h.stream AND m.seq = h.seq
     LEFT JOIN notifications n

@@ -36,6 +36,7 @@ def test_the_readme_of_each_package_runs_from_its_installed_form_within_its_budg
     sizes = try_npm(tmp_path / "first", tmp_path / "app", Path(sys.executable), registry=False)
     assert "@greendot/client" in sizes
     assert "@greendot/react" in sizes
+    assert "@greendot/vue" in sizes
 
 
 def test_no_host_of_a_registry_is_written_down() -> None:

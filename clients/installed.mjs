@@ -72,7 +72,7 @@ async function runClient() {
 const shown = (front, render) => `
 import { JSDOM } from ${JSON.stringify(jsdom)};
 const { window } = new JSDOM('<div id="root"></div>', { url: "${server}/", pretendToBeVisual: true });
-for (const name of ["window", "document", "navigator", "Element", "HTMLElement", "SVGElement", "Node"]) {
+for (const name of ["window", "document", "navigator", "Element", "HTMLElement", "SVGElement", "Document", "ShadowRoot", "Node"]) {
   Object.defineProperty(globalThis, name, { value: name === "window" ? window : window[name], configurable: true });
 }
 await import("./page.mjs");

@@ -1,7 +1,7 @@
 // Provider of the client for the components below it.
 
 import type { Greendot, GreendotOptions } from "@greendot/client";
-import { createClient, hold } from "@greendot/client/stores";
+import { appStatePage, type AppStateLike, createClient, hold } from "@greendot/client/stores";
 import { createContext, createElement, type ReactElement, type ReactNode, useContext, useEffect, useRef, useState } from "react";
 
 export type GreendotProviderProps = { children?: ReactNode } & (
@@ -9,6 +9,7 @@ export type GreendotProviderProps = { children?: ReactNode } & (
       /** Your own client. You connect and close it. */
       client: Greendot;
       options?: undefined;
+      appState?: undefined;
     }
   | {
       /**
@@ -17,17 +18,26 @@ export type GreendotProviderProps = { children?: ReactNode } & (
        */
       options: GreendotOptions;
       client?: undefined;
+      /**
+       * `AppState` of React Native: in the foreground the user is active, in the background not. On return the client checks
+       * its connection at once. A client of your own needs the option `page: appStatePage(AppState)`.
+       */
+      appState?: AppStateLike;
     }
 );
 
 const Context = createContext<Greendot | null>(null);
 
-export function GreendotProvider({ client, options, children }: GreendotProviderProps): ReactElement {
+export function GreendotProvider({ client, options, appState, children }: GreendotProviderProps): ReactElement {
   const latest = useRef(options);
   useEffect(() => {
     latest.current = options;
   });
-  const [own] = useState(() => (client || !options ? null : createClient(options, () => latest.current ?? options)));
+  const [own] = useState(() => {
+    if (client || !options) return null;
+    const page = appState ? { page: appStatePage(appState) } : {};
+    return createClient({ ...options, ...page }, () => latest.current ?? options);
+  });
   useEffect(() => (own ? hold(own) : undefined), [own]);
   const used = client ?? own;
   if (!used) throw new Error("<GreendotProvider> needs the prop `client`, or `options` from its first render on");

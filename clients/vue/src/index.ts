@@ -1,4 +1,6 @@
+export { appStatePage } from "@greendot/client/stores";
 export type {
+  AppStateLike,
   InboxActions,
   InboxOptions,
   InboxState,

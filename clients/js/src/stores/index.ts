@@ -1,3 +1,4 @@
+export { appStatePage, type AppStateLike } from "./appstate.js";
 export { connectionSource, createClient, hold, type UsedConnection } from "./connection.js";
 export { inboxActions, type InboxActions, type InboxOptions, inboxSource, type InboxState } from "./inbox.js";
 export { lastSeenSource, presenceSource } from "./presence.js";

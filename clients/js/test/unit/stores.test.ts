@@ -2,6 +2,7 @@
 
 import { afterEach, describe, expect, test, vi } from "vitest";
 import {
+  appStatePage,
   connectionSource,
   createClient,
   hold,
@@ -211,4 +212,33 @@ test("a client is closed after its last holder, unless another comes in the same
 
 test("a client for a path can be created where there is no page", () => {
   expect(createClient({ url: "/greendot", getToken: () => "token" }).state).toBe("idle");
+});
+
+test("an app in the foreground reports activity every minute, and in the background none", () => {
+  vi.useFakeTimers();
+  const listeners = new Set<(state: string) => void>();
+  const appState = {
+    currentState: "active",
+    addEventListener(_: "change", listener: (state: string) => void) {
+      listeners.add(listener);
+      return { remove: () => void listeners.delete(listener) };
+    },
+  };
+  const page = appStatePage(appState);
+  const counts = { activity: 0, visibility: 0, leave: 0, network: 0 };
+  const undo = (["activity", "visibility", "leave", "network"] as const).map((sign) => page.on(sign, () => (counts[sign] += 1)));
+  const become = (state: string) => {
+    appState.currentState = state;
+    for (const listener of [...listeners]) listener(state);
+  };
+  vi.advanceTimersByTime(120_000);
+  expect([page.isVisible(), page.isOnline(), counts]).toEqual([true, true, { activity: 2, visibility: 0, leave: 0, network: 0 }]);
+  become("background");
+  vi.advanceTimersByTime(120_000);
+  expect([page.isVisible(), counts]).toEqual([false, { activity: 2, visibility: 1, leave: 1, network: 0 }]);
+  become("active");
+  vi.advanceTimersByTime(60_000);
+  expect(counts).toEqual({ activity: 3, visibility: 2, leave: 1, network: 0 });
+  for (const end of undo) end();
+  expect([listeners.size, vi.getTimerCount()]).toEqual([0, 0]);
 });

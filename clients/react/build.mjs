@@ -9,10 +9,15 @@ import { declarations } from "../types.mjs";
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
 
-function bundle(format, outfile) {
+/** The components import the hooks from the module beside them, so they find the provider of the app. */
+const beside = { name: "beside", setup: (on) => on.onResolve({ filter: /^\.\.\/index\.js$/ }, () => ({ path: "./greendot-react.js", external: true })) };
+
+function bundle(entry, format, outfile) {
   return bundled({
     absWorkingDir: here,
-    entryPoints: ["src/index.ts"],
+    entryPoints: [entry],
+    plugins: [beside],
+    jsx: "automatic",
     bundle: true,
     packages: "external",
     tsconfig: "tsconfig.build.json", // tsconfig.json would include the client's sources
@@ -29,8 +34,10 @@ function bundle(format, outfile) {
 export async function bundles(folder) {
   await rm(folder, { recursive: true, force: true });
   await mkdir(join(folder, "cjs"), { recursive: true });
-  await bundle("esm", join(folder, "greendot-react.js"));
-  await bundle("cjs", join(folder, "cjs/greendot-react.js"));
+  for (const [name, entry] of Object.entries({ "greendot-react": "src/index.ts", components: "src/components/index.ts" })) {
+    await bundle(entry, "esm", join(folder, `${name}.js`));
+    await bundle(entry, "cjs", join(folder, `cjs/${name}.js`));
+  }
   // Everything in this folder is CommonJS, including the types.
   await writeFile(join(folder, "cjs/package.json"), '{ "type": "commonjs" }\n');
 }

@@ -64,7 +64,7 @@ export function Avatar({ user, profile, label = named, children, className, styl
   const state = person?.state ?? "unknown";
   const known = person ?? profile;
   return (
-    <span className={classes("gd-avatar", className)} style={style} role="img" aria-label={label(known?.name || user, state)} data-state={state} data-user={user}>
+    <span className={classes("gd-avatar", className)} style={style} role="img" aria-label={label(known?.name || user, state)} data-state={state}>
       <Face user={user} profile={known}>{children}</Face>
       <span className="gd-dot" data-state={state} aria-hidden="true" />
     </span>

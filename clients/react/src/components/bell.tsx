@@ -80,8 +80,9 @@ export function InboxBell<Body = any>(props: InboxBellProps<Body>): ReactElement
   };
   return (
     <div className={classes("gd-bell", className)} style={style} ref={root} onKeyDown={pressed} onBlur={left} data-unread={unread} data-open={isOpen}>
-      <button type="button" className="gd-bell-button" ref={button} aria-label={words.label(unread)} aria-haspopup="dialog" aria-expanded={isOpen} aria-controls={isOpen ? id : undefined} onClick={() => setOpen(!isOpen)}>
+      <button type="button" className="gd-bell-button" ref={button} aria-haspopup="dialog" aria-expanded={isOpen} aria-controls={isOpen ? id : undefined} onClick={() => setOpen(!isOpen)}>
         <span className="gd-bell-icon" aria-hidden="true">{icon}</span>
+        <span style={HIDDEN}>{words.label(unread)}</span>
         {unread > 0 && <span className="gd-badge" aria-hidden="true">{unread > MOST_SHOWN ? `${MOST_SHOWN}+` : unread}</span>}
       </button>
       <span role="status" style={HIDDEN}>{useNews() && words.label(unread)}</span>

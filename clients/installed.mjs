@@ -128,7 +128,7 @@ async function sizes() {
     const [packageName, entry] = [name.split("/").slice(0, 2).join("/"), name.split("/")[2]];
     const { peerDependencies = {} } = JSON.parse(readFileSync(join(folder, "node_modules", packageName, "package.json"), "utf8"));
     // sse.js is loaded only where WebSockets do not pass. An entry beside the main one shares its code.
-    const external = [...Object.keys(peerDependencies), "./sse.js", ...(entry ? ["./greendot.js", packageName] : [])];
+    const external = [...Object.keys(peerDependencies), "./sse.js", ...(entry ? ["./greendot.js", "./greendot-react.js", packageName] : [])];
     const options = { stdin: { contents, resolveDir: folder }, bundle: true, minify: true, format: "esm", write: false, target: "es2022", external };
     found[name] = gzipSync((await build({ ...options, charset: "utf8", legalComments: "none" })).outputFiles[0].text, { level: 9 }).length;
   }

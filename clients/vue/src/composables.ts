@@ -28,8 +28,6 @@ import { computed, type ComputedRef, type MaybeRefOrGetter, type Ref, toValue } 
 import { useGreendot } from "./provider.js";
 import { type Refs, spread, useSource } from "./source.js";
 
-type Given<Value> = MaybeRefOrGetter<Value>;
-
 export type UsedConnection = Refs<Omit<ConnectionState, "connect">> & Pick<ConnectionState, "connect">;
 
 /** Return the state of the connection. `reason` explains why the client is not online (`reason.text`, `reason.action`). */
@@ -39,10 +37,10 @@ export function useConnection(): UsedConnection {
 }
 
 /** Return the presence of a user, undefined until it is known. The user is watched while the component is mounted. */
-export function usePresence(user: Given<string | null | undefined>): ComputedRef<Presence | undefined>;
+export function usePresence(user: MaybeRefOrGetter<string | null | undefined>): ComputedRef<Presence | undefined>;
 /** Return the presence of users by id. Users without a known presence are not in the map. */
-export function usePresence(users: Given<readonly string[]>): ComputedRef<ReadonlyMap<string, Presence>>;
-export function usePresence(who: Given<string | readonly string[] | null | undefined>): ComputedRef<Presence | undefined | ReadonlyMap<string, Presence>> {
+export function usePresence(users: MaybeRefOrGetter<readonly string[]>): ComputedRef<ReadonlyMap<string, Presence>>;
+export function usePresence(who: MaybeRefOrGetter<string | readonly string[] | null | undefined>): ComputedRef<Presence | undefined | ReadonlyMap<string, Presence>> {
   const isOne = computed(() => !Array.isArray(toValue(who)));
   const names = computed(() => [toValue(who) ?? ""].flat().join("\n")); // ids contain no newline
   const people = useSource((client) => presenceSource(client, names.value ? names.value.split("\n") : []));
@@ -50,7 +48,7 @@ export function usePresence(who: Given<string | readonly string[] | null | undef
 }
 
 /** Return a text such as "5 minutes ago" and keep it current. Empty if the user is not offline or the time is unknown. */
-export function useLastSeen(presence: Given<Presence | undefined>, options: Given<{ locale?: string; justNow?: string }> = {}): Readonly<Ref<string>> {
+export function useLastSeen(presence: MaybeRefOrGetter<Presence | undefined>, options: MaybeRefOrGetter<{ locale?: string; justNow?: string }> = {}): Readonly<Ref<string>> {
   return useSource((client) => lastSeenSource(client, toValue(presence), toValue(options)));
 }
 
@@ -64,7 +62,7 @@ export type UsedRoom<Body = unknown, SignalBody = unknown> = Refs<RoomState<Body
  * Return messages, occupants and typers of `room`. The room is joined while the component is mounted. `Body` is the type
  * of message bodies.
  */
-export function useRoom<Body = unknown, SignalBody = unknown>(room: Given<string>, options: RoomOptions = {}): UsedRoom<Body, SignalBody> {
+export function useRoom<Body = unknown, SignalBody = unknown>(room: MaybeRefOrGetter<string>, options: RoomOptions = {}): UsedRoom<Body, SignalBody> {
   const actions = useActions((client) => roomActions<Body, SignalBody>(client, toValue(room)));
   const state = useSource((client) => roomSource<Body>(client, toValue(room), options));
   return { ...spread(state, actions), room: computed(() => actions.value.room) };
@@ -78,7 +76,7 @@ export interface UsedTyping extends Refs<Pick<RoomState["typing"], "typers" | "c
 }
 
 /** Return the users who type in `room`. The room is joined while the component is mounted. */
-export function useTyping(room: Given<string>, options: Given<TypingOptions> = {}): UsedTyping {
+export function useTyping(room: MaybeRefOrGetter<string>, options: MaybeRefOrGetter<TypingOptions> = {}): UsedTyping {
   const client = useGreendot();
   const typing = useSource((client) => typingSource(client, toValue(room)));
   return {
@@ -98,7 +96,7 @@ export interface UsedReceipts extends Refs<ReceiptState> {
  * Return how far the users in `room` have read. The room is joined while the component is mounted. After a reconnect the
  * receipts are fetched again.
  */
-export function useReceipts(room: Given<string>): UsedReceipts {
+export function useReceipts(room: MaybeRefOrGetter<string>): UsedReceipts {
   const client = useGreendot();
   const state = useSource((client) => receiptsSource(client, toValue(room)));
   return { ...spread(state, computed(() => ({}))), seenBy: (seq) => seenBy(client, state.value, seq) };
@@ -110,7 +108,7 @@ export type UsedInbox<Body = unknown> = Refs<InboxState<Body>> & InboxActions;
  * Return the newest notifications in ascending order, updated while the component is mounted. `Body` is the type of
  * their bodies. Marks made here appear in every `useInbox` of this client.
  */
-export function useInbox<Body = unknown>(options: Given<InboxOptions> = {}): UsedInbox<Body> {
+export function useInbox<Body = unknown>(options: MaybeRefOrGetter<InboxOptions> = {}): UsedInbox<Body> {
   const state = useSource((client) => inboxSource<Body>(client, toValue(options)));
   return spread(state, useActions((client) => inboxActions(client, toValue(options))));
 }
@@ -119,7 +117,7 @@ export function useInbox<Body = unknown>(options: Given<InboxOptions> = {}): Use
  * Return the number of unread notifications, or of unread messages of a room. The room is joined while the component is
  * mounted, in order to receive new messages.
  */
-export function useUnread(room?: Given<string | undefined>): Readonly<Ref<number>> {
+export function useUnread(room?: MaybeRefOrGetter<string | undefined>): Readonly<Ref<number>> {
   return useSource((client) => unreadSource(client, toValue(room)));
 }
 

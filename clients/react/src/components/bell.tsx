@@ -45,6 +45,13 @@ export interface InboxBellProps<Body = any> extends Styled {
   words?: Partial<BellWords>;
 }
 
+// Drawn in the colour of the text, because not every system has a bell among its emoji.
+const BELL = (
+  <svg viewBox="0 0 24 24" width="1.2em" height="1.2em" fill="none" stroke="currentColor" strokeWidth="1.8" strokeLinecap="round" strokeLinejoin="round">
+    <path d="M6 10a6 6 0 0 1 12 0c0 5 2 6 2 7H4c0-1 2-2 2-7Z" />
+    <path d="M10 20.5a2.2 2.2 0 0 0 4 0" />
+  </svg>
+);
 const MOST_SHOWN = 99;
 const ITEM = "data-notification";
 // For screen readers only.
@@ -55,7 +62,7 @@ const HIDDEN = { position: "absolute", width: 1, height: 1, overflow: "hidden", 
  * them. Escape, a click elsewhere, or leaving the panel with Tab closes it.
  */
 export function InboxBell<Body = any>(props: InboxBellProps<Body>): ReactElement {
-  const { icon = "🔔", className, style } = props;
+  const { icon = BELL, className, style } = props;
   const words = { ...ENGLISH, ...props.words };
   const unread = useUnread();
   const [isOpen, setOpen] = useState(false);

@@ -1,0 +1,149 @@
+"""Webhooks as a backend receives them: verified, with typed data. All integrations use this module."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from greendot.errors import BadWebhook
+from greendot.protocol.decoding import decode
+from greendot.protocol.webhooks import (
+    TOLERANCE_S,
+    BadSignature,
+    HookDelivery,
+    HookEvent,
+    check_signature,
+    read_delivery,
+)
+from greendot.sdk.responses import Message
+
+D = TypeVar("D")
+
+MOST_BYTES = 2 * 1024 * 1024  # of a body; the server sends about 1 MiB at most
+DELIVERY_S = 2 * TOLERANCE_S  # a signature is accepted from TOLERANCE_S before its time until TOLERANCE_S after it
+EVENT_S = 24 * 60 * 60  # the server repeats an event for a day
+TOO_LARGE = f"the body has more than {MOST_BYTES} bytes"
+REPLAYED = "this delivery was received before"
+
+
+class UserChange(Struct, frozen=True):
+    """Data of `user.online` and `user.offline`."""
+
+    user: str
+
+
+class RoomChange(Struct, frozen=True):
+    """Data of `room.occupied` and `room.vacated`."""
+
+    room: str
+
+
+class NotificationCreated(Struct, frozen=True):
+    """Data of `notification.created`."""
+
+    user: str
+    seq: int
+    id: str
+    kind: str
+    body: Any
+    created_at: int
+    ack: bool
+
+
+class NotificationUpdated(Struct, frozen=True):
+    """Data of `notification.updated`."""
+
+    user: str
+    state: Literal["seen", "read", "archived", "acked"]
+    ids: list[str]
+
+
+class AuditCreated(Struct, frozen=True):
+    """Data of `audit.created`."""
+
+    number: int
+    actor: str
+    action: str
+    room: str | None
+    user: str | None
+    ref: int | None
+    reason: str | None
+    until: int | None
+    slow_mode_s: int | None
+
+
+DATA: dict[str, type[Struct]] = {
+    "user.online": UserChange,
+    "user.offline": UserChange,
+    "room.occupied": RoomChange,
+    "room.vacated": RoomChange,
+    "room.message": Message,
+    "notification.created": NotificationCreated,
+    "notification.updated": NotificationUpdated,
+    "audit.created": AuditCreated,
+}
+
+
+class Event(Struct, Generic[D], frozen=True):
+    """Event of a webhook. A repeated event has the same `id`. `at` is in milliseconds since 1970."""
+
+    id: str
+    type: str
+    tenant: str
+    at: int
+    data: D
+
+
+def typed_event(event: HookEvent) -> Event[Any]:
+    """Return the event with decoded data: an object of the type in DATA, or plain JSON for other types."""
+    kind = DATA.get(event.type)
+    try:
+        data = decode(event.data, object if kind is None else kind)
+    except msgspec.ValidationError:  # from a newer server
+        data = decode(event.data, object)
+    return Event(event.id, event.type, event.tenant, event.at, data)
+
+
+def verified(body: bytes, header: str, secrets: Sequence[str]) -> HookDelivery:
+    """Return the delivery if one of the secrets signed it recently. Else raise BadWebhook."""
+    secret = next((each for each in secrets if _signed(body, header, each)), secrets[0])
+    try:
+        return read_delivery(body, header, secret, time.time())
+    except BadSignature as error:
+        raise BadWebhook(str(error)) from None
+
+
+def _signed(body: bytes, header: str, secret: str) -> bool:
+    """Return whether the secret signed the body, at any time."""
+    try:
+        check_signature(body, header, secret, 0.0, math.inf)
+    except BadSignature:
+        return False
+    return True
+
+
+class SeenIds:
+    """Ids in the memory of one process, each for a number of seconds. The oldest are forgotten beyond `most`."""
+
+    def __init__(self, most: int = 100_000, now: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._now = now
+        self._until: OrderedDict[str, float] = OrderedDict()
+
+    def __contains__(self, id_: str) -> bool:
+        return self._until.get(id_, 0.0) > self._now()
+
+    def add(self, id_: str, seconds: float) -> bool:
+        """Remember an id. Return whether it is new."""
+        new = id_ not in self
+        self._until.pop(id_, None)
+        self._until[id_] = self._now() + seconds
+        if len(self._until) > self._most:
+            self._until.popitem(last=False)
+        return new

@@ -95,14 +95,14 @@ async def until(condition: Callable[[], Any]) -> None:
 async def test_an_app_gives_tokens_notifies_and_believes_only_webhooks_that_are_signed(name: str) -> None:
     needs(name)
     async with started(name) as example, example.browser() as browser:
-        assert (await browser.post("/token")).status_code == 401
+        assert (await browser.post("/greendot/token")).status_code == 401
         assert (await browser.post("/orders")).status_code == 401
         await browser.post("/login", json={"user": "not an id"})
-        assert (await browser.post("/token")).status_code == 400
+        assert (await browser.post("/greendot/token")).status_code == 400
         await browser.post("/login", json={"user": "alice"})
 
         async def token() -> str:
-            answer = await browser.post("/token")
+            answer = await browser.post("/greendot/token")
             assert answer.status_code == 200
             return str(answer.json()["token"])
 
@@ -121,7 +121,7 @@ async def test_an_app_gives_tokens_notifies_and_believes_only_webhooks_that_are_
             await until(heard)
         forged = b'{"id":"d","sent_at":1,"events":[{"id":"e","type":"forged","tenant":"t","at":1,"data":{}}]}'
         for header in ({}, {"Greendot-Signature": "t=1,v1=00"}):
-            assert (await browser.post("/greendot", content=forged, headers=header)).status_code == 400
+            assert (await browser.post("/greendot/webhook", content=forged, headers=header)).status_code == 400
         assert "forged" not in (await browser.get("/heard")).json()["heard"]
 
 
@@ -130,7 +130,7 @@ async def test_an_order_and_its_notification_are_committed_together_or_not_at_al
     async with started("outbox") as example, example.browser() as browser:
         assert (await browser.post("/orders", json={"item": "book"})).status_code == 401
         await browser.post("/login", json={"user": "alice"})
-        made = (await browser.post("/token")).json()["token"]
+        made = (await browser.post("/greendot/token")).json()["token"]
         async with Client(example.socket_url, made) as alice:
             told: asyncio.Queue[NotificationCreated] = asyncio.Queue()
             alice.on(NotificationCreated, told.put_nowait)

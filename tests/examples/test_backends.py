@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from examples.frameworks import needs
 from greendot import Server
 from greendot.client import Client, body_of
 from greendot.protocol.events import NotificationCreated
@@ -26,16 +25,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE_S = 30.0
 
 pytestmark = pytest.mark.timeout(90)
-
-
-def needs(*packages: str) -> None:
-    """Skip the test if a framework is not installed; fail in CI."""
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        reason = f"install the examples' frameworks (pip install '.[examples]'): {', '.join(missing)}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
 
 
 class Example:

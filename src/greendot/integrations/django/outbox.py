@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from typing import Any, TypedDict, Unpack, get_args
+from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import NotSupportedError, ProgrammingError, connections, router
@@ -27,6 +28,9 @@ NEEDS_POSTGRES = (
 _NO_TABLE = "42P01"  # PostgreSQL's codes
 _NO_RIGHT = "42501"
 _IMPORTANCES = get_args(Importance)
+
+
+UserId = str | int | UUID
 
 
 class NotificationRow(TypedDict, total=False):
@@ -52,7 +56,7 @@ class MessageRow(TypedDict, total=False):
 
 
 def notify_on_commit(
-    user: str,
+    user: UserId,
     kind: str,
     body: Any = None,
     *,
@@ -65,7 +69,7 @@ def notify_on_commit(
     Without a transaction it is sent at once. With the same `key` two calls are one notification. `using` is the alias
     of a database. Raise ValueError for values that Greendot could not send.
     """
-    row: dict[str, Any] = {"target": "notification", "user_id": checked("user", user), "kind": checked("kind", kind)}
+    row: dict[str, Any] = {"target": "notification", "user_id": _user(user), "kind": checked("kind", kind)}
     given: dict[str, Any] = dict(options)
     for name, column in (("room", "room"), ("collapse", "collapse_key")):
         if given.get(name) is not None:
@@ -79,14 +83,27 @@ def notify_on_commit(
 
 
 def send_on_commit(
-    room: str, body: Any, *, user: str, key: str | None = None, using: str | None = None, **options: Unpack[MessageRow]
+    room: str,
+    body: Any,
+    *,
+    user: UserId,
+    key: str | None = None,
+    using: str | None = None,
+    **options: Unpack[MessageRow],
 ) -> None:
     """Write a message of `user` for a room to the outbox, in the current transaction, as `notify_on_commit` does."""
     name = options.get("name")
     if name is not None and (len(name) > MOST_NAME or not valid_text(name)):
         raise ValueError(f"name may have at most {MOST_NAME} characters, and {TEXT_RULE}")
-    row = {"target": "message", "room": checked("room", room), "user_id": checked("user", user), "name": name}
+    row = {"target": "message", "room": checked("room", room), "user_id": _user(user), "name": name}
     _insert(row, body, key, options.get("tenant"), using)
+
+
+def _user(user: UserId) -> str:
+    # Not str(user) of any object: of a model instance it is a name, perhaps the id of another user.
+    if isinstance(user, bool) or not isinstance(user, str | int | UUID):
+        raise ValueError(f"user must be an id, such as request.user.pk, and is of type {type(user).__name__}")
+    return checked("user", str(user))
 
 
 def outbox_database() -> str:

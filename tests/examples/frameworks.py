@@ -15,4 +15,4 @@ def needs(*packages: str) -> None:
         reason = f"install the examples' frameworks (pip install '.[examples]'): {', '.join(missing)}"
         if os.environ.get("CI"):
             pytest.fail(reason)
-        pytest.skip(reason)
+        pytest.skip(reason, allow_module_level=True)

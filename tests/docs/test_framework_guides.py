@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from docs import test_guides
 from docs.test_guides import ROOT, DevServer, blocks
-from examples.frameworks import needs
+from examples.frameworks import django_database, needs
 from postgres_server import fresh_schema
 
 pytestmark = pytest.mark.timeout(90)
@@ -20,11 +20,8 @@ WEBHOOK_SECRET = "the secret of webhooks, for guides only"
 # Content of the project before the blocks of the page are added.
 PROJECT = {
     "settings.py": """
-import os
-from urllib.parse import parse_qs, unquote, urlsplit
+import json, os
 
-url = urlsplit(os.environ["DATABASE_URL"])
-path = parse_qs(url.query)["search_path"][0]
 SECRET_KEY = "a key for tests only"
 ALLOWED_HOSTS = ["testserver"]
 ROOT_URLCONF = "urls"
@@ -35,17 +32,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
 ]
-DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": url.path.lstrip("/"),
-        "USER": unquote(url.username or ""),
-        "PASSWORD": unquote(url.password or ""),
-        "HOST": url.hostname,
-        "PORT": url.port,
-        "OPTIONS": {"options": f"-c search_path={path}"},
-    }
-}
+DATABASES = {"default": json.loads(os.environ["DATABASE"])}
 """,
     "urls.py": "urlpatterns = []\n",
 }
@@ -123,13 +110,7 @@ asyncio.run(main())
 WORDS = [{"ann": {"text": "bye"}}, {}]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    started = DevServer(tmp_path_factory.mktemp("frameworks"))
-    try:
-        yield started
-    finally:
-        started.stop()
+server = test_guides.server  # the fixture
 
 
 def environment(server: DevServer) -> dict[str, str]:
@@ -156,7 +137,7 @@ async def test_the_project_of_the_django_guide_runs(server: DevServer, tmp_path:
     needs("django", "psycopg")
     write_project(GUIDES / "django.md", tmp_path)
     async with fresh_schema(postgres) as place:
-        given = environment(server) | {"DATABASE_URL": place, "PYTHONPATH": str(tmp_path)}
+        given = environment(server) | {"DATABASE": json.dumps(django_database(place)), "PYTHONPATH": str(tmp_path)}
         printed = server.run([sys.executable, "-W", "error", "-c"], DJANGO, **given, DJANGO_SETTINGS_MODULE="settings")
     statuses, rows, inbox, words = json.loads(printed.splitlines()[-1])
     assert statuses == [401, 403, 200, 204, 204]  # without a user, without a CSRF token, a token, webhooks

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 import jwt
@@ -20,7 +19,7 @@ import pytest
 
 from e2e.processes import API_KEY, SECRET, running
 from examples.deliveries import WEBHOOK_SECRET, delivery, signed
-from examples.frameworks import needs
+from examples.frameworks import django_database, needs
 from greendot import Server
 from greendot.client import Client
 from greendot.errors import ConfigError
@@ -48,16 +47,7 @@ def place(postgres: str) -> Iterator[str]:
 
     schema = f"greendot_django_{os.getpid()}"
     run(postgres, f"CREATE SCHEMA {schema}")
-    url = urlsplit(postgres)
-    database = {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": url.path.lstrip("/"),
-        "USER": unquote(url.username or ""),
-        "PASSWORD": unquote(url.password or ""),
-        "HOST": url.hostname,
-        "PORT": url.port,
-        "OPTIONS": {"options": f"-c search_path={schema}"},
-    }
+    place = f"{postgres}{'&' if '?' in postgres else '?'}search_path={schema}"
     settings.configure(
         SECRET_KEY="a key for tests only",
         ALLOWED_HOSTS=["testserver"],
@@ -73,7 +63,10 @@ def place(postgres: str) -> Iterator[str]:
             "django.middleware.csrf.CsrfViewMiddleware",
             "django.contrib.auth.middleware.AuthenticationMiddleware",
         ],
-        DATABASES={"default": database, "lite": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        DATABASES={
+            "default": django_database(place),
+            "lite": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+        },
         LOGGING_CONFIG=None,
         USE_TZ=True,
         GREENDOT=SETTING,
@@ -84,7 +77,7 @@ def place(postgres: str) -> Iterator[str]:
 
     try:
         call_command("migrate", verbosity=0)
-        yield f"{postgres}{'&' if '?' in postgres else '?'}search_path={schema}"
+        yield place
     finally:
         connections.close_all()
         run(postgres, f"SET client_min_messages = error; DROP SCHEMA {schema} CASCADE")

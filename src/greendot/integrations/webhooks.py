@@ -6,7 +6,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,9 +15,14 @@ from greendot.errors import BadWebhook
 from greendot.protocol.decoding import decode
 from greendot.protocol.webhooks import (
     TOLERANCE_S,
+    Audited,
     BadSignature,
+    CreatedFor,
     HookDelivery,
     HookEvent,
+    OfRoom,
+    OfUser,
+    UpdatedFor,
     check_signature,
     read_delivery,
 )
@@ -32,50 +37,26 @@ TOO_LARGE = f"the body has more than {MOST_BYTES} bytes"
 REPLAYED = "this delivery was received before"
 
 
-class UserChange(Struct, frozen=True):
-    """Data of `user.online` and `user.offline`."""
-
-    user: str
+class UserChange(OfUser, frozen=True):
+    """Data of `user.online` and `user.offline`: `user`."""
 
 
-class RoomChange(Struct, frozen=True):
-    """Data of `room.occupied` and `room.vacated`."""
-
-    room: str
+class RoomChange(OfRoom, frozen=True):
+    """Data of `room.occupied` and `room.vacated`: `room`."""
 
 
-class NotificationCreated(Struct, frozen=True):
-    """Data of `notification.created`."""
+class NotificationCreated(CreatedFor, frozen=True):
+    """Data of `notification.created`. The body is decoded."""
 
-    user: str
-    seq: int
-    id: str
-    kind: str
     body: Any
-    created_at: int
-    ack: bool
 
 
-class NotificationUpdated(Struct, frozen=True):
-    """Data of `notification.updated`."""
-
-    user: str
-    state: Literal["seen", "read", "archived", "acked"]
-    ids: list[str]
+class NotificationUpdated(UpdatedFor, frozen=True):
+    """Data of `notification.updated`: `user`, `state`, `ids`."""
 
 
-class AuditCreated(Struct, frozen=True):
-    """Data of `audit.created`."""
-
-    number: int
-    actor: str
-    action: str
-    room: str | None
-    user: str | None
-    ref: int | None
-    reason: str | None
-    until: int | None
-    slow_mode_s: int | None
+class AuditCreated(Audited, frozen=True):
+    """Data of `audit.created`: a change by moderation."""
 
 
 DATA: dict[str, type[Struct]] = {

@@ -12,50 +12,38 @@ import msgspec
 from msgspec import Struct
 
 from greendot.errors import BadWebhook
+from greendot.protocol import webhooks as wire
 from greendot.protocol.decoding import decode
-from greendot.protocol.webhooks import (
-    TOLERANCE_S,
-    Audited,
-    BadSignature,
-    CreatedFor,
-    HookDelivery,
-    HookEvent,
-    OfRoom,
-    OfUser,
-    UpdatedFor,
-    check_signature,
-    read_delivery,
-)
 from greendot.sdk.responses import Message
 
 D = TypeVar("D")
 
 MOST_BYTES = 2 * 1024 * 1024  # of a body; the server sends about 1 MiB at most
-DELIVERY_S = 2 * TOLERANCE_S  # a signature is accepted from TOLERANCE_S before its time until TOLERANCE_S after it
+DELIVERY_S = 2 * wire.TOLERANCE_S  # a signature is accepted from TOLERANCE_S before its time until TOLERANCE_S after it
 EVENT_S = 24 * 60 * 60  # the server repeats an event for a day
 TOO_LARGE = f"the body has more than {MOST_BYTES} bytes"
 REPLAYED = "this delivery was received before"
 
 
-class UserChange(OfUser, frozen=True):
+class UserChange(wire.OfUser, frozen=True):
     """Data of `user.online` and `user.offline`: `user`."""
 
 
-class RoomChange(OfRoom, frozen=True):
+class RoomChange(wire.OfRoom, frozen=True):
     """Data of `room.occupied` and `room.vacated`: `room`."""
 
 
-class NotificationCreated(CreatedFor, frozen=True):
+class NotificationCreated(wire.CreatedFor, frozen=True):
     """Data of `notification.created`. The body is decoded."""
 
     body: Any
 
 
-class NotificationUpdated(UpdatedFor, frozen=True):
+class NotificationUpdated(wire.UpdatedFor, frozen=True):
     """Data of `notification.updated`: `user`, `state`, `ids`."""
 
 
-class AuditCreated(Audited, frozen=True):
+class AuditCreated(wire.Audited, frozen=True):
     """Data of `audit.created`: a change by moderation."""
 
 
@@ -81,7 +69,7 @@ class Event(Struct, Generic[D], frozen=True):
     data: D
 
 
-def typed_event(event: HookEvent) -> Event[Any]:
+def typed_event(event: wire.HookEvent) -> Event[Any]:
     """Return the event with decoded data: an object of the type in DATA, or plain JSON for other types."""
     kind = DATA.get(event.type)
     try:
@@ -91,20 +79,20 @@ def typed_event(event: HookEvent) -> Event[Any]:
     return Event(event.id, event.type, event.tenant, event.at, data)
 
 
-def verified(body: bytes, header: str, secrets: Sequence[str]) -> HookDelivery:
+def verified(body: bytes, header: str, secrets: Sequence[str]) -> wire.HookDelivery:
     """Return the delivery if one of the secrets signed it recently. Else raise BadWebhook."""
     secret = next((each for each in secrets if _signed(body, header, each)), secrets[0])
     try:
-        return read_delivery(body, header, secret, time.time())
-    except BadSignature as error:
+        return wire.read_delivery(body, header, secret, time.time())
+    except wire.BadSignature as error:
         raise BadWebhook(str(error)) from None
 
 
 def _signed(body: bytes, header: str, secret: str) -> bool:
     """Return whether the secret signed the body, at any time."""
     try:
-        check_signature(body, header, secret, 0.0, math.inf)
-    except BadSignature:
+        wire.check_signature(body, header, secret, 0.0, math.inf)
+    except wire.BadSignature:
         return False
     return True
 

@@ -154,12 +154,17 @@ def _json(body: Any) -> str:
         data = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"body cannot be sent as JSON: {error}") from None
-    if "\\u0000" in text.replace("\\\\", ""):
-        raise ValueError("body has a NUL character, which PostgreSQL does not store")
-    if len(data) > MAX_FRAME:
-        raise ValueError(f"body may have at most {MAX_FRAME} bytes, and has {len(data)}")
-    if is_too_deep(data):
-        raise ValueError(f"body may be nested at most {MAX_DEPTH} levels deep")
-    if has_vast_number(data):
-        raise ValueError(f"body {VAST_NUMBER}")
+    if fault := _fault(data):
+        raise ValueError(f"body {fault}")
     return text
+
+
+def _fault(data: bytes) -> str:
+    """Return the reason why the servers would refuse a body, if there is one."""
+    if b"\\u0000" in data.replace(b"\\\\", b""):
+        return "has a NUL character, which PostgreSQL does not store"
+    if (size := len(data)) > MAX_FRAME:
+        return f"may have at most {MAX_FRAME} bytes, and has {size}"
+    if is_too_deep(data):
+        return f"may be nested at most {MAX_DEPTH} levels deep"
+    return VAST_NUMBER if has_vast_number(data) else ""

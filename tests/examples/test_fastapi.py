@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx2
 import jwt
 import pytest
 
+from e2e.processes import running
+from e2e.test_outbox import metric
 from examples.deliveries import EVENTS, WEBHOOK_SECRET, delivery, signed
 from examples.frameworks import needs
 from greendot import Server
@@ -23,7 +27,8 @@ from greendot.protocol.webhooks import TYPES
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY, SECRET
 
-needs("fastapi")
+needs("fastapi", "uvicorn")
+import uvicorn  # noqa: E402
 from fastapi import Depends, FastAPI, Header, HTTPException  # noqa: E402
 
 from greendot.integrations import fastapi as integration  # noqa: E402
@@ -285,6 +290,50 @@ async def test_events_whose_handler_failed_are_taken_again_and_the_others_are_no
     assert users == ["ann", "broken", "bob", "broken"]
     assert "the handler of user.online failed" in caplog.text
     assert "the handler of the test fails" in caplog.text
+
+
+@asynccontextmanager
+async def listening(app: FastAPI) -> AsyncIterator[str]:
+    """Run an app with uvicorn in a thread, and yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        running_app = asyncio.create_task(asyncio.to_thread(server.run, [listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await running_app
+
+
+async def test_a_server_sends_an_event_again_after_a_handler_failed(tmp_path: Path) -> None:
+    """The second attempt is no replay: each attempt of the server has an id of its own."""
+    greendot = Greendot(Settings("http://127.0.0.1:1", webhook_secrets=(WEBHOOK_SECRET,)))
+    received = list[tuple[str, Any]]()
+
+    @greendot.on("room.message")
+    async def take(event: integration.Event[integration.Message]) -> None:
+        received.append((event.id, event.data.body))
+        if len(received) == 1:
+            raise RuntimeError("the handler of the test fails once")
+
+    app = FastAPI()
+    app.include_router(greendot.router(), prefix="/greendot")
+    async with listening(app) as address:
+        hook = {
+            "GREENDOT_WEBHOOKS_URL": f"{address}/greendot/webhook",
+            "GREENDOT_WEBHOOKS_SECRET": WEBHOOK_SECRET,
+            "GREENDOT_WEBHOOKS_ALLOW_PRIVATE": "127.0.0.0/8",
+        }
+        async with running(tmp_path, **hook) as process:
+            await process.ask("PUT", "/v1/rooms/club", {})
+            await process.ask("POST", "/v1/rooms/club/messages", {"user": "shop", "body": {"text": "hello"}})
+            async with asyncio.timeout(30):
+                while not await metric(process, "webhooks_events_total"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            assert await metric(process, "webhooks_failures_total") == 1
+    assert len(received) == 2
+    assert received[0] == received[1]
+    assert received[0][1] == {"text": "hello"}
 
 
 def test_ids_are_forgotten_after_their_time_and_beyond_the_limit() -> None:

@@ -22,8 +22,8 @@ export function pathPart(name: string, value: unknown): string {
     return String(value);
   }
   if (name !== "reaction") return checkedId(name, value);
-  // In a path, parts that have only dots mean another folder, encoded or not.
-  if (!isText(value) || /^\.*$/.test(value)) throw new InvalidArgument("a reaction must not be empty or have only dots");
+  // In a path, slashes and parts that have only dots have another meaning, encoded or not.
+  if (!isText(value) || /^\.*$|\//.test(value)) throw new InvalidArgument("a reaction must not be empty, have only dots, or have a slash");
   if (!isStorable(value)) throw new InvalidArgument("a reaction must have no NUL and no half of a surrogate pair");
   return encodeURIComponent(value);
 }

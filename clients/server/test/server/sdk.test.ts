@@ -130,10 +130,10 @@ function bun(): string {
   return found;
 }
 
-async function inProcess(runtime: string, given: object): Promise<unknown> {
+async function inProcess(given: object, runtime: string, ...options: string[]): Promise<unknown> {
   const file = join(folder, "program.mjs");
-  writeFileSync(file, await program("esm", "console.log(JSON.stringify(await scenario(sdk, JSON.parse(process.argv[2]))));"));
-  const { stdout } = await promisify(execFile)(runtime, [file, JSON.stringify(given)], { cwd: folder, timeout: 25_000 });
+  writeFileSync(file, await program("esm", "console.log(JSON.stringify(await scenario(sdk, JSON.parse((globalThis.Deno?.args ?? process.argv.slice(2))[0]))));"));
+  const { stdout } = await promisify(execFile)(runtime, [...options, file, JSON.stringify(given)], { cwd: folder, timeout: 25_000 });
   return JSON.parse(stdout);
 }
 
@@ -146,10 +146,13 @@ async function inEmptyScope(given: object): Promise<unknown> {
 }
 
 const RUNTIMES: [string, (given: object) => Promise<unknown>][] = [
-  ["Node", (given) => inProcess(process.execPath, given)],
-  ["Bun", (given) => inProcess(bun(), given)],
+  ["Node", (given) => inProcess(given, process.execPath)],
+  ["Bun", (given) => inProcess(given, bun())],
   ["a scope of Web APIs", inEmptyScope],
 ];
+/** Path of Deno. It is not among the dependencies, because its binary has 100 MB. */
+const DENO = process.env["DENO"];
+if (DENO) RUNTIMES.push(["Deno", (given) => inProcess(given, DENO, "run", "--allow-net")]);
 
 const OBSERVED = {
   claims: [true, "Älice 👋", ["team-*"], 60, "string"],

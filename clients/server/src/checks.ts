@@ -3,7 +3,6 @@
 import { InvalidArgument } from "./errors.js";
 
 const ID = /^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$/;
-const ID_RULE = "1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot";
 
 export function isText(text: unknown): text is string {
   return typeof text === "string";
@@ -11,8 +10,8 @@ export function isText(text: unknown): text is string {
 
 /** Return `id` if it may name a user, room, session or key. */
 export function checkedId(what: string, id: unknown): string {
-  if (!isText(id) || !ID.test(id)) throw new InvalidArgument(`${what} is not a valid id: ${ID_RULE}`);
-  return id;
+  if (isText(id) && ID.test(id)) return id;
+  throw new InvalidArgument(`${what} is not a valid id: 1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot`);
 }
 
 /** Return a part of a path: an id, the number of a message, or a reaction. */

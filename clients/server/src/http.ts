@@ -131,7 +131,7 @@ export class Http {
     } catch {
       // Below: an answer that is no JSON is as unknown as one that is no object.
     }
-    throw new BadAnswer(`cannot read the answer of ${this.url}; check that this is the address of a Greendot server`, status);
+    throw unreadable(this.url, status);
   }
 
   #problem(response: Response, text: string): Problem {
@@ -172,6 +172,11 @@ export class Http {
       signal?.addEventListener("abort", stop, { once: true });
     });
   }
+}
+
+/** Return the error for a response that is not from the API. */
+export function unreadable(url: string, status: number): BadAnswer {
+  return new BadAnswer(`cannot read the answer of ${url}; check that this is the address of a Greendot server`, status);
 }
 
 function checkedUrl(url: unknown): string {

@@ -25,8 +25,8 @@ import type {
   UserInfo,
 } from "./api.js";
 import { checkedId } from "./checks.js";
-import { BadAnswer, InvalidArgument, NotFound } from "./errors.js";
-import { type AnswerOf, Http, type HttpOptions, type RequestOf } from "./http.js";
+import { InvalidArgument, NotFound } from "./errors.js";
+import { type AnswerOf, Http, type HttpOptions, type RequestOf, unreadable } from "./http.js";
 import { type PrivateKey, randomHex, Signer, type TokenOptions } from "./tokens.js";
 import { type HookDelivery, type HookHeaders, type HookOptions, verifyWebhook } from "./webhooks.js";
 
@@ -202,7 +202,7 @@ export class Server {
   /** Revoke the token with this `jti`. With its user and expiry the server searches and keeps less. */
   async revokeToken(jti: string, options: { user?: string; expires_at?: number } = {}): Promise<Revoked> {
     // Without it, the request would revoke all tokens of the user.
-    if (typeof jti !== "string" || !jti) throw new InvalidArgument("jti is the id of a token");
+    if (typeof jti !== "string" || !jti) throw new InvalidArgument("jti is the id of a token: a text that is not empty");
     return this.#revoke({ user: options.user, expires_at: options.expires_at, jti });
   }
 
@@ -470,12 +470,12 @@ export class Server {
 
   async #call<Name extends keyof Operations>(operation: Name, request: RequestOf<Name>): Promise<AnswerOf<Name>> {
     const answer = await this.#http.call(operation, request);
-    if (answer === undefined) throw unexpected(this.url);
+    if (answer === undefined) throw unreadable(this.url, 204);
     return answer as AnswerOf<Name>;
   }
 
   async #send<Name extends keyof Operations>(operation: Name, request: RequestOf<Name>): Promise<void> {
-    if ((await this.#http.call(operation, request)) !== undefined) throw unexpected(this.url);
+    if ((await this.#http.call(operation, request)) !== undefined) throw unreadable(this.url, 200);
   }
 
   #revoke(body: RequestOf<"POST /v1/tokens/revoke">["body"]): Promise<Revoked> {
@@ -491,8 +491,6 @@ export class Server {
     } while (after);
   }
 }
-
-const unexpected = (url: string) => new BadAnswer(`cannot read the answer of ${url}; check that this is the address of a Greendot server`, 200);
 
 /** Return the key that names a message or notification, so that a retry is the same one. */
 const keyed = (key: string | null | undefined) => key ?? randomHex(12);

@@ -189,7 +189,7 @@ function patterns(name: string, value: Iterable<string> | null | undefined): str
 
 function checkInfo(info: unknown): void {
   if (info === undefined || info === null) return;
-  if (typeof info !== "object" || Array.isArray(info)) throw new InvalidArgument("info is an object");
+  if (typeof info !== "object" || Array.isArray(info)) throw new InvalidArgument("info is an object, for example with avatar and colour");
   const text = json(info);
   const size = bytes(text).length;
   if (size > MOST_INFO) throw new InvalidArgument(`info may have at most ${MOST_INFO} bytes as JSON, not ${size}; give less, such as a URL`);

@@ -69,7 +69,7 @@ export async function verifyWebhook(
   if (!secrets.length || !secrets.every((one) => isText(one) && one)) {
     throw new InvalidArgument("there is no secret to verify the webhook with; pass the webhook's secret");
   }
-  if (!(tolerance >= 0)) throw new InvalidArgument("tolerance is a number of seconds");
+  if (!(tolerance >= 0)) throw new InvalidArgument("tolerance is a number of seconds, 0 or more");
   const content = contentOf(body);
   const { seconds, given } = partsOf(headerOf(headers));
   const signed = new Uint8Array([...bytes(`${seconds}.`), ...content]);

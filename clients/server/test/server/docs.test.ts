@@ -42,7 +42,8 @@ test("the examples are right as they stand", () => {
 }, 60_000);
 
 test("the examples run one after the other", async () => {
-  await server.online("bob");
+  const url = `http://127.0.0.1:${server.port}`;
+  await server.online("bob", { getToken: () => new sdk.Server({ url, secret: KEYS.AUTH_SECRET }).token("bob") });
   const event = { id: "e1", type: "room.message", tenant: "default", at: 1, data: { room: "hooked", seq: 5 } };
   const body = JSON.stringify({ id: "d1", sent_at: 1, events: [event] });
   const seconds = Math.floor(Date.now() / 1000);
@@ -51,7 +52,7 @@ test("the examples run one after the other", async () => {
   const contents = `${PROGRAM}\nconsole.log("answers", ${asked(header)}, ${asked(`${header}0`)});`;
   const outfile = join(folder, "page.mjs");
   await build({ stdin: { contents, loader: "ts", resolveDir: folder }, bundle: true, format: "esm", target: "es2022", alias: { "@greendot/server": SOURCE }, outfile });
-  const given = { GREENDOT_URL: `http://127.0.0.1:${server.port}`, GREENDOT_API_KEY: KEYS.API_KEY, GREENDOT_AUTH_SECRET: KEYS.AUTH_SECRET, GREENDOT_WEBHOOK_SECRET: HOOK_SECRET };
+  const given = { GREENDOT_URL: url, GREENDOT_API_KEY: KEYS.API_KEY, GREENDOT_AUTH_SECRET: KEYS.AUTH_SECRET, GREENDOT_WEBHOOK_SECRET: HOOK_SECRET };
   const { stdout } = await promisify(execFile)(process.execPath, [outfile], { env: { ...process.env, ...given }, timeout: 25_000 });
   for (const line of [
     "true false true",
@@ -84,6 +85,6 @@ test("every call and every option is named", () => {
   const [, options] = /interface ServerOptions extends HttpOptions \{([^]*?)\n\}/.exec(readFileSync(join(PACKAGE, "src/server.ts"), "utf8"))!;
   const [, more] = /interface HttpOptions \{([^]*?)\n\}/.exec(readFileSync(join(PACKAGE, "src/http.ts"), "utf8"))!;
   const names = [...`${options}${more}`.matchAll(/^  (\w+)\??:/gm)].map(([, name]) => name!);
-  expect(names.length).toBe(9);
+  expect(names.length).toBe(10);
   expect(names.filter((name) => !PAGE.includes(`\`${name}\``))).toEqual([]);
 });

@@ -121,11 +121,12 @@ async function program(format: "esm" | "iife", code: string): Promise<string> {
   return (await build(options)).outputFiles[0]!.text;
 }
 
-/** Return the path of the binary in the npm package of Bun for this machine. */
+/** Return the path of Bun: in the npm package for this machine, from which the install script of `bun`, if it runs, moves it. */
 function bun(): string {
-  const { optionalDependencies } = JSON.parse(readFileSync(join(PACKAGE, "../node_modules/bun/package.json"), "utf8"));
-  const paths = Object.keys(optionalDependencies).map((name) => join(PACKAGE, "../node_modules", name, "bin/bun"));
-  const found = paths.find(existsSync);
+  const modules = join(PACKAGE, "../node_modules");
+  const { optionalDependencies } = JSON.parse(readFileSync(join(modules, "bun/package.json"), "utf8"));
+  const paths = Object.keys(optionalDependencies).map((name) => join(modules, name, "bin/bun"));
+  const found = [...paths, join(modules, "bun/bin/bun.exe")].find(existsSync);
   if (!found) throw new Error("the npm package bun has no binary for this machine; run npm ci in clients/");
   return found;
 }

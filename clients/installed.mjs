@@ -116,6 +116,7 @@ async function runServer() {
   const signature = createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex");
   const asked = (header) => `(await receive(new Request("http://app/", { method: "POST", body: ${JSON.stringify(body)}, headers: { "Greendot-Signature": "${header}" } }))).status`;
   const called = `console.log("answers", ${asked(`t=${seconds},v1=${signature}`)}, ${asked(`t=${seconds},v1=${signature}0`)});`;
+  await run(process.execPath, ["--input-type=commonjs", "-e", 'new (require("@greendot/server").Server)({ url: "http://127.0.0.1:8000" })'], { cwd: folder });
   const source = readFileSync(join(folder, "readme-server.ts"), "utf8");
   const { code } = await transform(`${source}\n${called}`, { loader: "ts", format: "esm", target: "es2022" });
   const kept = (name) => readFileSync(join(data, name), "utf8").trim();

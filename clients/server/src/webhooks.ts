@@ -1,6 +1,6 @@
 // Webhooks: their events, and the check that Greendot has sent them.
 
-import type { Message } from "./api.js";
+import type { AuditEntry, Message } from "./api.js";
 import { isText } from "./checks.js";
 import { BadWebhook, InvalidArgument } from "./errors.js";
 import { bytes, hex, hmacKey } from "./tokens.js";
@@ -18,17 +18,7 @@ export interface HookData {
   "room.message": Message;
   "notification.created": { user: string; seq: number; id: string; kind: string; body: unknown; created_at: number; ack: boolean };
   "notification.updated": { user: string; state: "seen" | "read" | "archived" | "acked"; ids: string[] };
-  "audit.created": {
-    number: number;
-    actor: string;
-    action: string;
-    room: string | null;
-    user: string | null;
-    ref: number | null;
-    reason: string | null;
-    until: number | null;
-    slow_mode_s: number | null;
-  };
+  "audit.created": Omit<AuditEntry, "at">;
   /** Sent by `greendot webhooks test`. */
   ping: Record<string, unknown>;
 }

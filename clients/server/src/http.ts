@@ -204,12 +204,12 @@ function isTemporary(error: ServerError): boolean {
   return error instanceof Unreachable || error instanceof RateLimited || error instanceof Unavailable;
 }
 
-/** Return the code of an error of `fetch`, such as ECONNREFUSED; else its name. */
-function codeOf(error: unknown): string {
+/** Return the code of an error of `fetch`, such as ECONNREFUSED; else the text of its cause, such as `bad port`, or its name. */
+function codeOf(error: unknown, isCause = false): string {
   const { code, cause, name, message } = Object(error) as { code?: unknown; cause?: unknown; name?: unknown; message?: unknown };
   if (isText(code)) return code;
   if (isText(message) && /connection refused/i.test(message)) return "ECONNREFUSED"; // Deno
-  return cause ? codeOf(cause) : String(name ?? "error");
+  return cause ? codeOf(cause, true) : String((isCause && message) || name || "error");
 }
 
 /** Return the seconds of a Retry-After. A date, as some proxies send, is left to the backoff: it is of another clock. */

@@ -85,7 +85,7 @@ export class Server {
 
   /** Return the same server with other options, such as the signal or the timeout of one call. */
   with(options: Partial<ServerOptions>): Server {
-    const other = new Server({ ...this.#options, ...options });
+    const other = new (this.constructor as typeof Server)({ ...this.#options, ...options });
     if (!("secret" in options || "privateKey" in options || "keyId" in options)) other.#signer = this.#signer;
     return other;
   }

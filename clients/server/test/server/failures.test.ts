@@ -261,6 +261,7 @@ describe("addresses", () => {
     expect(error).toBeInstanceOf(Unreachable);
     expect(error.message).toBe(`no server answers at http://127.0.0.1:${port} (ECONNREFUSED)`);
     expect((await errorOf(made({ url: "http://server.invalid", retries: 0 }).rooms())).message).toContain("no server answers");
+    expect((await errorOf(made({ url: "http://127.0.0.1:1", retries: 0 }).rooms())).message).toContain("(bad port)"); // fetch refuses it
   });
 
   test("a web site in place of the server", async () => {

@@ -16,6 +16,13 @@ test("require() and import have the same exports, and load nothing else", async 
   expect(dependencies).toBeUndefined();
 });
 
+test("the classes have their names in logs", async () => {
+  const module = { exports: {} as typeof source };
+  new Function("module", "exports", await builds.cjs())(module, module.exports);
+  expect(module.exports.Server.name).toBe("Server");
+  expect(module.exports.RateLimited.name).toBe("RateLimited");
+});
+
 test("requests name the version of the package", async () => {
   expect(await builds.esm()).toContain(`greendot-server-js/${version}`);
 });

@@ -66,6 +66,6 @@ def test_the_typescript_sdk_has_every_call() -> None:
     found = re.search(r"^class Server \{\n(.*?)^\}", reference, re.MULTILINE | re.DOTALL)
     assert found is not None
     methods = {*re.findall(r"^  (\w+)[(<]", found[1], re.MULTILINE)}
-    calls = {name for name in dir(sdk.Server) if not name.startswith("_")} - {"close"}  # connections belong to the runtime
+    calls = {name for name in dir(sdk.Server) if not name.startswith("_")} - {"close"}  # runtimes own the connections
     assert len(calls) > 50
     assert {re.sub(r"_(\w)", lambda letter: letter[1].upper(), name) for name in calls} <= methods

@@ -11,6 +11,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const PAGES = {
   javascript: { package: "@greendot/client", folder: "js", more: "Guide: [JavaScript client](../javascript.md)." },
   react: { package: "@greendot/react", folder: "react", more: "Guide: [@greendot/react](../../clients/react/README.md)." },
+  server: { package: "@greendot/server", folder: "server", more: "Guide: [TypeScript server SDK](../server-sdk-typescript.md)." },
 };
 const KINDS = ["Classes", "Functions", "Values", "Types"];
 

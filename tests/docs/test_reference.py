@@ -21,12 +21,12 @@ def test_the_reference_is_that_of_the_types() -> None:
     fresh = subprocess.run(command, cwd=CLIENTS, capture_output=True, text=True, timeout=110)
     assert fresh.returncode == 0, fresh.stderr
     pages = json.loads(fresh.stdout)
-    assert pages.keys() == {"javascript", "react"}
+    assert pages.keys() == {"javascript", "react", "server"}
     for name, text in pages.items():
         assert text == (REFERENCE / f"{name}.md").read_text(), "run: npm run reference (in clients/)"
 
 
-@pytest.mark.parametrize(("name", "folder"), [("javascript", "js"), ("react", "react")])
+@pytest.mark.parametrize(("name", "folder"), [("javascript", "js"), ("react", "react"), ("server", "server")])
 def test_everything_that_is_exported_is_there(name: str, folder: str) -> None:
     index = (CLIENTS / folder / "src" / "index.ts").read_text()
     exported = {

@@ -176,7 +176,8 @@ def try_npm(folder: Path, work: Path, python: Path, *, registry: bool) -> str:
     else:
         _unpack_npm(tarballs, work / "node_modules")
     with serving(python.parent / "greendot", cwd=work / "server") as address:
-        sizes = json.loads(run("node", "installed.mjs", work, address, cwd=CLIENTS, timeout_s=180))
+        data = work / "server" / ".greendot"
+        sizes = json.loads(run("node", "installed.mjs", work, address, data, cwd=CLIENTS, timeout_s=180))
     return ", ".join(
         f"{name} {size['bytes']:,} bytes gzipped{_verdict(size['bytes'], size['target'])}"
         for name, size in sizes.items()

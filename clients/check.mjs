@@ -4,6 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build as js } from "./js/build.mjs";
 import { build as react } from "./react/build.mjs";
+import { build as server } from "./server/build.mjs";
 import { build as vue } from "./vue/build.mjs";
 import { wrongIn } from "./types.mjs";
 
@@ -15,6 +16,7 @@ const PACKAGES = {
   react: async () => [...project("react"), ...(await react(), project("react/test/consumer"))],
   vue: async () => [...project("vue"), ...(await vue(), project("vue/test/consumer"))],
   react18: async () => project("react18"),
+  server: async () => [...project("server"), ...(await server(), project("server/test/consumer"))],
 };
 
 const asked = process.argv.slice(2).filter((word) => word !== "--json");

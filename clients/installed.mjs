@@ -1,9 +1,11 @@
-// Tries the packages in their installed form: node installed.mjs FOLDER SERVER
-// FOLDER has node_modules with the packages, react, react-dom, @types/react, vue and ws. SERVER is a dev server. The README of
-// each package is type-checked and run, and each package is bundled, minified and compared with its budget. Prints JSON.
+// Tries the packages in their installed form: node installed.mjs FOLDER SERVER DATA
+// FOLDER has node_modules with all packages, react, react-dom, @types/react, vue and ws. SERVER is a dev server, and DATA is the
+// folder with its key and secret. The README of each package is type-checked and run, and each package is bundled,
+// minified and compared with its budget. Prints JSON.
 // budgets.json has bytes: `target` is the goal, `most` fails. A package above its target may only become smaller.
 
 import { execFile } from "node:child_process";
+import { createHmac } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
@@ -14,7 +16,7 @@ import { build, transform } from "esbuild";
 import { components } from "./sfc.mjs";
 import { wrongIn } from "./types.mjs";
 
-const [folder, server] = [resolve(process.argv[2]), process.argv[3]];
+const [folder, server, data] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
 const run = promisify(execFile);
 const budgets = JSON.parse(readFileSync(new URL("budgets.json", import.meta.url), "utf8"));
 const jsdom = createRequire(fileURLToPath(new URL("react/package.json", import.meta.url))).resolve("jsdom");
@@ -22,13 +24,14 @@ const jsdom = createRequire(fileURLToPath(new URL("react/package.json", import.m
 /** Return the README of an installed package, with the address of the server. */
 const pageOf = (name) => readFileSync(join(folder, "node_modules", name, "README.md"), "utf8").replaceAll("wss://example.com", server);
 
-/** Return the first program in the README of an installed package. */
-function readme(name, language) {
-  const text = pageOf(name);
-  const found = text.match(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "m"));
-  if (!found) throw new Error(`the README of ${name} has no ${language} program`);
-  return found[1];
+/** Return the programs in the README of an installed package. */
+function programs(name, language) {
+  const found = [...pageOf(name).matchAll(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "gm"))];
+  if (!found.length) throw new Error(`the README of ${name} has no ${language} program`);
+  return found.map(([, code]) => code);
 }
+
+const readme = (name, language) => programs(name, language)[0];
 
 /** Write a file into the folder and return its path. */
 function put(name, text) {
@@ -47,7 +50,7 @@ const TSCONFIG = {
     lib: ["es2022", "dom", "dom.iterable"],
     types: [],
   },
-  files: ["readme-client.ts", "readme-react.tsx", "App.ts", "page.d.ts"],
+  files: ["readme-client.ts", "readme-react.tsx", "App.ts", "readme-server.ts", "page.d.ts"],
 };
 
 /** What a page and its backend have: elements, and the route that returns a token. Node 20 has no WebSocket. */
@@ -120,6 +123,26 @@ createApp(App, { userId: "alice" }).mount("#root");`;
   await run(process.execPath, [put("shown-vue.mjs", shown("Vue", render))], { cwd: folder, timeout: 40_000 });
 }
 
+/** The programs of the README continue each other. Afterwards, their route gets a webhook that is signed, and another one. */
+async function runServer() {
+  const secret = "a secret of webhooks for the README";
+  const event = { id: "e1", type: "room.message", tenant: "default", at: 1, data: { room: "hooked", seq: 5 } };
+  const body = JSON.stringify({ id: "d1", sent_at: 1, events: [event] });
+  const seconds = Math.floor(Date.now() / 1000);
+  const signature = createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex");
+  const asked = (header) => `(await receive(new Request("http://app/", { method: "POST", body: ${JSON.stringify(body)}, headers: { "Greendot-Signature": "${header}" } }))).status`;
+  const called = `console.log("answers", ${asked(`t=${seconds},v1=${signature}`)}, ${asked(`t=${seconds},v1=${signature}0`)});`;
+  await run(process.execPath, ["--input-type=commonjs", "-e", 'new (require("@greendot/server").Server)({ url: "http://127.0.0.1:8000" })'], { cwd: folder });
+  const source = readFileSync(join(folder, "readme-server.ts"), "utf8");
+  const { code } = await transform(`${source}\n${called}`, { loader: "ts", format: "esm", target: "es2022" });
+  const kept = (name) => readFileSync(join(data, name), "utf8").trim();
+  const env = { GREENDOT_URL: server, GREENDOT_API_KEY: kept("api-key"), GREENDOT_AUTH_SECRET: kept("secret"), GREENDOT_WEBHOOK_SECRET: secret };
+  const { stdout } = await run(process.execPath, [put("server.mjs", code)], { cwd: folder, env: { ...process.env, ...env }, timeout: 30_000 });
+  for (const line of ["1 system Welcome", "\nbob ", "missing: no_such_room 404", "hooked 5", "answers 204 400"]) {
+    if (!stdout.includes(line)) throw new Error(`the server SDK of the README did not print ${JSON.stringify(line)}, but:\n${stdout}`);
+  }
+}
+
 /** Return the size of each package without its peers: minified and gzipped. */
 async function sizes() {
   const found = {};
@@ -138,12 +161,14 @@ async function sizes() {
 put("readme-client.ts", readme("@greendot/client", "ts"));
 put("readme-react.tsx", readme("@greendot/react", "tsx"));
 for (const [name, text] of components(pageOf("@greendot/vue"))) put(`${name}.ts`, text);
-put("page.d.ts", "declare const input: HTMLInputElement, bell: HTMLElement, button: HTMLButtonElement;\n");
+put("readme-server.ts", programs("@greendot/server", "ts").join("\n"));
+put("page.d.ts", "declare const input: HTMLInputElement, bell: HTMLElement, button: HTMLButtonElement;\ndeclare const process: { env: Record<string, string | undefined> };\n");
 const wrong = wrongIn(put("tsconfig.json", JSON.stringify(TSCONFIG)));
 if (wrong.length) throw new Error(`types of the READMEs:\n${wrong.join("\n")}`);
 await runClient();
 await runReact();
 await runVue();
+await runServer();
 const measured = await sizes();
 for (const [name, bytes] of Object.entries(measured)) {
   if (bytes > budgets[name].most) throw new Error(`${name} has ${bytes} bytes gzipped; budgets.json allows ${budgets[name].most}`);

@@ -15,6 +15,7 @@ const PAGES = {
   react: { package: "@greendot/react", folder: "react", more: REACT },
   "react-components": { package: "@greendot/react/components", folder: "react", entry: "components/", more: REACT },
   vue: { package: "@greendot/vue", folder: "vue", more: "Guide: [@greendot/vue](../../clients/vue/README.md)." },
+  server: { package: "@greendot/server", folder: "server", more: "Guide: [TypeScript server SDK](../server-sdk-typescript.md)." },
 };
 const STORES = "/js/src/stores/index.d.ts";
 const KINDS = ["Classes", "Functions", "Values", "Types"];

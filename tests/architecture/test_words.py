@@ -93,6 +93,7 @@ ELSEWHERE = (
     "clients/js/src",
     "clients/react/src",
     "clients/vue/src",
+    "clients/server/src",
     "CONTRIBUTING.md",
     "README.md",
 )

@@ -47,6 +47,7 @@ ELSEWHERE = (
     "clients/js/README.md",
     "clients/react/README.md",
     "clients/vue/README.md",
+    "clients/server/README.md",
     "examples/README.md",
     "bench/RESULTS.md",
 )

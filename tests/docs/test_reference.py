@@ -18,6 +18,7 @@ FOLDERS = {
     "react": "react/src",
     "react-components": "react/src/components",
     "vue": "vue/src",
+    "server": "server/src",
 }
 
 

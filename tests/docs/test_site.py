@@ -85,8 +85,9 @@ def test_every_page_can_be_found_in_the_menu_and_by_searching(site: Path) -> Non
 def test_an_address_that_leads_nowhere_is_found(site: Path, tmp_path: Path) -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "site"), run_name="site")
     forge = "https://forge.example/team/greendot/blob/main"
-    right = f"""<a href="other.html#there"></a><a href="#top" id="top"></a><a href="https://example.com/x"></a><img src="a%20b.png">
-      <a href="{forge}/docs/README.md#x"></a><a href="folder/"></a><source srcset="a%20b.png 1x, /a%20b.png 2x">"""
+    right = f"""<a href="other.html#there"></a><a href="#top" id="top"></a><a href="https://example.com/x"></a>
+      <img src="a%20b.png"><a href="{forge}/docs/README.md#x"></a><a href="folder/"></a>
+      <source srcset="a%20b.png 1x, /a%20b.png 2x">"""
     wrong = {
         '<a href="missing.html">': "the site has no such file",
         '<a href="other.html#nowhere">': "the page has no such anchor",
@@ -198,7 +199,9 @@ def test_the_front_page_fits_the_screen_and_its_animation_can_be_paused(
 def expect_picture(page: Page, name: str) -> None:
     """Wait until the browser has loaded and decoded this picture of the front page."""
     ready = "(name) => { const it = document.querySelector('#film img'); "
-    page.wait_for_function(ready + "return it.currentSrc.endsWith(`/${name}`) && it.complete && it.naturalWidth > 0 }", arg=name)
+    page.wait_for_function(
+        ready + "return it.currentSrc.endsWith(`/${name}`) && it.complete && it.naturalWidth > 0 }", arg=name
+    )
     page.evaluate("document.querySelector('#film img').decode()")
 
 

@@ -84,7 +84,7 @@ class NewVisitors:
 
 
 class DevRoutes:
-    """Routes of the demo page, the playground, their tokens and their trials, open to any caller that passes the gate."""
+    """Routes of demo and playground, their tokens and trials, open to any caller that passes the gate."""
 
     def __init__(
         self, clock: Clock, inbox_service: InboxService, node: NodeView, new_visitors: NewVisitors, dev: Dev

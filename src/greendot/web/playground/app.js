@@ -6,7 +6,7 @@ import { $ } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Schemas } from "./schema.js";
 
-const WIDE = matchMedia("(min-width: 1000px)");
+const WIDE = 1000; // pixels from which two sessions fit side by side, as in the stylesheet
 const panels = [];
 
 async function start() {
@@ -27,7 +27,7 @@ async function start() {
     panels.push(panel);
     $("sessions").append(panel.root);
   }
-  showSecond(query.has("second") || WIDE.matches);
+  showSecond(query.has("second") || innerWidth >= WIDE);
   $("two").addEventListener("click", () => showSecond(panels[1].root.hidden));
   addEventListener("hashchange", () => panels.forEach((one) => one.choose(decodeURIComponent(location.hash.slice(1)))));
   addEventListener("keydown", shortcut);
@@ -48,7 +48,7 @@ function showSecond(shown) {
 }
 
 function shortcut(event) {
-  const isWriting = event.target.closest?.("input:not([type=checkbox]), textarea, select");
+  const isWriting = ["INPUT", "TEXTAREA", "SELECT"].includes(event.target.tagName) && event.target.type !== "checkbox";
   if (event.key !== "/" || isWriting || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
   const inside = panels.find((one) => one.root.contains(document.activeElement));

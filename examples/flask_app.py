@@ -13,7 +13,7 @@ from greendot.sdk import BadWebhook, ServerError
 app = Flask(__name__)
 app.secret_key = secrets.token_hex(32)  # a restart signs all users out
 greendot = Server(  # one per process; it is thread-safe
-    os.environ["GREENDOT_HTTP"],
+    os.environ["GREENDOT_URL"],
     os.environ["GREENDOT_API_KEY"],
     secret=os.environ["GREENDOT_AUTH_SECRET"],
     webhook_secret=os.environ["GREENDOT_WEBHOOKS_SECRET"],
@@ -32,7 +32,7 @@ def user() -> str:
     return str(session.get("user") or abort(401))
 
 
-@app.post("/token")
+@app.post("/greendot/token")
 def token() -> dict[str, str]:
     """Return a token for the signed-in user. The page requests one at the start and before each token expires."""
     try:
@@ -53,7 +53,7 @@ def order() -> tuple[dict[str, str], int]:
     return {"order": number}, 201
 
 
-@app.post("/greendot")
+@app.post("/greendot/webhook")
 def webhook() -> Response:
     try:
         delivery = greendot.verify_webhook(request.get_data(), request.headers)

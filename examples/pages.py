@@ -17,7 +17,7 @@ import greendot.web
 from greendot import Server
 
 FOLDER = Path(sys.argv[1]).resolve()
-GREENDOT = os.environ["GREENDOT_HTTP"]
+GREENDOT = os.environ["GREENDOT_URL"]
 SOCKET = GREENDOT.replace("http", "ws", 1)
 # Client as one module, for pages without a build.
 CLIENT = Path(greendot.web.__file__).with_name("greendot.js")

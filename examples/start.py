@@ -44,7 +44,7 @@ TRY = """
 {name} is at http://127.0.0.1:{port}, Greendot at http://127.0.0.1:{greendot}. In another terminal:
 
   curl -c jar -H 'Content-Type: application/json' -d '{{"user": "alice"}}' http://127.0.0.1:{port}/login
-  curl -b jar -X POST http://127.0.0.1:{port}/token
+  curl -b jar -X POST http://127.0.0.1:{port}/greendot/token
   curl -b jar -H 'Content-Type: application/json' -d '{{"item": "book"}}' http://127.0.0.1:{port}/orders
   curl -H 'Authorization: Bearer {key}' http://127.0.0.1:{greendot}/v1/users/alice/inbox
 
@@ -126,7 +126,7 @@ def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
     server = shared | {"GREENDOT_SERVER_DATA_DIR": str(folder)}
     app = shared | {
         "PORT": str(arguments.port),
-        "GREENDOT_HTTP": f"http://127.0.0.1:{arguments.greendot_port}",
+        "GREENDOT_URL": f"http://127.0.0.1:{arguments.greendot_port}",
         "SECRET_KEY": secrets.token_hex(32),
     }
     command = EXAMPLES[arguments.name]
@@ -134,15 +134,14 @@ def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
         database = arguments.database or stack.enter_context(postgres(folder))
         server["GREENDOT_OUTBOX_URL"] = app["DATABASE_URL"] = database
         command = [*command, f"127.0.0.1:{arguments.port}"]
-        once(["-m", "greendot", "outbox", "install", "--url", database], server)
         once([command[0], "migrate", "--verbosity", "0"], app)
     else:
         app["GREENDOT_WEBHOOKS_SECRET"] = server["GREENDOT_WEBHOOKS_SECRET"] = secrets.token_hex(32)
-        server["GREENDOT_WEBHOOKS_URL"] = f"http://127.0.0.1:{arguments.port}/greendot"
+        server["GREENDOT_WEBHOOKS_URL"] = f"http://127.0.0.1:{arguments.port}/greendot/webhook"
         server["GREENDOT_WEBHOOKS_ALLOW_PRIVATE"] = "127.0.0.0/8"
     greendot = ["-m", "greendot", "serve", "--dev", "--port", str(arguments.greendot_port)]
     running = [stack.enter_context(started(greendot, server))]
-    wait_for(f"{app['GREENDOT_HTTP']}/readyz", running)
+    wait_for(f"{app['GREENDOT_URL']}/readyz", running)
     running.append(stack.enter_context(started(command, app)))
     wait_for(f"http://127.0.0.1:{arguments.port}/", running)
     values = {"name": arguments.name, "port": arguments.port, "greendot": arguments.greendot_port}
@@ -172,7 +171,7 @@ def show(stack: ExitStack, arguments: argparse.Namespace) -> int:
         serve = ["-m", "greendot", "serve", "--dev", "--port", str(arguments.greendot_port)]
         running.append(stack.enter_context(started(serve, given)))
         wait_for(f"{greendot}/readyz", running)
-    app = shared | {"PORT": str(arguments.port), "GREENDOT_HTTP": greendot}
+    app = shared | {"PORT": str(arguments.port), "GREENDOT_URL": greendot}
     running.append(stack.enter_context(started(EXAMPLES[arguments.name], app)))
     wait_for(f"{page}/", running)
     print(OPEN.format(name=arguments.name, port=arguments.port, greendot=greendot), flush=True)

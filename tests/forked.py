@@ -82,9 +82,11 @@ def _load():  # noqa: ANN202
     import greendot
     from greendot.cli import main
 
-    for module in pkgutil.walk_packages(greendot.__path__, "greendot."):
-        if not module.name.startswith(("greendot.testing", "greendot.__main__")):
-            import_module(module.name)
+    for part in pkgutil.iter_modules(greendot.__path__, "greendot."):
+        if part.name not in ("greendot.testing", "greendot.__main__", "greendot.integrations"):
+            paths = getattr(import_module(part.name), "__path__", [])
+            for module in pkgutil.walk_packages(paths, f"{part.name}."):
+                import_module(module.name)
     return main
 
 

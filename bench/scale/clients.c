@@ -29,6 +29,7 @@ static void away(struct conn *c) {
     close(c->link.fd);
     c->link.fd = -1;
     c->stage = AWAY;
+    c->watch_at = c->join_at = 0;
     nodes[c->node].connections--;
     double bound = JITTER_S * (1 << (c->failures < 6 ? c->failures : 6));
     c->due = now() + (c->hint >= 0 ? c->hint + chance() * JITTER_S : chance() * (bound < LONGEST_S ? bound : LONGEST_S));
@@ -110,6 +111,12 @@ static void say_join(struct conn *c) {
     say(c, text);
 }
 
+/* Repeats refused commands that are due. */
+void say_again(struct conn *c, double t) {
+    if (c->watch_at && c->watch_at <= t) c->watch_at = 0, say_watch(c);
+    if (c->join_at && c->join_at <= t) c->join_at = 0, say_join(c);
+}
+
 void say_heartbeat(struct conn *c) {
     say(c, "{\"type\":\"heartbeat\"}");
     counts.heartbeats++;
@@ -137,6 +144,18 @@ static void on_welcome(struct conn *c) {
     if (!resumed) say_join(c);
 }
 
+/* Repeats a command that the server could not accept yet, as the client libraries do. Other errors are faults. */
+static void on_error(struct conn *c) {
+    const char *retry = field_of(&c->link, "retry"), *wait = field_of(&c->link, "retry_in_ms");
+    const char *id = field_of(&c->link, "id");
+    if (id && retry && !memcmp(retry, "true", 4)) {
+        *(id[1] == 'w' ? &c->watch_at : &c->join_at) = now() + (wait ? atol(wait) / 1e3 : JITTER_S);
+        counts.repeated++;
+    } else if (!counts.errors++) {
+        fprintf(stderr, "scale: %s\n", c->link.head);
+    }
+}
+
 static void on_text(struct conn *c) {
     const char *value;
     if (is_type(&c->link, "heartbeat.ack")) {
@@ -158,7 +177,7 @@ static void on_text(struct conn *c) {
         counts.refused++;
         if ((value = field_of(&c->link, "retry_in_ms"))) c->hint = atol(value) / 1e3;
     } else if (is_type(&c->link, "error")) {
-        if (!counts.errors++) fprintf(stderr, "scale: %s\n", c->link.head);
+        on_error(c);
     } else if (is_type(&c->link, "reply")) {
         counts.snapshot += c->offline;
         if (c->stage == RESTORING && !--c->awaited) {

@@ -68,7 +68,7 @@ static void report(void) {
 #define SHOW(name) printf("\"" #name "\":%llu,", (unsigned long long)n->name)
     printf("{\"ready\":%d,", ready);
     SHOW(offline), SHOW(changed), SHOW(entered), SHOW(left), SHOW(snapshot), SHOW(fresh), SHOW(count), SHOW(stale);
-    SHOW(lost), SHOW(refused), SHOW(failed), SHOW(errors), SHOW(heartbeats), SHOW(acks), SHOW(resumed);
+    SHOW(lost), SHOW(refused), SHOW(failed), SHOW(errors), SHOW(repeated), SHOW(heartbeats), SHOW(acks), SHOW(resumed);
     printf("\"delays_ms\":[");
     for (size_t i = 0; i < delays.count; i++) printf("%s%.2f", i ? "," : "", delays.of[i] * 1e3);
     puts("]}");
@@ -120,7 +120,7 @@ static void open_due(void) {
     checked = t;
     int opening = 0;
     for (int i = 0; i < opt.connections; i++)
-        opening += conns[i].stage != AWAY && conns[i].stage != READY;
+        opening += conns[i].stage != AWAY && conns[i].stage != READY, say_again(&conns[i], t);
     for (int i = 0; i < opt.connections && opening < PENDING; i++, next = (next + 1) % opt.connections)
         if (conns[next].stage == AWAY && conns[next].due <= t) open_conn(&conns[next]), opening++;
 }
@@ -133,7 +133,7 @@ static void beat(void) {
     uint64_t due = (now() - start) / opt.heartbeat * opt.connections;
     for (; sent < due; sent++) {
         struct conn *c = &conns[sent % opt.connections];
-        if (c->stage == READY) say_heartbeat(c);
+        if (c->stage >= RESTORING) say_heartbeat(c);
     }
 }
 

@@ -15,6 +15,7 @@ struct conn {
     double hint;       /* delay in seconds that the server gave; negative: none */
     unsigned failures; /* in a row */
     int awaited;       /* replies until the connection is ready */
+    double watch_at, join_at; /* times of repeated commands; 0: none */
     unsigned matched;  /* characters of OFFLINE at the end of the payload so far */
     unsigned offline;  /* offline users in the frame being read */
     char session[64];
@@ -32,7 +33,7 @@ struct options {
 /* Events since the last reset. In a test without changes of presence, each of the first six is a fault. */
 struct counts {
     uint64_t offline, changed, entered, left, snapshot, fresh;
-    uint64_t count, stale, lost, refused, failed, errors, heartbeats, acks, resumed;
+    uint64_t count, stale, lost, refused, failed, errors, repeated, heartbeats, acks, resumed;
 };
 
 extern struct options opt;
@@ -45,6 +46,7 @@ extern struct samples delays; /* from status.set to presence.changed */
 void open_conn(struct conn *c);
 void on_event(struct conn *c, uint32_t events);
 void say_heartbeat(struct conn *c);
+void say_again(struct conn *c, double t);
 void say_status(struct conn *c);
 
 /* main.c */

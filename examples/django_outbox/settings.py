@@ -8,11 +8,16 @@ _url = urlsplit(os.environ["DATABASE_URL"])
 SECRET_KEY = os.environ["SECRET_KEY"]
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 ROOT_URLCONF = "urls"
-INSTALLED_APPS = ["shop"]
+INSTALLED_APPS = ["greendot.integrations.django", "shop"]
 MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware"]
 SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TIME_ZONE = "UTC"
+GREENDOT = {
+    "URL": os.environ["GREENDOT_URL"],
+    "SECRET": os.environ["GREENDOT_AUTH_SECRET"],
+    "USER_ID": "shop.views.user",
+}
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",

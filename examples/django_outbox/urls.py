@@ -1,10 +1,10 @@
 """Routes of the shop."""
 
-from django.urls import path
+from django.urls import include, path
 from shop import views
 
 urlpatterns = [
     path("login", views.login),
-    path("token", views.token),
     path("orders", views.orders),
+    path("greendot/", include("greendot.integrations.django.urls")),
 ]

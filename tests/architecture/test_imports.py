@@ -44,6 +44,7 @@ BESIDE: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {*ORDER},
     "client": {*FLOOR},
+    "integrations": {*FLOOR, "sdk"},
     "sdk": {*FLOOR},
     "server": {"sdk"},
     "testing": {*ORDER},
@@ -90,6 +91,9 @@ DRIVERS = [
     ("opentelemetry", {"telemetry.otel"}),
     ("prometheus_client", {"telemetry.prometheus"}),
     ("uvloop", {"cli"}),
+    ("django", {"integrations.django"}),
+    ("fastapi", {"integrations.fastapi"}),
+    ("anyio", {"integrations.fastapi"}),
 ]
 
 # Modules that make a decision depend on more than its arguments.
@@ -190,6 +194,7 @@ def test_models_depend_on_nothing_but_their_arguments() -> None:
 def test_packages_of_capabilities_hold_a_docstring_only() -> None:
     """Engine and store import models from these packages, which must not load services."""
     keep = {"cli", "client", "config", "sdk", "testing", "store.postgres", "store.sqlite", "store.schema", ""}
+    keep |= {"integrations.django"}
     for module in modules():
         if module.path.name == "__init__.py" and module.name not in keep:
             assert len(module.tree.body) <= 1, module.name

@@ -24,7 +24,7 @@ from deployed.programs import ROOT, said
 from greendot import __version__
 from release.artefacts import build_python
 from release.check import copy_source
-from release.quickstart import converse
+from release.quickstart import run_readme
 from unpacking import unpack
 
 SOURCE = ROOT / "src" / "greendot"
@@ -117,7 +117,7 @@ def test_the_metadata_of_the_wheel_has_name_version_license_and_requirements(bui
     # The license expression replaces the classifier.
     assert not [each for each in classifiers if each.startswith("License ::")]
     extras = set(said.get_all("Provides-Extra", []))
-    assert {"dev", "audit", "bench", "examples"} <= extras
+    assert {"dev", "audit", "bench", "examples", "django", "fastapi"} <= extras
     needed = [each for each in said.get_all("Requires-Dist", []) if "extra ==" not in each]
     # A server must not depend on test tools.
     assert not [each for each in needed if re.match(r"pytest|hypothesis|mypy|ruff|playwright", each)]
@@ -173,8 +173,8 @@ def test_a_server_installed_from_the_wheel_shows_demo_dashboard_and_api_far_from
             tmp_path / "venv" / "bin" / "python", "-c", "import greendot; print(greendot.__file__)", PYTHONPATH=""
         )
         assert Path(where.strip()) == site / "greendot" / "__init__.py"
-        # The client of the README, from the same environment, as two users.
-        converse(tmp_path / "venv" / "bin" / "python", server, tmp_path)
+        # The README in the wheel: its client as two users, and its backend, from the same environment.
+        run_readme(tmp_path / "venv" / "bin" / "python", server, tmp_path)
         # All files that a page loads are served, including indirect ones.
         waiting, seen = ["/", "/admin"], set()
         while waiting:

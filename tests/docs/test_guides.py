@@ -27,6 +27,7 @@ TYPED = [*GUIDES, ROOT / "clients" / "react" / "README.md"]
 SECRETS = {"GREENDOT_AUTH_SECRET": "a" * 32, "GREENDOT_API_KEY": "b" * 32}
 # Not run: code of other products and files of other programs.
 SHOWN = {"js", "css", "nginx", "diff"}  # tests/foreign runs the diffs
+FRAMEWORKS = {"django", "fastapi"}  # test_framework_guides.py runs them
 RUN = {"sh", "console", "python", "ts", "tsx", "toml"}
 
 
@@ -86,7 +87,10 @@ def test_every_code_block_names_a_known_language(page: Path) -> None:
     assert {language for language, _ in blocks(page)} <= SHOWN | RUN
 
 
-@pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page, "python")], ids=lambda page: page.stem)
+PROGRAMS = [page for page in GUIDES if blocks(page, "python") and page.stem not in FRAMEWORKS]
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.stem)
 def test_programs_run(page: Path, server: DevServer) -> None:
     program = "\n".join(text for _, text in blocks(page, "python"))  # programs of a page continue each other
     keys = {"GREENDOT_API_KEY": server.kept("api-key"), "GREENDOT_AUTH_SECRET": server.kept("secret")}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 
-from release.artefacts import ROOT, Failed
+from release.artefacts import Failed, run
 
 ADDRESS = re.compile(r"Open  (http://127\.0\.0\.1:\d+)/")
 START_S = 240.0  # uvx and pipx install Greendot first
@@ -95,26 +95,38 @@ def fetch(url: str) -> bytes:
         return content
 
 
-def client_program(address: str, user: str) -> str:
-    """Return the client program of the README for this server and user."""
-    text = (ROOT / "README.md").read_text()
-    program = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
-    return program.replace("127.0.0.1:8000", address.removeprefix("http://")).replace("carol", user)
+def readme_programs(python: Path, address: str, cwd: Path) -> list[str]:
+    """Return the programs of the README that is installed with this Python's package, for a server."""
+    command = "from importlib.metadata import metadata; print(metadata('greendot').get_payload())"
+    text = run(python, "-X", "utf8", "-c", command, cwd=cwd, PYTHONPATH="")
+    programs: list[str] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    if len(programs) != 2:
+        raise Failed(f"the installed README has {len(programs)} programs in Python, not one of a client and a backend")
+    return [program.replace("127.0.0.1:8000", address.removeprefix("http://")) for program in programs]
 
 
-def converse(python: Path, address: str, cwd: Path) -> None:
-    """Run the README's client as two users with this Python. The first must receive the message of the second."""
+def run_readme(python: Path, address: str, cwd: Path) -> None:
+    """Run the programs of the installed README with this Python, for a server with its data in `cwd`.
+
+    The client runs as two users, and the first must receive the message of the second. The backend must notify.
+    """
+    client, backend = readme_programs(python, address, cwd)
     own = re.compile(r"room\.message \{'text': 'hello'\}")
-    with running(python, "-c", client_program(address, "carol"), cwd=cwd) as carol:
+    with running(python, "-c", client, cwd=cwd) as carol:
         carol.until(own, ANSWER_S)
-        with running(python, "-c", client_program(address, "dave"), cwd=cwd) as dave:
+        with running(python, "-c", client.replace("carol", "dave"), cwd=cwd) as dave:
             dave.until(own, ANSWER_S)
             carol.until(own, ANSWER_S)
+    key, secret = ((cwd / ".greendot" / name).read_text().strip() for name in ("api-key", "secret"))
+    given = f"API_KEY, AUTH_SECRET = {key!r}, {secret!r}\n"
+    shown = "print(token.count('.'), [entry.body for entry in server.inbox('alice').notifications])\n"
+    with running(python, "-c", given + backend + shown, cwd=cwd) as lines:
+        lines.until(re.compile(r"2 \[\{'order': 17\}\]"), ANSWER_S)
 
 
 def try_server(python: Path, address: str, cwd: Path) -> None:
-    """Fetch the pages of a server, and let two clients converse."""
+    """Fetch the pages of a server that was started in `cwd`, and run the installed README."""
     for page in PAGES:
         if not fetch(address + page):
             raise Failed(f"{page} of {address} is empty")
-    converse(python, address, cwd)
+    run_readme(python, address, cwd)

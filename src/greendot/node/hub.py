@@ -27,6 +27,8 @@ from greendot.transport.fan_out import FAILED, send_each
 
 SLICE_S = 0.005  # longest time of a flush, about
 LARGE = 1_000  # listeners of a channel; above this number a write is cut into slices
+FEW = 100  # listeners; up to this number a write is never cut, whatever the size of its frames
+LARGE_BYTES = 8_000_000  # of one write to all listeners; above this size the write is cut, too (about 2 ms)
 STEP = 200  # writes between two checks of the clock
 MOST_WAITING = 1_000  # frames that wait for a queued channel; then signals are merged, and new ones dropped if need be
 
@@ -171,11 +173,11 @@ class Hub:
         self._flush_set = False
         end = perf_counter() + SLICE_S
         wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
-        if len(self._busy) == 1 and len(self._busy[0].listeners) <= LARGE and not wait_s:
+        if len(self._busy) == 1 and not wait_s and not is_large(self._busy[0]):
             self._broadcast(self._busy.popleft())
         while self._busy:
             channel = self._busy.popleft()
-            if wait_s or len(channel.listeners) > LARGE:
+            if wait_s or is_large(channel):
                 channel.queued = True
                 self._queue.append(channel)
             else:  # collect frames of all topics first, so that a listener of two busy topics is written once
@@ -289,6 +291,14 @@ class Hub:
         self._metrics.realtime_socket_send_total += sends
         if self._throttle is not None:
             self._throttle.take(sends)
+
+
+def is_large(channel: Channel) -> bool:
+    """Return whether the next write to all listeners takes so long that it is cut into slices."""
+    listeners = len(channel.listeners)
+    if listeners <= FEW or listeners > LARGE:
+        return listeners > LARGE
+    return listeners * sum(len(item.frame) for item in channel.pending) > LARGE_BYTES
 
 
 def by_dialect(connections: list[Connection]) -> dict[Dialect | None, list[Connection]]:

@@ -54,7 +54,9 @@ export class Plug {
   async #break() {
     const broken = [...this.#sockets];
     for (const socket of broken) socket.lose();
-    if (!(await this.#breakLine().catch(() => false))) for (const socket of broken) socket.end(CUT);
+    await this.#breakLine().catch(() => false);
+    // The server breaks one connection. A socket that was not connected yet must not stay open unread.
+    for (const socket of broken) socket.end(CUT);
   }
 }
 

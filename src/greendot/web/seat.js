@@ -46,6 +46,7 @@ export class Seat {
       device,
       client: { name: "greendot-demo", version: "1" },
       webSocket: this.plug.webSocket,
+      fallback: false, // an event stream would pass during a simulated outage, which breaks WebSockets only
       activity: false, // two devices share this page: each reports its own activity
     });
     this.rooms = new Rooms(this, list, this.#part(".talks"), `${device.split("-")[0]}.room`);

@@ -117,6 +117,24 @@ async def test_a_large_room_is_written_some_listeners_at_a_time() -> None:
     assert hub.backlog == 0
 
 
+@pytest.mark.parametrize(("few", "size", "is_cut"), [(3, 20, True), (3, 10, False), (4, 20, False)])
+async def test_large_frames_are_written_to_some_listeners_at_a_time(
+    few: int, size: int, is_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGE", 10)
+    monkeypatch.setattr(module, "FEW", few)
+    monkeypatch.setattr(module, "LARGE_BYTES", 4 * 2 * 10)
+    hub, _ = made()
+    channel = hub.channel(Topic("room", "t", "r"))
+    crowd = listeners(hub, channel, 4)
+    for _ in range(2):
+        hub.offer(channel, b"x" * (size - 1) + b"\n", record=True)
+    await turns(2)
+    assert any(not listener.frames for listener in crowd) is is_cut
+    await turns(10)
+    assert [listener.frames for listener in crowd] == [[b"x" * (size - 1)] * 2] * 4
+
+
 async def test_frames_offered_while_a_large_room_is_written_are_joined_into_its_next_write() -> None:
     hub, _ = made()
     channel = hub.channel(Topic("room", "t", "r"))

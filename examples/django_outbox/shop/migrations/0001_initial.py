@@ -1,10 +1,10 @@
-"""The table of orders. That of the outbox is made by `greendot outbox install`."""
+"""Table of orders. The table of the outbox has its own migration, in greendot.integrations.django."""
 
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """The first."""
+    """First migration."""
 
     initial = True
     dependencies = ()
@@ -16,10 +16,5 @@ class Migration(migrations.Migration):
                 ("user", models.CharField(max_length=128)),
                 ("item", models.CharField(max_length=100)),
             ],
-        ),
-        migrations.CreateModel(
-            name="Outbox",
-            fields=[("id", models.BigAutoField(primary_key=True, serialize=False))],
-            options={"managed": False, "db_table": "greendot_outbox"},
         ),
     )

@@ -178,6 +178,8 @@ def test_refusals_and_ends_are_shown_in_words(open_tab: OpenTab, site: ServerPro
     expect(session.root.locator(".hint")).to_contain_text("Not JSON")
     session.frame.press("Control+Enter")
     expect(session.frames("error").last).to_contain_text("bad_frame: the frame is not valid JSON")
+    session.press("Reset")
+    assert json.loads(session.frame.input_value())["type"] == "room.join"
     session.send({"type": "room.send", "id": 3, "body": 1})
     expect(session.frames("error").last).to_contain_text("room.send")
     expect(session.frames("error").last).to_contain_text("bad_field: field `room`")

@@ -27,6 +27,7 @@ export class Composer {
     this.#area.addEventListener("keydown", (event) => this.#shortcut(event));
     form.command.addEventListener("change", () => this.choose(form.command.value));
     form.format.addEventListener("click", () => this.#format());
+    form.template.addEventListener("click", () => this.choose(form.command.value));
     form.addEventListener("submit", (event) => (event.preventDefault(), this.#send()));
     this.choose(this.#commands.has(FIRST) ? FIRST : this.#commands.keys().next().value);
   }

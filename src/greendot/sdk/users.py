@@ -121,7 +121,7 @@ class People:
         """Revoke the token with this `jti`. With its user and expiry (ms UTC) the server searches and keeps less."""
         if not isinstance(jti, str) or not jti:  # left out, `user` alone would revoke every token of the user
             raise ValueError(
-                "jti must be the text of a token's claim `jti`; `revoke_user` revokes every token of a user"
+                "jti must be the claim `jti` of a token; `revoke_user` revokes every token of a user"
             )
         return self._revoke(jti=jti, user=user, expires_at=expires_at)
 

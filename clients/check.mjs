@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { build as js } from "./js/build.mjs";
 import { build as react } from "./react/build.mjs";
 import { build as server } from "./server/build.mjs";
+import { build as vue } from "./vue/build.mjs";
 import { wrongIn } from "./types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -13,6 +14,7 @@ const project = (...path) => wrongIn(join(here, ...path, "tsconfig.json"));
 const PACKAGES = {
   js: async () => [...project("js"), ...(await js(), project("js/test/consumer"))],
   react: async () => [...project("react"), ...(await react(), project("react/test/consumer"))],
+  vue: async () => [...project("vue"), ...(await vue(), project("vue/test/consumer"))],
   react18: async () => project("react18"),
   server: async () => [...project("server"), ...(await server(), project("server/test/consumer"))],
 };

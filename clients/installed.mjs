@@ -1,5 +1,5 @@
 // Tries the packages in their installed form: node installed.mjs FOLDER SERVER DATA
-// FOLDER has node_modules with all packages, react, react-dom, @types/react and ws. SERVER is a dev server, and DATA is the
+// FOLDER has node_modules with all packages, react, react-dom, @types/react, vue and ws. SERVER is a dev server, and DATA is the
 // folder with its key and secret. The README of each package is type-checked and run, and each package is bundled,
 // minified and compared with its budget. Prints JSON.
 // budgets.json has bytes: `target` is the goal, `most` fails. A package above its target may only become smaller.
@@ -13,6 +13,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { build, transform } from "esbuild";
+import { components } from "./sfc.mjs";
 import { wrongIn } from "./types.mjs";
 
 const [folder, server, data] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
@@ -20,12 +21,14 @@ const run = promisify(execFile);
 const budgets = JSON.parse(readFileSync(new URL("budgets.json", import.meta.url), "utf8"));
 const jsdom = createRequire(fileURLToPath(new URL("react/package.json", import.meta.url))).resolve("jsdom");
 
-/** Return the programs in the README of an installed package, with the address of the server. */
+/** Return the README of an installed package, with the address of the server. */
+const pageOf = (name) => readFileSync(join(folder, "node_modules", name, "README.md"), "utf8").replaceAll("wss://example.com", server);
+
+/** Return the programs in the README of an installed package. */
 function programs(name, language) {
-  const text = readFileSync(join(folder, "node_modules", name, "README.md"), "utf8");
-  const found = [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "gm"))];
+  const found = [...pageOf(name).matchAll(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "gm"))];
   if (!found.length) throw new Error(`the README of ${name} has no ${language} program`);
-  return found.map(([, code]) => code.replaceAll("wss://example.com", server));
+  return found.map(([, code]) => code);
 }
 
 const readme = (name, language) => programs(name, language)[0];
@@ -47,7 +50,7 @@ const TSCONFIG = {
     lib: ["es2022", "dom", "dom.iterable"],
     types: [],
   },
-  files: ["readme-client.ts", "readme-react.tsx", "readme-server.ts", "page.d.ts"],
+  files: ["readme-client.ts", "readme-react.tsx", "App.ts", "readme-server.ts", "page.d.ts"],
 };
 
 /** What a page and its backend have: elements, and the route that returns a token. Node 20 has no WebSocket. */
@@ -68,18 +71,15 @@ async function runClient() {
   if (!/^online\b/m.test(stdout) || !stdout.includes("hello")) throw new Error(`the client of the README printed:\n${stdout}`);
 }
 
-/** A message of Bob, and one that Alice writes in the form of the README's page, are shown in her page. */
-const SHOWN = `
+/** A message of Bob, and one that Alice writes in the form of the README's page, are shown in her page, which `render` shows. */
+const shown = (front, render) => `
 import { JSDOM } from ${JSON.stringify(jsdom)};
 const { window } = new JSDOM('<div id="root"></div>', { url: "${server}/", pretendToBeVisual: true });
-for (const name of ["window", "document", "navigator", "HTMLElement", "Node"]) {
+for (const name of ["window", "document", "navigator", "Element", "HTMLElement", "SVGElement", "Document", "ShadowRoot", "Node"]) {
   Object.defineProperty(globalThis, name, { value: name === "window" ? window : window[name], configurable: true });
 }
 await import("./page.mjs");
-const { createRoot } = await import("react-dom/client");
-const { createElement } = await import("react");
 const { Greendot } = await import("@greendot/client");
-const { App } = await import("./app.mjs");
 const until = async (text) => {
   for (let tries = 0; tries < 400; tries++) {
     if (document.body.textContent.includes(text)) return;
@@ -87,24 +87,40 @@ const until = async (text) => {
   }
   throw new Error(\`\${text} was not shown: \${document.body.textContent}\`);
 };
-createRoot(document.getElementById("root")).render(createElement(App, { userId: "alice" }));
+${render}
 await until("as alice");
 const getToken = async () => (await (await fetch("${server}/dev/token?user=bob")).json()).token;
 const bob = new Greendot({ url: "${server}", getToken });
 bob.connect();
 await bob.room("lobby").join();
-await bob.room("lobby").send({ text: "hello from bob" });
-await until("bob: hello from bob");
-document.querySelector("input").value = "hello from the form";
+await bob.room("lobby").send({ text: "hello to ${front}" });
+await until("bob: hello to ${front}");
+document.querySelector("input").value = "hello from ${front}";
+document.querySelector("input").dispatchEvent(new window.Event("input", { bubbles: true }));
 document.querySelector("form").dispatchEvent(new window.Event("submit", { bubbles: true, cancelable: true }));
-await until("alice: hello from the form");
+await until("alice: hello from ${front}");
 process.exit(0);
 `;
 
 async function runReact() {
   const options = { entryPoints: [join(folder, "readme-react.tsx")], bundle: true, packages: "external", format: "esm", jsx: "automatic" };
   await build({ ...options, outfile: join(folder, "app.mjs"), logLevel: "error" });
-  await run(process.execPath, [put("shown.mjs", SHOWN)], { cwd: folder, timeout: 40_000 });
+  const render = `
+const { createRoot } = await import("react-dom/client");
+const { createElement } = await import("react");
+const { App } = await import("./app.mjs");
+createRoot(document.getElementById("root")).render(createElement(App, { userId: "alice" }));`;
+  await run(process.execPath, [put("shown.mjs", shown("React", render))], { cwd: folder, timeout: 40_000 });
+}
+
+async function runVue() {
+  const options = { entryPoints: [join(folder, "App.ts")], bundle: true, packages: "external", format: "esm" };
+  await build({ ...options, outfile: join(folder, "app-vue.mjs"), logLevel: "error" });
+  const render = `
+const { createApp } = await import("vue");
+const { default: App } = await import("./app-vue.mjs");
+createApp(App, { userId: "alice" }).mount("#root");`;
+  await run(process.execPath, [put("shown-vue.mjs", shown("Vue", render))], { cwd: folder, timeout: 40_000 });
 }
 
 /** The programs of the README continue each other. Afterwards, their route gets a webhook that is signed, and another one. */
@@ -132,8 +148,10 @@ async function sizes() {
   const found = {};
   for (const [name, { exports }] of Object.entries(budgets)) {
     const contents = `export ${exports === "*" ? exports : `{ ${exports} }`} from "${name}";`;
-    const { peerDependencies = {} } = JSON.parse(readFileSync(join(folder, "node_modules", name, "package.json"), "utf8"));
-    const external = [...Object.keys(peerDependencies), "./sse.js"]; // sse.js is loaded only where WebSockets do not pass
+    const [packageName, entry] = [name.split("/").slice(0, 2).join("/"), name.split("/")[2]];
+    const { peerDependencies = {} } = JSON.parse(readFileSync(join(folder, "node_modules", packageName, "package.json"), "utf8"));
+    // sse.js is loaded only where WebSockets do not pass. An entry beside the main one shares its code.
+    const external = [...Object.keys(peerDependencies), "./sse.js", ...(entry ? ["./greendot.js", "./greendot-react.js", packageName] : [])];
     const options = { stdin: { contents, resolveDir: folder }, bundle: true, minify: true, format: "esm", write: false, target: "es2022", external };
     found[name] = gzipSync((await build({ ...options, charset: "utf8", legalComments: "none" })).outputFiles[0].text, { level: 9 }).length;
   }
@@ -142,12 +160,14 @@ async function sizes() {
 
 put("readme-client.ts", readme("@greendot/client", "ts"));
 put("readme-react.tsx", readme("@greendot/react", "tsx"));
+for (const [name, text] of components(pageOf("@greendot/vue"))) put(`${name}.ts`, text);
 put("readme-server.ts", programs("@greendot/server", "ts").join("\n"));
 put("page.d.ts", "declare const input: HTMLInputElement, bell: HTMLElement, button: HTMLButtonElement;\ndeclare const process: { env: Record<string, string | undefined> };\n");
 const wrong = wrongIn(put("tsconfig.json", JSON.stringify(TSCONFIG)));
 if (wrong.length) throw new Error(`types of the READMEs:\n${wrong.join("\n")}`);
 await runClient();
 await runReact();
+await runVue();
 await runServer();
 const measured = await sizes();
 for (const [name, bytes] of Object.entries(measured)) {

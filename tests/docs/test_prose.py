@@ -46,6 +46,7 @@ ELSEWHERE = (
     "CONTRIBUTING.md",
     "clients/js/README.md",
     "clients/react/README.md",
+    "clients/vue/README.md",
     "clients/server/README.md",
     "examples/README.md",
     "bench/RESULTS.md",

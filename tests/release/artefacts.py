@@ -18,7 +18,7 @@ from greendot import __version__
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "clients"
-PACKAGES = ("js", "react", "server")  # workspaces that are published
+PACKAGES = ("js", "react", "vue", "server")  # workspaces that are published
 FALLBACK_EPOCH = 315532800  # 1980: the earliest time that a wheel can contain
 SUMS = "SHA256SUMS"
 

@@ -22,7 +22,7 @@ from release.artefacts import CLIENTS, ROOT, Failed, run
 from release.quickstart import fetch, running, serving, try_server
 
 ARCHITECTURES = ("x86_64", "aarch64")
-PEERS = ("react", "react-dom", "@types/react", "ws")
+PEERS = ("react", "react-dom", "@types/react", "vue", "ws")
 
 
 class Table:

@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { createContext, runInContext } from "node:vm";
 import { gzipSync } from "node:zlib";
+import { transform } from "esbuild";
 import { expect, test } from "vitest";
 // @ts-expect-error: a script without types
 import { builds, integrity, PAGE, WEB, WEB_MAP, WEB_PUSH, WEB_SSE, WEB_TYPES, webModule, withIntegrity } from "../../build.mjs";
@@ -50,6 +51,18 @@ test("event streams are small and not part of the client, which loads them by na
   expect(await builds.core()).not.toContain("text/event-stream");
   for (const build of ["esm", "cjs", "script"]) expect(await builds[build]()).toContain('import("./sse.js")');
   expect((await webModule()).js).toContain('import("./greendot-sse.js")');
+});
+
+test("the stores are small, not part of the client, and use the client beside them", async () => {
+  for (const build of ["stores", "storesCjs"]) {
+    const text = await builds[build]();
+    const imported = [...text.matchAll(/(?:from |require\()"([^"]+)"/g)].map(([, name]) => name);
+    expect([...new Set(imported)]).toEqual(["./greendot.js"]);
+    expect(text).not.toContain("WebSocket");
+  }
+  const { code } = await transform(await builds.stores(), { minify: true, format: "esm" });
+  expect(gzipSync(code, { level: 9 }).length).toBeLessThanOrEqual(4_950);
+  expect(await builds.core()).not.toContain("outgoing");
 });
 
 test("with a script tag there is one global: the class, with the helpers on it", async () => {

@@ -1,6 +1,6 @@
 // Effect of marks on inbox entries.
 
-import type { InboxEntry, InboxFilter, Marked } from "@greendot/client";
+import type { InboxEntry, InboxFilter, Marked } from "../index.js";
 
 type Times = Pick<InboxEntry, "seen_at" | "read_at" | "archived_at" | "acked_at">;
 

@@ -1,6 +1,6 @@
 // The fetched messages of a room.
 
-import { type GreendotError, type Room, type RoomMessage, showMessages, type ShownMessage } from "@greendot/client";
+import { type GreendotError, type Room, type RoomMessage, showMessages, type ShownMessage } from "../index.js";
 
 const MOST_EDITS = 5_000; // edits kept for messages that may be fetched later
 const MOST_REACTIONS = 500; // reactions that may come before a page that was read before them

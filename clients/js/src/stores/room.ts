@@ -1,4 +1,4 @@
-// Shown state of a room: newest messages, outgoing messages, occupants and typers.
+// A room: its newest messages, outgoing messages, occupants and typers, and the actions on them.
 
 import {
   type Greendot,
@@ -11,13 +11,13 @@ import {
   type Typing,
   type Undo,
   type Written,
-} from "@greendot/client";
+} from "../index.js";
 import { Presents } from "./presents.js";
 import { stay } from "./roompart.js";
-import { Shared } from "./shared.js";
+import { ignorable, Shared, sharedSource, shelfOf, type Source } from "./shared.js";
 import { Transcript } from "./transcript.js";
 
-/** Options of `useRoom`. If several components show a room, the options of the first one apply. */
+/** Options of a shown room. If several components show a room, the options of the first one apply. */
 export interface RoomOptions {
   /** Number of records per fetch, by default 50, at most 300. */
   pageSize?: number;
@@ -66,7 +66,26 @@ export interface RoomState<Body = unknown> {
   slowModeS: number;
 }
 
-export const EMPTY: RoomState<any> = Object.freeze({
+export interface RoomActions<Body = unknown, SignalBody = unknown> {
+  /** The client's room, with `edit`, `delete` and `signal`. */
+  room: Room<Body, SignalBody>;
+  /** Send a message. It is in `outgoing` until it is in `messages`. */
+  send(body: Body, options?: { key?: string }): Promise<Written>;
+  /** Set a reaction of the user to the message with number `seq`, or remove it with `on` false. */
+  react(seq: number, reaction: string, on?: boolean): Promise<Written>;
+  /** Remove a refused message from `outgoing`. */
+  discard(key: string): void;
+  /** Fetch the page before `messages`. */
+  loadOlder(): Promise<void>;
+  /** Report typing. Call it at every keystroke, with false when the field is empty. */
+  setTyping(isTyping?: boolean): void;
+  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. */
+  markRead(seq?: number): Promise<number>;
+  /** Join again after `removed` was set. */
+  join(): void;
+}
+
+const EMPTY: RoomState<any> = Object.freeze({
   joined: false,
   removed: null,
   messages: Object.freeze([]),
@@ -84,7 +103,7 @@ export const EMPTY: RoomState<any> = Object.freeze({
   slowModeS: 0,
 } as any);
 
-export class RoomStore<Body> extends Shared<RoomState<Body>> {
+class RoomStore<Body> extends Shared<RoomState<Body>> {
   #client: Greendot;
   #room: Room<Body>;
   #transcript: Transcript<Body>;
@@ -212,4 +231,28 @@ export class RoomStore<Body> extends Shared<RoomState<Body>> {
     const news = Object.entries(part).some(([name, value]) => !Object.is(value, this.value[name as keyof RoomState]));
     if (news) this.become({ ...this.value, ...part });
   }
+}
+
+const nameOf = (room: string): string => `room ${room}`;
+
+/** Return messages, occupants and typers of a room. The room is joined while the source has a subscriber. */
+export function roomSource<Body = unknown>(client: Greendot, room: string, options: RoomOptions = {}): Source<RoomState<Body>> {
+  return sharedSource<RoomState<Body>>(client, nameOf(room), () => new RoomStore<Body>(client, room, options), EMPTY);
+}
+
+/** Return the actions of a room. Messages that they send appear in the sources of the room. */
+export function roomActions<Body = unknown, SignalBody = unknown>(client: Greendot, room: string): RoomActions<Body, SignalBody> {
+  // Looked up at each call: the store exists only while a component is mounted.
+  const store = () => shelfOf(client).find(nameOf(room)) as RoomStore<Body> | undefined;
+  const own = client.room<Body, SignalBody>(room);
+  return {
+    room: own,
+    send: (body, { key } = {}) => store()?.send(body, key) ?? own.send(body, key ? { key } : {}),
+    react: (seq, reaction, on = true) => ignorable(own.react(seq, reaction, { on })),
+    discard: (key) => store()?.discard(key),
+    loadOlder: async () => store()?.loadOlder(),
+    setTyping: (isTyping = true) => own.typing(isTyping),
+    markRead: (seq) => ignorable(own.read(seq)),
+    join: () => store()?.join(),
+  };
 }

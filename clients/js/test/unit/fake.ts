@@ -13,7 +13,7 @@ import type {
   Typing,
   Undo,
   Welcome,
-} from "@greendot/client";
+} from "../../src/index.js";
 
 type Call = (event: any) => void;
 

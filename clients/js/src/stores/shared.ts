@@ -1,8 +1,16 @@
 // Stores shared by components: started by the first component and stopped after the last.
 
-import type { Greendot, Undo } from "@greendot/client";
-import { useCallback, useSyncExternalStore } from "react";
-import { useGreendot } from "./provider.js";
+import type { Greendot, Undo } from "../index.js";
+
+/** Value that components show, and the subscription to it. Front ends bind it to their own kind of state. */
+export interface Source<Value> {
+  /** Value during server rendering, and in the first render of a page from a server. */
+  readonly empty: Value;
+  /** Return the value. The same object until something in it changes. */
+  get(): Value;
+  /** Call `changed` after each change. The first subscriber starts the watch, join or fetch, and the last one ends it. */
+  subscribe(changed: () => void): Undo;
+}
 
 /** Store of a value that components show. */
 export abstract class Shared<Value> {
@@ -90,19 +98,17 @@ export function shelfOf(client: Greendot): Shelf {
 }
 
 /**
- * Return the value of the store `name`, which `make` creates when the first component is mounted. Before, and on a
- * server, the value is `empty`. Rendering starts nothing, so a component that is never mounted leaves nothing behind.
+ * Return the source of the store `name`, which `make` creates for the first subscriber. Rendering starts nothing, so a
+ * component that is never mounted leaves nothing behind. Values that `make` closes over are part of the name, or only those
+ * of the first subscriber apply.
  */
-export function useShared<Value>(name: string, make: (client: Greendot) => Shared<Value>, empty: Value): Value {
-  const client = useGreendot();
+export function sharedSource<Value>(client: Greendot, name: string, make: () => Shared<Value>, empty: Value): Source<Value> {
   const shelf = shelfOf(client);
-  const subscribe = useCallback(
-    (changed: () => void) => shelf.follow(name, () => make(client), changed),
-    // Values that `make` closes over are part of the name, or only those of the first component apply.
-    [shelf, client, name],
-  );
-  const value = () => (shelf.find(name)?.value as Value | undefined) ?? empty;
-  return useSyncExternalStore(subscribe, value, () => empty);
+  return {
+    empty,
+    get: () => (shelf.find(name)?.value as Value | undefined) ?? empty,
+    subscribe: (changed) => shelf.follow(name, make, changed),
+  };
 }
 
 /** Return the same promise. If it is ignored, as by `onClick={() => void markRead()}`, it causes no unhandled rejection. */

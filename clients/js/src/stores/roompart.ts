@@ -1,6 +1,6 @@
 // Membership in a room while a component shows a part of it.
 
-import type { Greendot, Room, RoomEvents, Undo } from "@greendot/client";
+import type { Greendot, Room, RoomEvents, Undo } from "../index.js";
 import { Shared } from "./shared.js";
 
 /** One value of a room, which is joined while the value is used. */

@@ -1,8 +1,8 @@
-// Shown entries of the inbox: the newest ones, with their marks.
+// The inbox: its newest entries with their marks, and the actions on them.
 
-import type { Greendot, GreendotError, InboxEntry, InboxFilter, InboxPage, Marked, Notification, Undo } from "@greendot/client";
+import type { Greendot, GreendotError, InboxEntry, InboxFilter, InboxPage, Marked, Marks, Notification, Undo } from "../index.js";
 import { isListed, marked } from "./marks.js";
-import { Shared } from "./shared.js";
+import { ignorable, Shared, sharedSource, shelfOf, type Source } from "./shared.js";
 
 const MOST_LISTED = 300; // the server's maximum per page
 
@@ -18,7 +18,25 @@ export interface InboxState<Body = unknown> {
   error: GreendotError | null;
 }
 
-export const EMPTY: InboxState<any> = Object.freeze({
+/** Options of an inbox. If several components show the same filter, the page size of the first one applies. */
+export interface InboxOptions {
+  /** Entries to list, by default all that are not archived. */
+  filter?: InboxFilter;
+  /** Number of entries per fetch, by default 50, at most 300. */
+  pageSize?: number;
+}
+
+export interface InboxActions {
+  /** Fetch the page before `notifications`. */
+  loadOlder(): Promise<void>;
+  markSeen(which: Marks): Promise<void>;
+  markRead(which: Marks): Promise<void>;
+  archive(which: Marks): Promise<void>;
+  /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
+  ack(which: Marks): Promise<void>;
+}
+
+const EMPTY: InboxState<any> = Object.freeze({
   notifications: Object.freeze([]) as never,
   unread: 0,
   unseen: 0,
@@ -27,7 +45,7 @@ export const EMPTY: InboxState<any> = Object.freeze({
   error: null,
 });
 
-export class InboxStore<Body> extends Shared<InboxState<Body>> {
+class InboxStore<Body> extends Shared<InboxState<Body>> {
   #client: Greendot;
   #filter: InboxFilter;
   #pageSize: number;
@@ -143,4 +161,31 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
     const news = Object.entries(part).some(([name, value]) => !Object.is(value, this.value[name as keyof InboxState]));
     if (news) this.become({ ...this.value, ...part });
   }
+}
+
+/** Return the newest notifications in ascending order, with the counts of unread and unseen ones. */
+export function inboxSource<Body = unknown>(client: Greendot, { filter = "all", pageSize = 50 }: InboxOptions = {}): Source<InboxState<Body>> {
+  return sharedSource<InboxState<Body>>(client, nameOf(filter), () => new InboxStore<Body>(client, filter, pageSize), EMPTY);
+}
+
+/** Return the actions of an inbox. Their marks appear in all inbox sources of the client. */
+export function inboxActions(client: Greendot, { filter = "all" }: InboxOptions = {}): InboxActions {
+  return {
+    loadOlder: async () => (shelfOf(client).find(nameOf(filter)) as InboxStore<unknown> | undefined)?.loadOlder(),
+    markSeen: (which) => ignorable(mark(client, "seen", which)),
+    markRead: (which) => ignorable(mark(client, "read", which)),
+    archive: (which) => ignorable(mark(client, "archived", which)),
+    ack: (which) => ignorable(mark(client, "acked", which)),
+  };
+}
+
+const nameOf = (filter: InboxFilter): string => `inbox ${filter}`;
+
+const COMMANDS = { seen: "seen", read: "read", archived: "archive", acked: "ack" } as const;
+
+async function mark(client: Greendot, state: Marked["state"], which: Marks): Promise<void> {
+  await client.inbox[COMMANDS[state]](which);
+  const named = typeof which === "string" ? { ids: [which] } : "through" in which ? which : { ids: [...which] };
+  // The server sends the mark to the user's other devices only.
+  for (const store of shelfOf(client).all) if (store instanceof InboxStore) store.marked({ state, ...named });
 }

@@ -1,6 +1,6 @@
 // Users in a room, by id, with their names and info.
 
-import type { Profile, Room, UserProfile } from "@greendot/client";
+import type { Profile, Room, UserProfile } from "../index.js";
 
 type Profiles = ReadonlyMap<string, Profile>;
 

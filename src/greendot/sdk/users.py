@@ -120,9 +120,7 @@ class People:
     def revoke_token(self, jti: str, *, user: str | None = None, expires_at: int | None = None) -> Revoked:
         """Revoke the token with this `jti`. With its user and expiry (ms UTC) the server searches and keeps less."""
         if not isinstance(jti, str) or not jti:  # left out, `user` alone would revoke every token of the user
-            raise ValueError(
-                "jti must be the claim `jti` of a token; `revoke_user` revokes every token of a user"
-            )
+            raise ValueError("jti must be the claim `jti` of a token; `revoke_user` revokes every token of a user")
         return self._revoke(jti=jti, user=user, expires_at=expires_at)
 
     def revoke_session(self, session: str) -> Revoked:

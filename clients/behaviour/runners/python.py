@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from greendot.client import Client, ClientError, body_of
+from greendot.client import Client, body_of
 from greendot.client.backoff import Backoff
 from greendot.client.codec import StateChanged, Truncated
+from greendot.errors import GreendotError
 from greendot.protocol.events import NotificationCreated, Presence, RoomMessage
 
 KEYSTROKE_S = 0.03
@@ -57,7 +58,7 @@ class Person:
         self.opening = runner.spawn(self._open())
 
     async def _open(self) -> None:
-        with suppress(ClientError):  # the event `state` reports it
+        with suppress(GreendotError):  # the event `state` reports it
             await self.client.__aenter__()
 
     async def close(self, *, bye: bool) -> None:
@@ -80,7 +81,7 @@ class Person:
         code: object = "closed"
         try:
             await self.client.rooms()
-        except ClientError as error:
+        except GreendotError as error:
             code = getattr(error, "code", None) or "closed"
         self._write("state", state="closed", code=code)
 
@@ -210,7 +211,7 @@ class Runner:
         """Return after all events that the server has sent are printed."""
         person = self._people[command["client"]]
         if person.client.state == "connected":
-            with suppress(ClientError):
+            with suppress(GreendotError):
                 await person.client.rooms()
 
     async def clock(self, command: Command) -> None:

@@ -64,7 +64,7 @@ class Run:
     async def play(self) -> None:
         """Perform all steps. Raise Unmet if the client does not behave as the script expects."""
         step: Step | None = None
-        self._runner.on_event = self._received
+        self._runner.subscribe(self._scope.suffix, self._received)
         try:
             await self._open_rooms()
             for step in self._script.steps:
@@ -96,8 +96,12 @@ class Run:
             client.proxy.resume()
         with suppress(RunnerError, TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                await self._runner.call("reset")
-        self._runner.on_event = lambda event: None
+                for name, client in self._clients.items():
+                    if client.is_connected:
+                        await self._runner.call("end", client=self._scope.wide(name))
+                if self._script.sets_clock:
+                    await self._runner.call("clock", shift_ms=0)
+        self._runner.unsubscribe(self._scope.suffix)
         for client in self._clients.values():
             await client.proxy.stop()
         for peer in self._peers.values():
@@ -135,6 +139,7 @@ class Run:
             return
         if do == "connect":
             fields = await self._connecting(name, fields)
+            self._clients[name].is_connected = True
         for key in ("room", "user"):
             if key in fields:
                 fields[key] = self._scope.wide(fields[key])
@@ -157,7 +162,6 @@ class Run:
             client = self._clients[name] = Client(proxy)
             await proxy.start()
         client.tokens = fields.pop("tokens", client.tokens)
-        client.is_connected = True
         url = f"ws://127.0.0.1:{client.proxy.port}/v1/connect"
         return {"url": url, "device": "suite", "backoff": BACKOFF} | fields
 
@@ -296,7 +300,8 @@ class Run:
             await self._more()
 
     async def _pause(self, name: str, milliseconds: int, fields: dict[str, Any]) -> None:
-        await asyncio.sleep(milliseconds / 1000)
+        began = self._marks.get(fields.get("since", ""), time.monotonic())
+        await asyncio.sleep(max(0.0, began + milliseconds / 1000 - time.monotonic()))
 
     async def _vary(self, name: str, number: int, fields: dict[str, Any]) -> None:
         kind, field = fields["event"], fields["field"]

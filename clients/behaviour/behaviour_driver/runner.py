@@ -22,11 +22,11 @@ class RunnerError(Exception):
 
 
 class Runner:
-    """One runner process. `on_event` is called with each of its events."""
+    """One runner process. Runs that share it subscribe to the events of their clients."""
 
     def __init__(self, name: str, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         self.name = name
-        self.on_event: Callable[[dict[str, Any]], None] = lambda event: None
+        self._listeners: dict[str, Callable[[dict[str, Any]], None]] = {}
         self._command = command
         self._environment = os.environ | (environment or {})
         self._process: Process | None = None
@@ -54,6 +54,13 @@ class Runner:
             await self._process.wait()
         await self._reading
 
+    def subscribe(self, suffix: str, listener: Callable[[dict[str, Any]], None]) -> None:
+        """Call `listener` with the events of clients whose names end with `suffix`."""
+        self._listeners[suffix] = listener
+
+    def unsubscribe(self, suffix: str) -> None:
+        self._listeners.pop(suffix, None)
+
     async def call(self, do: str, **fields: Any) -> dict[str, Any]:
         """Send a command and return the fields of its answer. Raise RunnerError if it failed."""
         self._last += 1
@@ -80,10 +87,14 @@ class Runner:
     def _received(self, line: bytes) -> None:
         try:
             value = json.loads(line)
-        except ValueError:
-            value = {"event": "unreadable", "line": line.decode(errors="replace")}
+            suffix = "." + str(value.get("client", "")).rpartition(".")[2]
+        except (ValueError, AttributeError):
+            for listener in tuple(self._listeners.values()):
+                listener({"event": "unreadable", "line": line.decode(errors="replace")})
+            return
         if "event" in value:
-            self.on_event(value)
+            if suffix in self._listeners:
+                self._listeners[suffix](value)
             return
         future = self._answers.pop(value.get("id"), None)
         if future is None or future.done():

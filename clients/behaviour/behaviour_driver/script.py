@@ -70,7 +70,7 @@ VALUES: Mapping[str, Fields] = {
     "total": frozenset({"is"}),  # number of frames of this type that the client has sent
     "attempts": frozenset(),  # number of connections that the client has opened
     "tokens": frozenset(),  # number of tokens that the client has requested
-    "wait_ms": frozenset(),
+    "wait_ms": frozenset({"since"}),
     "await": frozenset(),  # answer of a command with `later`
     "vary": frozenset({"event", "field"}),  # number of different values among the events of all clients
 }
@@ -111,6 +111,11 @@ class Script(NamedTuple):
     own_server: bool
     ignore: frozenset[str]
     steps: list[Step]
+
+    @property
+    def sets_clock(self) -> bool:
+        """Return whether the script sets the clock of the runner's process, so that it must run alone there."""
+        return any((step.kind, step.value) == ("client", "clock") for step in self.steps)
 
 
 def load(path: Path) -> Script:

@@ -14,7 +14,7 @@ const realNow = Date.now;
 const write = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-let clients = new Map();
+const clients = new Map();
 const requests = new Map(); // for tokens, by number
 let last = 0;
 
@@ -110,12 +110,10 @@ const commands = {
   },
   /** Set the system clock of this process wrong. */
   clock: ({ shift_ms }) => void (Date.now = () => realNow() + shift_ms),
-  /** End all clients, and set the clock right. */
-  reset() {
-    Date.now = realNow;
-    for (const { client } of clients.values()) client.close();
-    clients = new Map();
-    requests.clear();
+  /** End a client and forget it. */
+  end({ client }) {
+    clients.get(client).client.close();
+    clients.delete(client);
   },
 };
 
@@ -132,5 +130,5 @@ for await (const line of createInterface({ input: process.stdin })) {
   if (command.do === "token") give(command);
   else void perform(command);
 }
-commands.reset();
+for (const client of clients.keys()) commands.end({ client });
 process.exit(0);

@@ -124,7 +124,8 @@ class Runner:
                 self._give(command)
             else:
                 self.spawn(self._perform(command))
-        await self.reset({})
+        for person in self._people.values():
+            await person.close(bye=True)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(coroutine)
@@ -219,15 +220,9 @@ class Runner:
         shift_s = command["shift_ms"] / 1000
         time.time = lambda: REAL_TIME() + shift_s
 
-    async def reset(self, command: Command) -> None:
-        """End all clients, and set the clock right."""
-        time.time = REAL_TIME
-        people, self._people = self._people, {}
-        for person in people.values():
-            await person.close(bye=True)
-        for future in self._requests.values():
-            future.cancel()
-        self._requests.clear()
+    async def end(self, command: Command) -> None:
+        """End a client and forget it."""
+        await self._people.pop(command["client"]).close(bye=True)
 
 
 if __name__ == "__main__":

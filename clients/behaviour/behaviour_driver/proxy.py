@@ -175,7 +175,9 @@ class Proxy:
             self.sent.append(Sent(value, time.monotonic(), connection))
         elif kind == "welcome":
             self.session = value["data"]["session"]
-        rule = next((rule for rule in self.rules if (rule.sender, rule.type) == (sender, kind) and rule.left != 0), None)
+        rule = next(
+            (rule for rule in self.rules if (rule.sender, rule.type) == (sender, kind) and rule.left != 0), None
+        )
         if rule is None:
             return [frame.raw]
         if rule.left is not None:
@@ -194,9 +196,7 @@ class Proxy:
 class _Lane:
     """One connection of the client and its connection to the server."""
 
-    def __init__(
-        self, proxy: Proxy, number: int, client: asyncio.StreamWriter, server: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, proxy: Proxy, number: int, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self._proxy = proxy
         self._number = number
         self.client = client

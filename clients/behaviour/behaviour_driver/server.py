@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
 
-SECRET = "a secret of the behaviour suite, long enough"  # noqa: S105  (of test servers only)
+SECRET = "a secret of the behaviour suite, long enough"
 API_KEY = "an API key of the behaviour suite"
 READY_S = 60.0
 SETTINGS = {

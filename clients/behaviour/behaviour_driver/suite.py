@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from behaviour_driver.run import Run
+from behaviour_driver.run import PATIENCE_S, Run
 from behaviour_driver.runner import Runner
 from behaviour_driver.script import Script
 from behaviour_driver.server import Server, Start, start_process
@@ -37,15 +37,18 @@ class Suite:
         await self._shared.down()
         self._folder.cleanup()
 
-    async def play(self, script: Script, name: str, command: Sequence[str]) -> None:
-        """Run a script with the runner that the command starts. Raise Unmet if the client does not behave so."""
+    async def play(self, script: Script, name: str, command: Sequence[str], patience_s: float = PATIENCE_S) -> None:
+        """Run a script with the runner that the command starts. Raise Unmet if the client does not behave so.
+
+        `patience_s` is the time limit of a step.
+        """
         if script.sets_clock:
             # The clock belongs to the process: these scripts have another one, one after the other.
             async with self._clock:
-                await self._play(script, await self.runner(name, command, sets_clock=True))
+                await self._play(script, await self.runner(name, command, sets_clock=True), patience_s)
             return
         async with self._width:
-            await self._play(script, await self.runner(name, command))
+            await self._play(script, await self.runner(name, command), patience_s)
 
     async def runner(self, name: str, command: Sequence[str], *, sets_clock: bool = False) -> Runner:
         """Return the runner of this name, which is started at first use."""
@@ -56,14 +59,14 @@ class Suite:
                 await runner.start()
         return runner
 
-    async def _play(self, script: Script, runner: Runner) -> None:
+    async def _play(self, script: Script, runner: Runner, patience_s: float) -> None:
         if not script.own_server:
-            await Run(script, runner, self._shared).play()
+            await Run(script, runner, self._shared, patience_s).play()
             return
         with tempfile.TemporaryDirectory(prefix="behaviour-") as folder:
             server = Server(Path(folder), self._start)
             await server.up()
             try:
-                await Run(script, runner, server).play()
+                await Run(script, runner, server, patience_s).play()
             finally:
                 await server.down()

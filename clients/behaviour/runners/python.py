@@ -14,7 +14,7 @@ from greendot.client import Client, body_of
 from greendot.client.backoff import Backoff
 from greendot.client.codec import StateChanged, Truncated
 from greendot.errors import GreendotError
-from greendot.protocol.events import NotificationCreated, Presence, RoomMessage
+from greendot.protocol.events import NotificationCreated, Presence, RoomChanged, RoomMessage
 
 KEYSTROKE_S = 0.03
 REAL_TIME = time.time
@@ -50,7 +50,7 @@ class Person:
             "typing.started": self._typing,
             "typing.stopped": self._typing,
             "presence.changed": self._presence,
-            "room.changed": lambda event: event.removed and self._write("removed", room=event.room),
+            "room.changed": self._changed,
             "error": lambda event: self._write("error", code=event.code),
         }
         for kind, listener in listeners.items():
@@ -100,6 +100,10 @@ class Person:
             self._typers[event.room] = users
             self._write("typing", room=event.room, users=users)
 
+    def _changed(self, event: RoomChanged) -> None:
+        if event.removed:
+            self._write("removed", room=event.room)
+
     def _presence(self, event: Presence) -> None:
         self._write("presence", user=event.user, state=event.state)
 
@@ -138,7 +142,8 @@ class Runner:
         self._last += 1
         future = self._requests[self._last] = asyncio.get_running_loop().create_future()
         write(event="token", client=client, request=self._last)
-        return await future
+        token: str = await future
+        return token
 
     def _give(self, command: Command) -> None:
         future = self._requests.pop(command["request"])

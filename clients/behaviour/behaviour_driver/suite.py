@@ -32,23 +32,38 @@ class Suite:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for runner in self._runners.values():
-            await runner.stop()
+        await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
         await self._shared.down()
         self._folder.cleanup()
 
-    async def play(self, script: Script, name: str, command: Sequence[str], patience_s: float = PATIENCE_S) -> None:
+    async def play(
+        self,
+        script: Script,
+        name: str,
+        command: Sequence[str],
+        patience_s: float = PATIENCE_S,
+        *,
+        is_shared: bool = True,
+    ) -> None:
         """Run a script with the runner that the command starts. Raise Unmet if the client does not behave so.
 
-        `patience_s` is the time limit of a step.
+        `patience_s` is the time limit of a step. Scripts share one process of a runner, if `is_shared`.
         """
-        if script.sets_clock:
+        if not is_shared:
+            async with self._width:
+                runner = Runner(name, command)
+                await runner.start()
+                try:
+                    await self._play(script, runner, patience_s)
+                finally:
+                    await runner.stop()
+        elif script.sets_clock:
             # The clock belongs to the process: these scripts have another one, one after the other.
             async with self._clock:
                 await self._play(script, await self.runner(name, command, sets_clock=True), patience_s)
-            return
-        async with self._width:
-            await self._play(script, await self.runner(name, command), patience_s)
+        else:
+            async with self._width:
+                await self._play(script, await self.runner(name, command), patience_s)
 
     async def runner(self, name: str, command: Sequence[str], *, sets_clock: bool = False) -> Runner:
         """Return the runner of this name, which is started at first use."""

@@ -15,6 +15,7 @@ import msgspec
 
 import greendot.client.link as links
 import greendot.client.records as records
+import greendot.client.restore as restoring
 import greendot.client.session as sessions
 import greendot.client.state as states
 from greendot.client import Client
@@ -186,6 +187,15 @@ def keeps_typers() -> None:
 def hides_typers() -> None:
     """Remove typers without tolerance for a late repetition."""
     states.TYPING_SLACK_S = 0
+
+
+def forgets_watches() -> None:
+    """Watch no users after a reconnect."""
+
+    async def nothing(*arguments: Any) -> None:
+        pass
+
+    restoring._rewatch = nothing
 
 
 def strict() -> None:

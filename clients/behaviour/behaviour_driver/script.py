@@ -22,7 +22,6 @@ STEPS: Mapping[str, Mapping[str, Fields]] = {
         "type": frozenset({"room", "for_ms", "pace"}),
         "stop_typing": frozenset({"room"}),
         "watch": frozenset({"user"}),
-        "inbox": frozenset(),
         "now": frozenset(),
         "sync": frozenset(),
         "clock": frozenset({"shift_ms"}),

@@ -99,10 +99,12 @@ const commands = {
   async watch(command) {
     const { client, say } = clients.get(command.client);
     const [{ state }] = await client.presence.get([command.user]);
-    client.presence.watch(command.user, (person) => say("presence", { user: person.user, state: person.state }));
+    let known = state;
+    client.presence.watch(command.user, (person) => {
+      if (person.state !== known) say("presence", { user: person.user, state: (known = person.state) });
+    });
     return { state };
   },
-  inbox: (command) => ({ unread: of(command).inbox.unread }),
   now: (command) => ({ ms: of(command).now() }),
   /** Return after all events that the server has sent are printed. */
   async sync(command) {

@@ -42,6 +42,7 @@ class Person:
             backoff=Backoff(backoff["base_ms"] / 1000, backoff["cap_ms"] / 1000, give_up_s=60),
         )
         self._typers: dict[str, list[str]] = {}
+        self.states: dict[str, str] = {}  # last known states of watched users
         listeners: dict[str, Callable[[Any], None]] = {
             "state": self._state,
             "room.message": self.message,
@@ -105,7 +106,9 @@ class Person:
             self._write("removed", room=event.room)
 
     def _presence(self, event: Presence) -> None:
-        self._write("presence", user=event.user, state=event.state)
+        if self.states.get(event.user) != event.state:
+            self.states[event.user] = event.state
+            self._write("presence", user=event.user, state=event.state)
 
 
 class Runner:
@@ -203,12 +206,10 @@ class Runner:
         await self._client(command).stop_typing(command["room"])
 
     async def watch(self, command: Command) -> dict[str, Any]:
-        (person,) = await self._client(command).watch(command["user"])
-        return {"state": person.state}
-
-    async def inbox(self, command: Command) -> dict[str, Any]:
-        inbox = self._client(command).inbox
-        return {"unread": inbox.unread}
+        person = self._people[command["client"]]
+        (watched,) = await person.client.watch(command["user"])
+        person.states[watched.user] = watched.state
+        return {"state": watched.state}
 
     async def now(self, command: Command) -> dict[str, Any]:
         return {"ms": self._client(command).now_ms()}

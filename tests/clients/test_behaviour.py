@@ -43,7 +43,7 @@ FAULTS = {
     "typing-ends": {"hides_typers": "ms after typing, expected 2500", "keeps_typers": "nothing matched"},
     "slow": {"loses": "next message event is"},
     "watch": {"forgets_watches": "nothing matched"},
-    "crash": {"loses": "next message event is"},
+    "crash": {"loses": "nothing matched"},
     "drain": {"loses": "nothing matched"},
     "hints": {"impatient": "next state event is .*waiting", "together": "the clients' retry_in_ms"},
     "retries": {"gives_up": "next state event is .*closed"},

@@ -185,6 +185,8 @@ def test_a_file_that_is_no_script_is_refused(tmp_path: Path, text: str, problem:
         ({"a": {"min": 2, "max": 3}}, {"a": 3}, True),
         ({"a": {"min": 2}}, {"a": None}, False),
         ({"one_of": [1, 2]}, 3, False),
+        ({"contains": "ann"}, "banned", True),
+        ({"contains": "ann"}, None, False),
         ({"present": True}, 0, True),
         ({"present": False}, 0, False),
         ([], ["bob"], False),

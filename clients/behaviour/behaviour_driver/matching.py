@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-OPERATORS = frozenset({"min", "max", "one_of", "present"})
+OPERATORS = frozenset({"min", "max", "one_of", "contains", "present"})
 
 
 def matches(expected: Any, found: Any) -> bool:
     """Return whether a value is as expected.
 
-    An expected table names some of the fields. A table with only `min`, `max`, `one_of` or `present` is a condition.
+    An expected table names some of the fields. A table with only `OPERATORS` is a condition.
     """
     if isinstance(expected, dict) and expected and expected.keys() <= OPERATORS:
         return _meets(expected, found)
@@ -31,6 +31,8 @@ def _meets(condition: dict[str, Any], found: Any) -> bool:
                 is_met = isinstance(found, int | float) and found <= value
             case "one_of":
                 is_met = found in value
+            case "contains":
+                is_met = isinstance(found, str) and value in found
             case _:
                 is_met = (found is not None) == value
         if not is_met:

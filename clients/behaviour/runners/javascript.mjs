@@ -44,7 +44,8 @@ function open({ client: name, url, device, backoff }) {
   });
   const say = (event, fields) => write({ event, client: name, ...fields });
   client.on("state", ({ state, reason }) => {
-    if (STATES[state]) say("state", { state: STATES[state], code: reason?.code ?? null, retry_in_ms: reason?.retryInMs ?? null });
+    const { code = null, retryInMs = null, text = "", detail = "" } = reason ?? {};
+    if (STATES[state]) say("state", { state: STATES[state], code, retry_in_ms: retryInMs, text: `${text} ${detail}` });
   });
   client.on("message", ({ room, seq, user, body }) => say("message", { room, seq, user, body }));
   client.on("notification", ({ seq, kind, body }) => say("notification", { seq, kind, body }));

@@ -80,11 +80,12 @@ class Person:
     async def _closed(self) -> None:
         """Report why the client is closed: every call raises the reason."""
         code: object = "closed"
+        text = ""
         try:
             await self.client.rooms()
         except GreendotError as error:
-            code = getattr(error, "code", None) or "closed"
-        self._write("state", state="closed", code=code)
+            code, text = getattr(error, "code", None) or "closed", str(error)
+        self._write("state", state="closed", code=code, text=text)
 
     def message(self, event: RoomMessage) -> None:
         self._write("message", room=event.room, seq=event.seq, user=event.user, body=body_of(event))

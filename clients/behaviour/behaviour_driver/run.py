@@ -43,6 +43,20 @@ class Client:
         self.tokens: list[dict[str, Any]] = [{}]
         self.requests = 0  # for tokens
         self.is_connected = False
+        self._failing_since: float | None = None
+
+    def next_token(self, now: float) -> dict[str, Any]:
+        """Return the next token of the script. A token that fails remains the next one for its time."""
+        given = self.tokens[0]
+        if "fails_for_ms" in given:
+            self._failing_since = self._failing_since or now
+            if now - self._failing_since < given["fails_for_ms"] / 1000:
+                return given
+            del self.tokens[0]
+            return self.next_token(now)
+        if len(self.tokens) > 1:
+            del self.tokens[0]
+        return given
 
 
 class Run:
@@ -153,7 +167,7 @@ class Run:
                 assert abs(off) < CLOCK_OFF_MS, f"the client's estimate of the server's time is off by {off:g} ms"
             elif pace is not None:
                 # The runner measures the time, and the last keystroke comes after it.
-                most = int(task.result()["ms"] / pace["every_ms"]) + 1
+                most = int((task.result()["ms"] + EARLY_MS) / pace["every_ms"]) + 1
                 await self._total(name, pace["type"], {"is": {"min": pace["least"], "max": most}})
 
     async def _connecting(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +176,7 @@ class Run:
             proxy = Proxy(lambda: self._server.port, lambda text: self._note(f"{name}: {text}"))
             client = self._clients[name] = Client(proxy)
             await proxy.start()
-        client.tokens = fields.pop("tokens", client.tokens)
+        client.tokens = [*fields.pop("tokens", client.tokens)]
         url = f"ws://127.0.0.1:{client.proxy.port}/v1/connect"
         return {"url": url, "device": "suite", "backoff": BACKOFF} | fields
 
@@ -348,10 +362,10 @@ class Run:
         self._news.set()
 
     def _give_token(self, event: dict[str, Any], client: Client) -> None:
-        given = client.tokens[min(client.requests, len(client.tokens) - 1)]
         client.requests += 1
+        given = client.next_token(time.monotonic())
         self._note(f"token {client.requests}: {given}")
-        if given.get("fails"):
+        if "fails_for_ms" in given:
             self._runner.send(do="token", request=event["request"], error="the backend is unavailable")
             return
         token = self._server.token(self._scope.wide(event["client"]), given.get("ttl_s", 3600))

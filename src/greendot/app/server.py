@@ -166,7 +166,9 @@ def make_dev_periods(settings: Settings) -> DevPeriods:
 def make_pusher(settings: Settings, node: Node, clock: Clock) -> PusherService:
     from greendot.app.pusher import PusherService
 
-    return PusherService(settings, node.foreign_services(), clock)
+    service = PusherService(settings, node.foreign_services(), clock)
+    node.statuses.listeners.append(service.status_changed)
+    return service
 
 
 def make_centrifuge(settings: Settings, node: Node, keys: ApiKeys) -> CentrifugeService:

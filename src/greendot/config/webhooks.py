@@ -100,7 +100,7 @@ def check_asked(
 ) -> Mistakes:
     """Yield the mistakes in URL and secret of a webhook that the app answers, each with the name of its setting.
 
-    `without` says what a secret without a URL does not achieve.
+    `without` names the effect that a secret without a URL does not have.
     """
     if not url[1]:
         if secret[1]:

@@ -326,7 +326,7 @@ class RoomMessages:
     ) -> Room:
         found = await self._store.put_room(tenant, room, open=open, bus=bus, receipts=receipts)
         is_new = not found.head and not found.members_rev  # clients of foreign protocols may listen already
-        if open is not None or is_new:
+        if open is not None or is_new or not found.open:  # a provisional room may have been closed
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
         return found
 

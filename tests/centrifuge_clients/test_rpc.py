@@ -58,11 +58,11 @@ async def test_a_call_is_answered_by_the_app(protobuf: bool) -> None:
         with pytest.raises(CallFailed, match="sold out") as failed:
             await js.call("rpc", method="buy")
         assert failed.value.code == 1001
-        app.override = answer({"disconnect": {"code": 4500, "reason": "go away"}})
+        app.override = answer({"disconnect": {"code": 4500, "reason": "go away" + "ü" * 100}})
         with pytest.raises(CallFailed):
             await js.call("rpc", method="buy")
         ended = await js.event("disconnected")
-        assert (ended["code"], ended["reason"]) == (4510, "go away")
+        assert (ended["code"], ended["reason"]) == (4510, "go away" + "ü" * 58)  # at most 123 bytes
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,7 @@ async def test_a_call_is_answered_by_the_app(protobuf: bool) -> None:
         answer({"result": {"data": "x" * 70_000}}),
         b'{"result":{"data":' + b"[" * 65 + b"]" * 65 + b"}}",
         b'{"result":{"data":1e999}}',
+        b'{"result":{"data":"\xff"}}',
         b'{"error":{"code":1,"message":"\\ud800"}}',
     ],
 )

@@ -26,7 +26,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 MOST_WAITING = 1_000  # calls of a tenant that wait for answers; further ones are refused
-MOST_REASON = 100  # characters of a close reason: it has at most 123 bytes
+MOST_REASON = 123  # bytes of a close reason (RFC 6455 5.5)
 
 Message = Annotated[str, Meta(max_length=500, pattern=TEXT_PATTERN)]
 
@@ -102,7 +102,8 @@ class RpcProxy:
         finally:
             self._waiting[tenant] -= 1
         if answer.disconnect is not None:
-            reason = answer.disconnect.reason[:MOST_REASON] or "disconnected by the app"
+            given = answer.disconnect.reason.encode()[:MOST_REASON].decode(errors="ignore")
+            reason = given or "disconnected by the app"
             connection.close(close_of_app(answer.disconnect.code), reason)
             raise CfRefused(CfErr.PERMISSION_DENIED, reason)
         if answer.error is not None:

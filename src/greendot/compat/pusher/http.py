@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from greendot.compat.connection import NodeServices
 from greendot.compat.pusher.apps import PusherApp, PusherApps
-from greendot.compat.pusher.channel_model import ChannelName, channel_of, parse_channel
+from greendot.compat.pusher.channel_model import ChannelName, channel_of, parse_channel, room_id
 from greendot.compat.pusher.dialect import PROTECTED
 from greendot.compat.pusher.publisher import EventPublisher
 from greendot.compat.pusher.signature_model import SAME_S, SignedRequest, WrongRequest
@@ -188,7 +188,7 @@ class PusherRoutes:
         wanted = {*request.query.get("info", "").split(",")} - {""}
         if "user_count" in wanted and not prefix.startswith("presence-"):
             raise ApiError(400, "info=user_count needs filter_by_prefix=presence-")
-        found = await self._services.listened(ListenedQuery(app.tenant, [], prefix))
+        found = await self._services.listened(ListenedQuery(app.tenant, [], room_id(prefix)))
         if "user_count" in wanted and len(found) > MOST_COUNTED:
             raise ApiError(400, f"info=user_count is for at most {MOST_COUNTED} channels; use a longer prefix")
         channels: dict[str, Any] = {}

@@ -86,7 +86,8 @@ Say = Callable[[bytes], list[str]]  # frames of the client, which may depend on 
 async def talked(port: int, path: str, say: Say, first: int, last: tuple[str, bytes]) -> bytes:
     """Send frames after the first ones of the server, and a last one. Return all data until the server closes.
 
-    The last frame comes with text that its answer has. The client ends its side after this answer.
+    The last frame comes with text that its answer has. The client ends its side after this answer, or
+    after the server's close.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
@@ -100,7 +101,8 @@ async def talked(port: int, path: str, say: Say, first: int, last: tuple[str, by
         is_over = False
         while part := await reader.read(65_536):
             received += part
-            if not is_over and any(last[1] in payload for _, payload in frames_in(received)):
+            ends = (opcode == CLOSE or last[1] in payload for opcode, payload in frames_in(received))
+            if not is_over and any(ends):
                 is_over = True
                 writer.write_eof()
     except ConnectionError:

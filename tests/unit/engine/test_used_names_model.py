@@ -24,10 +24,9 @@ def test_a_name_is_forgotten_at_the_end_of_its_time() -> None:
 
 def test_a_name_ends_although_an_older_one_is_kept_longer() -> None:
     used = UsedNames()
-    used.use("t", "long", 0, 10_000)
-    used.use("t", "short", 0, 10)
-    assert used.use("t", "short", 10, 10) == 0
-    assert used.use("t", "long", 10, 10_000) == 10
+    for name, keep_ms in (("long", 10_000), ("short", 10)):
+        used.use("t", name, 0, keep_ms)
+    assert {name: used.use("t", name, 10, 10) for name in ("short", "long")} == {"short": 0, "long": 10}
 
 
 def test_tenants_have_names_of_their_own() -> None:

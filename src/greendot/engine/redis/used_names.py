@@ -16,12 +16,12 @@ class RedisUsedNames:
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
-        self._here = UsedNames()
+        self._names_used = UsedNames()
 
     async def use(self, tenant: str, name: str, keep_ms: int) -> int:
         verbs = self._verbs
         now = verbs.time.now()
-        here = self._here.use(tenant, name, now, keep_ms)
+        here = self._names_used.use(tenant, name, now, keep_ms)
         partition, key = keys.used_key(verbs.prefix, tenant, name)
         try:
             first = await verbs.servers.of(partition).call("SET", key, now, "NX", "GET", "PX", keep_ms)

@@ -1,0 +1,204 @@
+"""production.yml without Docker: TLS, scraping, alerts, and data for each query of the Grafana dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import stat
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deployed.grafana import Query, queries
+from deployed.production import Production, until, until_data
+from deployed.traffic import (
+    World,
+    converse,
+    hold_pushes,
+    invalid_bus_message,
+    lose_and_resume,
+    push,
+    read_slowly,
+    refuse,
+    world,
+    write_outbox,
+)
+from greendot.client import Client
+from monitored import ALERTS, DASHBOARD
+
+DASHBOARD_DATA = json.loads(DASHBOARD.read_text())
+# Metrics that stay 0 while all is well. Their queries must answer, with 0 or more.
+QUIET: dict[str, str] = {}
+
+
+class Alertmanager:
+    """Alertmanager that keeps the names of the firing alerts that Prometheus sends."""
+
+    def __init__(self) -> None:
+        self.firing: set[str] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                found = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+                body = await reader.readexactly(int(found[1]) if found else 0)
+                assert head.startswith("POST /api/v2/alerts"), head
+                self.firing |= {alert["labels"]["alertname"] for alert in json.loads(body)}
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def alertmanager(production: Production) -> AsyncIterator[Alertmanager]:
+    """Run an Alertmanager and list it in alertmanagers.yml, as an operator does."""
+    found = Alertmanager()
+    server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    file = production.folder / "prometheus" / "etc/prometheus/alertmanagers.yml"
+    file.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"]}]))
+    try:
+        yield found
+    finally:
+        server.close()
+
+
+@pytest.mark.timeout(240)
+async def test_production_answers_over_tls_and_shows_all_of_its_traffic(tmp_path: Path) -> None:
+    async with world(tmp_path) as there:
+        production = there.production
+        check_configuration(there)
+        await check_tls(production)
+        check_secrets(production)
+        async with (
+            alertmanager(production) as alerts,
+            production.client("alice", "laptop") as alice,
+            production.client("alice", "phone"),
+            production.client("bob") as bob,
+        ):
+            await traffic(there, alice, bob)
+            await end_valkey(there, alice)
+            await end_node(there, alerts)
+            await check_dashboard(there)
+        check_secrets(production)
+    assert production.process.returncode == 0
+    assert production.output[-1] == "production: stopped"
+    assert not production.folder.exists()
+
+
+async def traffic(there: World, alice: Client, bob: Client) -> None:
+    await converse(there, alice, bob)
+    await push(there)
+    await write_outbox(there)
+    await lose_and_resume(there)
+    await hold_pushes(there, alice)
+    await read_slowly(there)
+    await refuse(there)
+
+
+def check_configuration(there: World) -> None:
+    """Check that Prometheus scrapes both nodes and has all rules."""
+    targets = there.prometheus.get("targets", state="active")["activeTargets"]
+    urls = {target["scrapeUrl"] for target in targets if target["labels"]["job"] == "greendot"}
+    assert urls == {f"http://127.0.0.1:{port}/metrics" for port in there.production.nodes}
+    groups = there.prometheus.get("rules")["groups"]
+    shipped = yaml.safe_load(ALERTS.read_text())["groups"]
+    assert {group["name"]: len(group["rules"]) for group in groups} == {
+        group["name"]: len(group["rules"]) for group in shipped
+    }
+
+
+async def check_tls(production: Production) -> None:
+    """Check that the certificate is valid for the domain, and for clients that trust Caddy's authority only."""
+    port = int(production.addresses["proxy"].rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=production.tls, server_hostname="localhost")
+    assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+    writer.close()
+    for context in (ssl.create_default_context(), production.tls):
+        with pytest.raises(ssl.SSLError):
+            name = "localhost" if context is not production.tls else "other.example"
+            await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
+
+
+def check_secrets(production: Production) -> None:
+    """Check that no other user can read the secrets, in files, in logs, in output or in arguments."""
+    secrets = [value for name, value in production.secrets.items() if re.search("SECRET|KEY|PASSWORD", name)]
+    assert len({*secrets}) == 6
+    assert all(len(secret) == 64 for secret in secrets)
+    for entry in production.folder.iterdir():
+        assert not stat.S_IMODE(entry.stat().st_mode) & 0o077, entry
+    logs = [path.read_text() for path in (production.folder / "logs").iterdir()]
+    assert len(logs) == 7
+    arguments = [Path(f"/proc/{pid}/cmdline").read_text() for pid in children(production.process.pid)]
+    assert len(arguments) >= 6
+    for text in (*logs, *arguments, *production.output):
+        for secret in secrets:
+            assert secret not in text
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+async def end_valkey(there: World, alice: Client) -> None:
+    """Kill Valkey. It is started again, nodes restore their sessions, and clients stay connected."""
+    welcome = alice.welcome
+    there.production.signal("valkey", signal.SIGKILL)
+    await there.counted("min(presence_recovery_seconds_count)")
+    assert alice.welcome is welcome
+
+
+async def end_node(there: World, alerts: Alertmanager) -> None:
+    """Freeze and kill a node. Alerts fire and reach the Alertmanager; the node is started again."""
+    production, prometheus = there.production, there.prometheus
+    lost = await production.wire(1, "dave")  # does not return
+    await invalid_bus_message(there)
+    await there.counted("redis_presence_sessions")
+    instance = f"127.0.0.1:{production.nodes[1]}"
+    production.signal("greendot-2", signal.SIGSTOP)
+    await until_data(lambda: prometheus.now('up{job="greendot"}')[instance] == 0)
+    await until_data(lambda: prometheus.now('ALERTS{alertname="GreendotNodeDown", alertstate="pending"}') != {})
+    production.signal("greendot-2", signal.SIGKILL)
+    await lost.end()
+    await until(lambda: alerts.firing >= {"GreendotNodeDied", "GreendotForeignMessages"})
+    await until_data(lambda: prometheus.now('up{job="greendot"}')[instance] == 1)
+    assert any("greendot-2 ended with code -9 and is started again" in line for line in production.output)
+
+
+async def check_dashboard(there: World) -> None:
+    """Check that each query of the dashboard has data, and more than 0 except for the metrics in QUIET."""
+    import time
+
+    shown_s = time.time() - there.started
+    assert {*there.prometheus.get("label/instance/values", **{"match[]": "ws_connections"})} == {
+        f"127.0.0.1:{port}" for port in there.production.nodes
+    }
+    missing: list[Query] = queries(DASHBOARD_DATA, there.prometheus, shown_s)
+
+    def look() -> bool:
+        missing[:] = [query for query in missing if not has_data(there, query)]
+        return not missing
+
+    try:
+        await until_data(look, 15)
+    except TimeoutError:
+        pytest.fail("no data: " + "\n".join(f"{query.panel}: {query.expression}" for query in missing))
+
+
+def has_data(there: World, query: Query) -> bool:
+    values = there.prometheus.values(query.expression, there.started)
+    quiet = any(name in query.written for name in QUIET)
+    return bool(values) and (quiet or any(value != 0 for value in values))

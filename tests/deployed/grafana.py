@@ -45,9 +45,12 @@ class Prometheus:
         return answer["data"]
 
     def now(self, expression: str) -> dict[str, float]:
-        """Return the current values of a query, by `instance`."""
-        found = self.get("query", query=expression)["result"]
-        return {series["metric"].get("instance", ""): float(series["value"][1]) for series in found}
+        """Return the current values of a query, by `instance`: the highest of its series."""
+        found: dict[str, float] = {}
+        for series in self.get("query", query=expression)["result"]:
+            instance = series["metric"].get("instance", "")
+            found[instance] = max(float(series["value"][1]), found.get(instance, -math.inf))
+        return found
 
     def values(self, expression: str, since: float) -> list[float]:
         """Return all numbers of all series that a panel shows from `since` to now."""

@@ -101,7 +101,7 @@ async def producing(folder: Path, **settings: str) -> AsyncIterator[Production]:
     """Run all services, with these further settings of the nodes."""
     more = folder / "more.env"
     more.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    flags = ["--https-port", "0", "--prometheus-port", "0", "--scrape-interval", "1", "--settings", str(more)]
+    flags = ["--https-port", "0", "--prometheus-port", "0", "--scrape-interval", "2", "--settings", str(more)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable, SCRIPT, *flags, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, env=inherited, cwd=folder
@@ -124,7 +124,7 @@ async def producing(folder: Path, **settings: str) -> AsyncIterator[Production]:
 async def read(process: asyncio.subprocess.Process, output: list[str]) -> None:
     assert process.stdout is not None
     async for line in process.stdout:
-        output.append(line.decode().rstrip())
+        output += [line.decode().rstrip()]
 
 
 async def until(condition: Callable[[], bool], within_s: float = START_S) -> None:
@@ -137,5 +137,5 @@ async def until(condition: Callable[[], bool], within_s: float = START_S) -> Non
 async def until_data(condition: Callable[[], bool], within_s: float = WAIT_S) -> None:
     """Poll a condition that asks Prometheus, in a thread: providers in this process must continue to answer."""
     async with asyncio.timeout(within_s):
-        while not await asyncio.to_thread(condition):
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110
             await asyncio.sleep(0.2)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
-import socket
 import ssl
 import stat
-import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from deployed.grafana import Query, queries
+from deployed.grafana import Prometheus, Query, queries
 from deployed.production import Production, until, until_data
 from deployed.traffic import (
     World,
@@ -38,7 +35,36 @@ from monitored import ALERTS, DASHBOARD
 
 DASHBOARD_DATA = json.loads(DASHBOARD.read_text())
 # Metrics that stay 0 while all is well. Their queries must answer, with 0 or more.
-QUIET: dict[str, str] = {}
+QUIET = {
+    "realtime_overload_level": "no node is overloaded",
+    "realtime_shed_total": "no node is overloaded",
+    "realtime_overload_refused_total": "no node is overloaded",
+    "realtime_hellos_refused_total": "needs more than 2,000 hellos per second",
+    "realtime_hellos_waiting": "needs more than 2,000 hellos per second",
+    "realtime_upgrades_refused_total": "needs 10,000 sockets without hello",
+    "realtime_socket_send_failed_total": "needs a socket that breaks while the node writes to it",
+    "realtime_send_backlog": "needs more writes than one turn of the event loop can do, during a scrape",
+    "realtime_bus_lag_ms": "whole milliseconds, of the last message",
+    "realtime_pubsub_unrouted_total": "needs 10,000 messages that wait for Redis",
+    "presence_sweep_drift": "no end of a session was missed",
+    "presence_audited_sessions_total": "no end of a session was missed",
+    "presence_spread_total": "no user has more than 1,000 watchers",
+    "visibility_unanswered_total": "no visibility webhook is set",
+    "inbox_gaps_total": "no message between nodes about an inbox was lost",
+    "inbox_redelivered_total": "no kind of notification must be acknowledged (kinds are set in a file only)",
+    "inbox_unacknowledged_total": "no kind of notification must be acknowledged",
+    "push_queue_oldest_s": "pushes are not late",
+    "push_queue_due": "pushes are not late",
+    "webhooks_queue": "webhooks are not late",
+    "webhooks_dropped_total": "the app accepts events",
+    "webhooks_dead": "the app accepts events; they would be given up after a day",
+    "outbox_queue": "rows of the app outbox are not late",
+    "jobs_overdue_s": "jobs are not late",
+    "jobs_failed_total": "jobs succeed",
+    "jobs_failing": "jobs succeed",
+    "jobs_stopped_total": "no node stops while it runs a job",
+    "jobs_lost_total": "no node is slow enough to lose a running job",
+}
 
 
 class Alertmanager:
@@ -79,7 +105,7 @@ async def alertmanager(production: Production) -> AsyncIterator[Alertmanager]:
 async def test_production_answers_over_tls_and_shows_all_of_its_traffic(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
         production = there.production
-        check_configuration(there)
+        await check_configuration(there)
         await check_tls(production)
         check_secrets(production)
         async with (
@@ -88,9 +114,12 @@ async def test_production_answers_over_tls_and_shows_all_of_its_traffic(tmp_path
             production.client("alice", "phone"),
             production.client("bob") as bob,
         ):
-            await traffic(there, alice, bob)
+            await converse(there, alice, bob)
+            await push(there)
+            await write_outbox(there)
+            await lose_and_resume(there)
             await end_valkey(there, alice)
-            await end_node(there, alerts)
+            await asyncio.gather(end_node(there, alerts), use_other_node(there, alice))
             await check_dashboard(there)
         check_secrets(production)
     assert production.process.returncode == 0
@@ -98,26 +127,28 @@ async def test_production_answers_over_tls_and_shows_all_of_its_traffic(tmp_path
     assert not production.folder.exists()
 
 
-async def traffic(there: World, alice: Client, bob: Client) -> None:
-    await converse(there, alice, bob)
-    await push(there)
-    await write_outbox(there)
-    await lose_and_resume(there)
+async def use_other_node(there: World, alice: Client) -> None:
+    """Use the node that lives on, and clients that continue there, while the other node is dead."""
     await hold_pushes(there, alice)
     await read_slowly(there)
     await refuse(there)
 
 
-def check_configuration(there: World) -> None:
+async def check_configuration(there: World) -> None:
     """Check that Prometheus scrapes both nodes and has all rules."""
-    targets = there.prometheus.get("targets", state="active")["activeTargets"]
-    urls = {target["scrapeUrl"] for target in targets if target["labels"]["job"] == "greendot"}
-    assert urls == {f"http://127.0.0.1:{port}/metrics" for port in there.production.nodes}
+    urls = {f"http://127.0.0.1:{port}/metrics" for port in there.production.nodes}
+    await until_data(lambda: scraped(there.prometheus) == urls)
     groups = there.prometheus.get("rules")["groups"]
     shipped = yaml.safe_load(ALERTS.read_text())["groups"]
     assert {group["name"]: len(group["rules"]) for group in groups} == {
         group["name"]: len(group["rules"]) for group in shipped
     }
+
+
+def scraped(prometheus: Prometheus) -> set[str]:
+    """Return the addresses of the nodes that Prometheus has scraped."""
+    targets = prometheus.get("targets", state="active")["activeTargets"]
+    return {each["scrapeUrl"] for each in targets if (each["labels"]["job"], each["health"]) == ("greendot", "up")}
 
 
 async def check_tls(production: Production) -> None:
@@ -126,10 +157,9 @@ async def check_tls(production: Production) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=production.tls, server_hostname="localhost")
     assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
     writer.close()
-    for context in (ssl.create_default_context(), production.tls):
+    for trusted, name in ((ssl.create_default_context(), "localhost"), (production.tls, "other.example")):
         with pytest.raises(ssl.SSLError):
-            name = "localhost" if context is not production.tls else "other.example"
-            await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
+            await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname=name)
 
 
 def check_secrets(production: Production) -> None:
@@ -172,6 +202,7 @@ async def end_node(there: World, alerts: Alertmanager) -> None:
     await until_data(lambda: prometheus.now('up{job="greendot"}')[instance] == 0)
     await until_data(lambda: prometheus.now('ALERTS{alertname="GreendotNodeDown", alertstate="pending"}') != {})
     production.signal("greendot-2", signal.SIGKILL)
+    await there.counted("presence_swept_users_total")
     await lost.end()
     await until(lambda: alerts.firing >= {"GreendotNodeDied", "GreendotForeignMessages"})
     await until_data(lambda: prometheus.now('up{job="greendot"}')[instance] == 1)
@@ -180,8 +211,6 @@ async def end_node(there: World, alerts: Alertmanager) -> None:
 
 async def check_dashboard(there: World) -> None:
     """Check that each query of the dashboard has data, and more than 0 except for the metrics in QUIET."""
-    import time
-
     shown_s = time.time() - there.started
     assert {*there.prometheus.get("label/instance/values", **{"match[]": "ws_connections"})} == {
         f"127.0.0.1:{port}" for port in there.production.nodes

@@ -219,7 +219,7 @@ def test_make_env_writes_new_secrets_for_the_owner_only_and_never_twice(tmp_path
     assert made.keys() == set(re.findall(r"\$\{(\w+)", (FOLDER / "production.yml").read_text()))
     assert {name: made[name] for name in GIVEN} == GIVEN
     secrets = [value for name, value in made.items() if name not in GIVEN]
-    assert len({*secrets}) == len(secrets) == 6
+    assert len({*secrets}) == len(secrets) == 7
     assert all(re.fullmatch(r"[0-9a-f]{64}", secret) for secret in secrets)
     again = subprocess.run(["sh", FOLDER / "make-env", *words], capture_output=True, text=True)
     assert (again.returncode, "was not changed" in again.stderr) == (2, True)

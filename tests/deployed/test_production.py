@@ -121,6 +121,7 @@ async def test_production_answers_over_tls_and_shows_all_of_its_traffic(tmp_path
             await end_valkey(there, alice)
             await asyncio.gather(end_node(there, alerts), use_other_node(there, alice))
             await check_dashboard(there)
+        await check_doctor(production)
         check_secrets(production)
     assert production.process.returncode == 0
     assert production.output[-1] == "production: stopped"
@@ -165,7 +166,7 @@ async def check_tls(production: Production) -> None:
 def check_secrets(production: Production) -> None:
     """Check that no other user can read the secrets, in files, in logs, in output or in arguments."""
     secrets = [value for name, value in production.secrets.items() if re.search("SECRET|KEY|PASSWORD", name)]
-    assert len({*secrets}) == 6
+    assert len({*secrets}) == 7
     assert all(len(secret) == 64 for secret in secrets)
     for entry in production.folder.iterdir():
         assert not stat.S_IMODE(entry.stat().st_mode) & 0o077, entry
@@ -176,6 +177,14 @@ def check_secrets(production: Production) -> None:
     for text in (*logs, *arguments, *production.output):
         for secret in secrets:
             assert secret not in text
+
+
+async def check_doctor(production: Production) -> None:
+    """Check that the shipped settings have no errors and no warnings: only those of this test may have some."""
+    _, found = await production.command("doctor")
+    assert "0 errors" in found
+    warnings = re.findall(r"^WARNING +(\S+)", found, re.MULTILINE)
+    assert {name.partition(".")[0] for name in warnings} <= {"webhooks", "push"}, found
 
 
 def children(pid: int) -> list[int]:

@@ -119,9 +119,8 @@ async def test_production_answers_over_tls_and_shows_all_of_its_traffic(tmp_path
             await write_outbox(there)
             await lose_and_resume(there)
             await end_valkey(there, alice)
-            await asyncio.gather(end_node(there, alerts), use_other_node(there, alice))
+            await asyncio.gather(end_node(there, alerts), use_other_node(there, alice), check_doctor(production))
             await check_dashboard(there)
-        await check_doctor(production)
         check_secrets(production)
     assert production.process.returncode == 0
     assert production.output[-1] == "production: stopped"
@@ -130,8 +129,7 @@ async def test_production_answers_over_tls_and_shows_all_of_its_traffic(tmp_path
 
 async def use_other_node(there: World, alice: Client) -> None:
     """Use the node that lives on, and clients that continue there, while the other node is dead."""
-    await hold_pushes(there, alice)
-    await read_slowly(there)
+    await asyncio.gather(hold_pushes(there, alice), read_slowly(there))
     await refuse(there)
 
 

@@ -29,12 +29,12 @@ from redis_servers.tls import certificates
 # Documented settings of nodes: shorter times, so that the test need not wait, and lower limits, so that less traffic
 # reaches them.
 SETTINGS = {
-    "GREENDOT_NODE_LEASE_S": "8",
-    "GREENDOT_NODE_RENEW_S": "2",
+    "GREENDOT_NODE_LEASE_S": "6",
+    "GREENDOT_NODE_RENEW_S": "1.5",
     "GREENDOT_PRESENCE_GRACE_S": "3",
     "GREENDOT_PRESENCE_CLEAN_GRACE_S": "1",
     "GREENDOT_PRESENCE_SILENT_GRACE_S": "2",
-    "GREENDOT_PRESENCE_IDLE_S": "4",
+    "GREENDOT_PRESENCE_IDLE_S": "3",
     "GREENDOT_JOBS_SWEEP_EVERY_S": "5",
     "GREENDOT_JOBS_SWEEP_JITTER_S": "0",
     "GREENDOT_DOOR_CONNECTIONS_PER_IP": "20",

@@ -69,7 +69,7 @@ class Prometheus:
 
 
 def queries(dashboard: Any, prometheus: Prometheus, shown_s: float) -> list[Query]:
-    """Return all queries of all panels, for all nodes (the choice `All` of each variable)."""
+    """Return all queries of all panels and annotations, for all nodes (the choice `All` of each variable)."""
     values = {"__rate_interval": f"{prometheus.rate_interval_s(shown_s)}s"}
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
@@ -80,7 +80,8 @@ def queries(dashboard: Any, prometheus: Prometheus, shown_s: float) -> list[Quer
         for target in panel.get("targets", ()):
             assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
             found.append(Query(panel["title"], replaced(target["expr"], values), target["expr"]))
-    return found
+    notes = dashboard["annotations"]["list"]
+    return found + [Query(f"annotation {note['name']}", replaced(note["expr"], values), note["expr"]) for note in notes]
 
 
 def replaced(text: str, values: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ No Docker is needed: test_pair.py and test_production.py start the same services
 from __future__ import annotations
 
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -206,7 +207,8 @@ def test_prometheus_accepts_its_configuration_and_rules(tmp_path: Path) -> None:
     for volume in project(FOLDER / "production.yml")["services"]["prometheus"]["volumes"]:
         source, target = volume.split(":")[:2]
         if source.startswith("."):
-            (tmp_path / Path(target).name).write_bytes((FOLDER / source).read_bytes())
+            place = tmp_path / Path(target).relative_to("/etc/prometheus")
+            (shutil.copytree if (FOLDER / source).is_dir() else shutil.copyfile)(FOLDER / source, place)
     assert "SUCCESS" in said(promtool(), "check", "config", tmp_path / "prometheus.yml")
 
 

@@ -96,7 +96,7 @@ async def alertmanager(production: Production) -> AsyncIterator[Alertmanager]:
     found = Alertmanager()
     server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    file = production.folder / "prometheus" / "etc/prometheus/alertmanagers.yml"
+    file = production.folder / "prometheus" / "etc/prometheus/alerting/alertmanagers.yml"
     file.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"]}]))
     try:
         yield found

@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 
 import yaml
 
-MOST_POINTS = 1000  # width of a panel: Grafana chooses a step so that a series has fewer points
+SHOWN_S = 1800  # "Last 30 minutes"
+# Points in a panel: on a wide screen, on a phone, in a small window. Fewer points mean longer steps and rate intervals.
+WIDTHS = (1000, 300, 120)
 
 
 class Query(NamedTuple):
-    """Query of a panel, with its variables replaced."""
+    """Query of a panel or annotation, as written in the dashboard."""
 
     panel: str
-    expression: str
-    written: str  # as in the dashboard
+    written: str
 
 
 class Prometheus:
@@ -52,36 +53,32 @@ class Prometheus:
             found[instance] = max(float(series["value"][1]), found.get(instance, -math.inf))
         return found
 
-    def values(self, expression: str, since: float) -> list[float]:
-        """Return all numbers of all series that a panel shows from `since` to now."""
-        now = time.time()
-        found = self.get("query_range", query=expression, start=since, end=now, step=self.step_s(now - since))
+    def values(self, written: str, variables: dict[str, str], width: int) -> list[float]:
+        """Return all numbers of all series that a panel of this width shows."""
+        step_s = max(math.ceil(SHOWN_S / width), self.interval_s)  # $__interval
+        rate_interval_s = max(step_s + self.interval_s, 4 * self.interval_s)
+        expression = replaced(written, variables | {"__rate_interval": f"{rate_interval_s}s"})
+        end = time.time() // step_s * step_s + step_s
+        found = self.get("query_range", query=expression, start=end - SHOWN_S, end=end, step=step_s)
         values = (float(value) for series in found["result"] for _, value in series["values"])
         return [value for value in values if math.isfinite(value)]
 
-    def step_s(self, shown_s: float) -> int:
-        """Return `$__interval` for a period, at least the scrape interval."""
-        return max(math.ceil(shown_s / MOST_POINTS), self.interval_s)
 
-    def rate_interval_s(self, shown_s: float) -> int:
-        """Return `$__rate_interval` for a period."""
-        return max(self.step_s(shown_s) + self.interval_s, 4 * self.interval_s)
-
-
-def queries(dashboard: Any, prometheus: Prometheus, shown_s: float) -> list[Query]:
-    """Return all queries of all panels and annotations, for all nodes (the choice `All` of each variable)."""
-    values = {"__rate_interval": f"{prometheus.rate_interval_s(shown_s)}s"}
-    for variable in dashboard["templating"]["list"]:
-        if variable["type"] == "query":
-            assert (variable["includeAll"], variable["current"]["value"]) == (True, "$__all")
-            values[variable["name"]] = variable["allValue"]
+def queries(dashboard: Any) -> list[Query]:
+    """Return all queries of all panels and annotations."""
     found = []
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
             assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-            found.append(Query(panel["title"], replaced(target["expr"], values), target["expr"]))
-    notes = dashboard["annotations"]["list"]
-    return found + [Query(f"annotation {note['name']}", replaced(note["expr"], values), note["expr"]) for note in notes]
+            found.append(Query(panel["title"], target["expr"]))
+    return found + [Query(f"annotation {note['name']}", note["expr"]) for note in dashboard["annotations"]["list"]]
+
+
+def variables(dashboard: Any) -> dict[str, str]:
+    """Return the values of the variables of a dashboard when all nodes are chosen, as at first."""
+    listed = [each for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    assert all((each["includeAll"], each["current"]["value"]) == (True, "$__all") for each in listed)
+    return {each["name"]: each["allValue"] for each in listed}
 
 
 def replaced(text: str, values: dict[str, str]) -> str:

@@ -48,6 +48,10 @@ class Production:
         """Return a client that connects through Caddy and verifies its certificate."""
         return Client(self.url, lambda: self.token(user), device, ssl=self.tls)
 
+    def direct_client(self, user: str, device: str = "default") -> Client:
+        """Return a client on the first node, which no test ends."""
+        return Client(f"ws://127.0.0.1:{self.nodes[0]}/v1/connect", lambda: self.token(user), device)
+
     async def wire(self, node: int, user: str, **hello: Any) -> WireClient:
         client = await WireClient.connect(self.nodes[node])
         await client.hello(self.token(user), **hello)
@@ -101,7 +105,7 @@ async def producing(folder: Path, **settings: str) -> AsyncIterator[Production]:
     """Run all services, with these further settings of the nodes."""
     more = folder / "more.env"
     more.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    flags = ["--https-port", "0", "--prometheus-port", "0", "--scrape-interval", "2", "--settings", str(more)]
+    flags = ["--https-port", "0", "--prometheus-port", "0", "--scrape-interval", "1", "--settings", str(more)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable, SCRIPT, *flags, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, env=inherited, cwd=folder

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from deployed.grafana import Prometheus
-from deployed.production import Production, producing, until_data
+from deployed.production import WAIT_S, Production, producing, until_data
 from deployed.programs import program
 from e2e.narrow import Peer
 from fake_providers import Answer, Played, PlayedApns, PlayedApp, PlayedFcm, PlayedWebPush, playing, vapid_key
@@ -31,7 +31,7 @@ from redis_servers.tls import certificates
 SETTINGS = {
     "GREENDOT_NODE_LEASE_S": "6",
     "GREENDOT_NODE_RENEW_S": "1.5",
-    "GREENDOT_PRESENCE_GRACE_S": "3",
+    "GREENDOT_PRESENCE_GRACE_S": "2",
     "GREENDOT_PRESENCE_CLEAN_GRACE_S": "1",
     "GREENDOT_PRESENCE_SILENT_GRACE_S": "2",
     "GREENDOT_PRESENCE_IDLE_S": "3",
@@ -62,12 +62,15 @@ class World:
     prometheus: Prometheus
     providers: dict[str, Played]
     vapid: str  # public key
-    started: float
+
+    def is_counted(self, expression: str) -> bool:
+        """Return whether Prometheus has scraped a value above 0."""
+        return any(value > 0 for value in self.prometheus.now(expression).values())
 
     async def counted(self, expression: str) -> None:
         """Wait until Prometheus has scraped a value above 0."""
         try:
-            await until_data(lambda: any(value > 0 for value in self.prometheus.now(expression).values()))
+            await until_data(lambda: self.is_counted(expression))
         except TimeoutError:
             raise AssertionError(f"not above 0 in time: {expression}") from None
 
@@ -112,10 +115,9 @@ async def world(folder: Path) -> AsyncIterator[World]:
         receiving(lambda events: failures.pop() if failures else 200) as app,
     ):
         hook = {"GREENDOT_WEBHOOKS_URL": app.url, "GREENDOT_WEBHOOKS_SECRET": WEBHOOK_SECRET}
-        started = time.time()
         async with producing(folder, **SETTINGS, **given, **hook) as production:
             datasource = production.folder / "grafana" / "etc/grafana/provisioning/datasources/greendot.yml"
-            yield World(production, Prometheus(datasource), played, vapid, started)
+            yield World(production, Prometheus(datasource), played, vapid)
 
 
 # --- conversation ---
@@ -210,7 +212,8 @@ def answering(answers: dict[str, Answer]) -> Any:
 async def hold_pushes(there: World, alice: Client) -> None:
     """Create a notification for each reason to hold or to drop a push."""
     production = there.production
-    quiet = {"quiet_hours": {"begins": "00:00", "ends": "23:59"}, "time_zone": "UTC"}
+    begins, ends = (time.strftime("%H:%M", time.gmtime(time.time() + 3600 * hours)) for hours in (-6, 6))
+    quiet = {"quiet_hours": {"begins": begins, "ends": ends}, "time_zone": "UTC"}
     await production.must("PUT", "/v1/users/quiet/push", quiet)
     await production.must("PUT", "/v1/users/busy/status", {"status": "busy"})
     for user in ("alice", "idle", "quiet", "busy", "eager"):
@@ -219,17 +222,17 @@ async def hold_pushes(there: World, alice: Client) -> None:
     for user in ("quiet", "busy", "without-device", *["eager"] * 5):
         await notify(production, user)
     async with await production.wire(0, "idle") as idle:
-        await idle.quiet()
-        await there.counted("push_decided_quiet_hours_total")
-        await alice.inbox.seen(through=1)  # activity: alice is active, and her device that does nothing is idle
-        for _ in range(2):
-            await notify(production, "alice")
+        async with asyncio.timeout(WAIT_S):
+            while not await asyncio.to_thread(there.is_counted, "push_decided_active_total"):
+                await alice.inbox.seen(through=3)  # activity
+                await notify(production, "alice")
+                await asyncio.sleep(0.5)  # until the push is decided, and Prometheus has scraped
         await alice.inbox.seen(through=4)
         await notify(production, "alice")  # stays unseen
-        await there.counted("push_decided_active_total")
         await until_idle(idle)
         await notify(production, "idle")
-        await there.counted("push_decided_idle_total")
+        for reason in ("quiet_hours", "busy", "over_the_cap", "idle", "seen", "unseen"):
+            await there.counted(f"push_decided_{reason}_total")
 
 
 async def until_idle(client: WireClient) -> None:

@@ -58,7 +58,7 @@ class Prometheus:
         step_s = max(math.ceil(SHOWN_S / width), self.interval_s)  # $__interval
         rate_interval_s = max(step_s + self.interval_s, 4 * self.interval_s)
         expression = replaced(written, variables | {"__rate_interval": f"{rate_interval_s}s"})
-        end = time.time() // step_s * step_s + step_s
+        end = time.time() // step_s * step_s
         found = self.get("query_range", query=expression, start=end - SHOWN_S, end=end, step=step_s)
         values = (float(value) for series in found["result"] for _, value in series["values"])
         return [value for value in values if math.isfinite(value)]

@@ -292,12 +292,10 @@ async def read_slowly(there: World) -> None:
         for key in ["same"] * 30 + [None] * 30:
             speaker.send(type="signal.send", room="crowd", kind="cursor", body=BIG, key=key)
             await speaker.quiet()
-        for expression in (
-            "realtime_coalesced_total",
-            'realtime_dropped_total{reason="slow"}',
-            "realtime_outbox_bytes",
-        ):
+        for expression in ("realtime_coalesced_total", 'realtime_dropped_total{reason="slow"}'):
             await there.counted(expression)
+        # Long enough for a point in a panel.
+        await until_data(lambda: any(there.prometheus.values("sum(realtime_outbox_bytes)", {}, WIDTHS[0])))
         for _ in range(30):
             await speaker.request(type="room.send", room="crowd", body=BIG)
         await there.counted("realtime_client_slow_closed_total")

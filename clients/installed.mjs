@@ -18,12 +18,14 @@ const run = promisify(execFile);
 const budgets = JSON.parse(readFileSync(new URL("budgets.json", import.meta.url), "utf8"));
 const jsdom = createRequire(fileURLToPath(new URL("react/package.json", import.meta.url))).resolve("jsdom");
 
-/** Return the first program in the README of an installed package, with the address of the server. */
+/** Return the program in the README of an installed package, with the address of the server. All code blocks are this program. */
 function readme(name, language) {
   const text = readFileSync(join(folder, "node_modules", name, "README.md"), "utf8");
-  const found = text.match(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "m"));
-  if (!found) throw new Error(`the README of ${name} has no ${language} program`);
-  return found[1].replaceAll("wss://example.com", server);
+  const blocks = [...text.matchAll(/^```(\w*)\n([^]*?)^```$/gm)];
+  const others = blocks.filter((block) => block[1] !== language).map((block) => `\`\`\`${block[1]}`);
+  if (others.length) throw new Error(`the README of ${name} has blocks that this check does not run: ${others.join(", ")}`);
+  if (!blocks.length) throw new Error(`the README of ${name} has no ${language} program`);
+  return blocks.map((block) => block[2]).join("").replaceAll("wss://example.com", server);
 }
 
 /** Write a file into the folder and return its path. */
@@ -62,6 +64,36 @@ async function runClient() {
   put("page.mjs", PAGE);
   const { stdout } = await run(process.execPath, [put("client.mjs", `import "./page.mjs";\n${code}`)], { cwd: folder, timeout: 30_000 });
   if (!/^online\b/m.test(stdout) || !stdout.includes("hello")) throw new Error(`the client of the README printed:\n${stdout}`);
+}
+
+const TOKEN = `fetch("${server}/dev/token?user=carol").then((answer) => answer.json()).then(({ token }) => token)`;
+
+/** What the README says about require, the option webSocket, the entry for Web Push and the file for a script tag. */
+const REQUIRED = `
+const { readFileSync } = require("node:fs");
+const { WebSocket } = require("ws");
+const { Greendot } = require("@greendot/client");
+if (typeof require("@greendot/client/push").subscribePush !== "function") throw new Error("no subscribePush");
+const script = readFileSync("node_modules/@greendot/client/dist/greendot.iife.js", "utf8");
+const Global = new Function(script + "; return Greendot")();
+if (Global.typingText(["Ann"]) !== "Ann is typing…") throw new Error("the script tag has no helpers");
+async function greet(Client, name) {
+  const client = new Client({ url: "${server}", getToken: () => ${TOKEN}, webSocket: WebSocket, device: name });
+  client.connect();
+  const room = client.room("lobby");
+  const received = new Promise((resolve) => room.on("message", ({ body }) => body.text === name && resolve()));
+  await room.join();
+  await room.send({ text: name });
+  await received;
+  client.close();
+  console.log("received", name);
+}
+greet(Greendot, "require").then(() => greet(Global, "script")).then(() => process.exit(0));
+`;
+
+async function runRequired() {
+  const { stdout } = await run(process.execPath, [put("required.cjs", REQUIRED)], { cwd: folder, timeout: 30_000 });
+  if (stdout !== "received require\nreceived script\n") throw new Error(`require and the script tag printed:\n${stdout}`);
 }
 
 /** A message of Bob, and one that Alice writes in the form of the README's page, are shown in her page. */
@@ -122,6 +154,7 @@ put("page.d.ts", "declare const input: HTMLInputElement, bell: HTMLElement, butt
 const wrong = wrongIn(put("tsconfig.json", JSON.stringify(TSCONFIG)));
 if (wrong.length) throw new Error(`types of the READMEs:\n${wrong.join("\n")}`);
 await runClient();
+await runRequired();
 await runReact();
 const measured = await sizes();
 for (const [name, bytes] of Object.entries(measured)) {

@@ -24,7 +24,7 @@ from deployed.programs import ROOT, said
 from greendot import __version__
 from release.artefacts import build_python
 from release.check import copy_source
-from release.quickstart import converse
+from release.quickstart import converse, notify
 from unpacking import unpack
 
 SOURCE = ROOT / "src" / "greendot"
@@ -173,8 +173,9 @@ def test_a_server_installed_from_the_wheel_shows_demo_dashboard_and_api_far_from
             tmp_path / "venv" / "bin" / "python", "-c", "import greendot; print(greendot.__file__)", PYTHONPATH=""
         )
         assert Path(where.strip()) == site / "greendot" / "__init__.py"
-        # The client of the README, from the same environment, as two users.
+        # The programs of the README, from the same environment: the client as two users, and the backend.
         converse(tmp_path / "venv" / "bin" / "python", server, tmp_path)
+        notify(tmp_path / "venv" / "bin" / "python", server, tmp_path)
         # All files that a page loads are served, including indirect ones.
         waiting, seen = ["/", "/admin"], set()
         while waiting:

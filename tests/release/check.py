@@ -80,11 +80,11 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
     with table.step("SBOM") as notes:
         notes.append(check_sboms(folder))
     with table.step("wheel: quickstart"), serving(python.parent / "greendot", cwd=work / "wheel") as address:
-        try_server(python, address, work)
+        try_server(python, address, work, work / "wheel")
     with table.step("sdist: quickstart"):
         built = artefacts.environment(work / "sdist-venv", sdist)
         with serving(built.parent / "greendot", cwd=work / "sdist") as address:
-            try_server(built, address, work)
+            try_server(built, address, work, work / "sdist")
     with table.step("uvx greendot serve --dev"):
         _try_runner(["uvx", "--from", str(wheel), "greendot"], python, work, _uv_settings(work))
     with table.step("pipx run greendot serve --dev"):
@@ -104,7 +104,7 @@ def _try_runner(command: list[str], python: Path, work: Path, settings: dict[str
     program = Path(sys.executable).parent / command[0]
     # Names of the programs only: in this environment's folder there is a `greendot` too.
     with serving(program, *command[1:], cwd=work / command[0], PATH="/usr/bin:/bin", **settings) as address:
-        try_server(python, address, work)
+        try_server(python, address, work, work / command[0])
 
 
 def _uv_settings(work: Path) -> dict[str, str]:

@@ -95,11 +95,15 @@ def fetch(url: str) -> bytes:
         return content
 
 
+def programs() -> list[str]:
+    """Return the Python programs of the README: a client and a backend."""
+    found: list[str] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    return found
+
+
 def client_program(address: str, user: str) -> str:
     """Return the client program of the README for this server and user."""
-    text = (ROOT / "README.md").read_text()
-    program = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
-    return program.replace("127.0.0.1:8000", address.removeprefix("http://")).replace("carol", user)
+    return programs()[0].replace("127.0.0.1:8000", address.removeprefix("http://")).replace("carol", user)
 
 
 def converse(python: Path, address: str, cwd: Path) -> None:
@@ -112,9 +116,20 @@ def converse(python: Path, address: str, cwd: Path) -> None:
             carol.until(own, ANSWER_S)
 
 
-def try_server(python: Path, address: str, cwd: Path) -> None:
-    """Fetch the pages of a server, and let two clients converse."""
+def notify(python: Path, address: str, folder: Path) -> None:
+    """Run the README's backend with the key and the secret that the server in this folder has written."""
+    key, secret = ((folder / ".greendot" / name).read_text().strip() for name in ("api-key", "secret"))
+    program = programs()[1].replace("http://127.0.0.1:8000", address)
+    kept = f"API_KEY, AUTH_SECRET = {key!r}, {secret!r}\n"
+    check = f"print('unread', Server({address!r}, API_KEY).inbox('alice').unread)\n"
+    with running(python, "-c", kept + program + check, cwd=folder) as backend:
+        backend.until(re.compile(r"unread [1-9]"), ANSWER_S)
+
+
+def try_server(python: Path, address: str, cwd: Path, folder: Path) -> None:
+    """Fetch the pages of a server that runs in a folder, let two clients converse, and notify a user."""
     for page in PAGES:
         if not fetch(address + page):
             raise Failed(f"{page} of {address} is empty")
     converse(python, address, cwd)
+    notify(python, address, folder)

@@ -71,6 +71,36 @@ async function runClient() {
   if (!/^online\b/m.test(stdout) || !stdout.includes("hello")) throw new Error(`the client of the README printed:\n${stdout}`);
 }
 
+const TOKEN = `fetch("${server}/dev/token?user=carol").then((answer) => answer.json()).then(({ token }) => token)`;
+
+/** What the README says about require, the option webSocket, the entry for Web Push and the file for a script tag. */
+const REQUIRED = `
+const { readFileSync } = require("node:fs");
+const { WebSocket } = require("ws");
+const { Greendot } = require("@greendot/client");
+if (typeof require("@greendot/client/push").subscribePush !== "function") throw new Error("no subscribePush");
+const script = readFileSync("node_modules/@greendot/client/dist/greendot.iife.js", "utf8");
+const Global = new Function(script + "; return Greendot")();
+if (Global.typingText(["Ann"]) !== "Ann is typing…") throw new Error("the script tag has no helpers");
+async function greet(Client, name) {
+  const client = new Client({ url: "${server}", getToken: () => ${TOKEN}, webSocket: WebSocket, device: name });
+  client.connect();
+  const room = client.room("lobby");
+  const received = new Promise((resolve) => room.on("message", ({ body }) => body.text === name && resolve()));
+  await room.join();
+  await room.send({ text: name });
+  await received;
+  client.close();
+  console.log("received", name);
+}
+greet(Greendot, "require").then(() => greet(Global, "script")).then(() => process.exit(0));
+`;
+
+async function runRequired() {
+  const { stdout } = await run(process.execPath, [put("required.cjs", REQUIRED)], { cwd: folder, timeout: 30_000 });
+  if (stdout !== "received require\nreceived script\n") throw new Error(`require and the script tag printed:\n${stdout}`);
+}
+
 /** A message of Bob, and one that Alice writes in the form of the README's page, are shown in her page, which `render` shows. */
 const shown = (front, render) => `
 import { JSDOM } from ${JSON.stringify(jsdom)};
@@ -166,6 +196,7 @@ put("page.d.ts", "declare const input: HTMLInputElement, bell: HTMLElement, butt
 const wrong = wrongIn(put("tsconfig.json", JSON.stringify(TSCONFIG)));
 if (wrong.length) throw new Error(`types of the READMEs:\n${wrong.join("\n")}`);
 await runClient();
+await runRequired();
 await runReact();
 await runVue();
 await runServer();

@@ -42,6 +42,7 @@ async function outputs(options) {
     legalComments: "none",
     define: { VERSION: JSON.stringify(version) },
     external: [SSE], // loaded by pages that need it
+    mangleProps: /^_/, // internal names; data of the wire and options have no such name
     ...options,
   });
   return result.outputFiles;

@@ -134,7 +134,7 @@ function described(given: PrivateKey): { alg: Algorithm; source: Uint8Array | Js
   throw new InvalidArgument(WRONG_KEY);
 }
 
-/** Return the bytes of a key in PEM; none if the text has another form. */
+/** Return the bytes of a key in PEM. If the text has another form, the result is empty. */
 function derOf(pem: string): Uint8Array {
   const text = /-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END PRIVATE KEY-----/.exec(pem)?.[1] ?? "";
   try {
@@ -197,7 +197,7 @@ function checkInfo(info: unknown): void {
   if (/\\ud[89a-f]/i.test(text)) throw new InvalidArgument("info must have no halves of surrogate pairs");
 }
 
-/** Return the levels of a value that can be written as JSON. */
+/** Return the number of nested levels of a value that can be written as JSON. */
 function depthOf(value: unknown): number {
   return typeof value === "object" && value !== null ? 1 + Math.max(0, ...Object.values(value).map(depthOf)) : 0;
 }

@@ -216,8 +216,8 @@ export class Server {
   /**
    * Revoke the token with this `jti`.
    *
-   * If you know them, pass the token's user and its expiry. Then the server searches only the connections of this user, and
-   * forgets the revocation when the token has expired.
+   * If you know them, pass the token's user and its expiry. Then the call waits only for the nodes of this user, and the
+   * server keeps the revocation only until the expiry.
    */
   async revokeToken(jti: string, options: { user?: string; expires_at?: number } = {}): Promise<Revoked> {
     // A request with `user` but without `jti` would revoke all tokens of the user.

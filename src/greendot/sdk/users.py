@@ -126,8 +126,8 @@ class People:
     def revoke_token(self, jti: str, *, user: str | None = None, expires_at: int | None = None) -> Revoked:
         """Revoke the token with this `jti`.
 
-        If you know them, pass the token's user and its expiry (ms UTC). Then the server searches only the connections
-        of this user, and forgets the revocation when the token has expired.
+        If you know them, pass the token's user and its expiry (ms UTC). Then the call waits only for the nodes of this
+        user, and the server keeps the revocation only until the expiry.
         """
         if not isinstance(jti, str) or not jti:  # left out, `user` alone would revoke every token of the user
             raise ValueError("jti must be the claim `jti` of a token; `revoke_user` revokes every token of a user")

@@ -64,8 +64,8 @@ record: $(READY) debs  ## Record the protocol of this version for tests of later
 	@PYTHONPATH=$(or $(SOURCE),src):tests $(BIN)/python -m compat.record tests/fixtures/protocol/$(AS)
 
 check: $(READY)  ## Check format, lint, types and architecture (fast)
-	@$(BIN)/ruff format --check src tests bench examples
-	@$(BIN)/ruff check src tests bench examples
+	@$(BIN)/ruff format --check src tests bench examples clients/behaviour
+	@$(BIN)/ruff check src tests bench examples clients/behaviour
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/architecture
 
@@ -110,8 +110,8 @@ fresh: $(SERVES)  ## Measure the time from a fresh clone to the demo, with only 
 	@$(BIN)/python scripts/fresh-clone
 
 format: $(READY)  ## Format the code and apply lint fixes
-	@$(BIN)/ruff format src tests bench examples
-	@$(BIN)/ruff check --fix src tests bench examples
+	@$(BIN)/ruff format src tests bench examples clients/behaviour
+	@$(BIN)/ruff check --fix src tests bench examples clients/behaviour
 
 bench: $(PLOTS) $(SPEED) bench-debs  ## Measure Greendot and its peers, and write bench/RESULTS.md (15 minutes)
 	@$(BIN)/python bench/run.py $(ARGS)

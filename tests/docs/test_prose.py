@@ -44,6 +44,7 @@ GENERATED = ("docs/reference/",)
 ELSEWHERE = (
     "README.md",
     "CONTRIBUTING.md",
+    "clients/behaviour/README.md",
     "clients/js/README.md",
     "clients/react/README.md",
     "clients/vue/README.md",

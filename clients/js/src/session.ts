@@ -314,7 +314,7 @@ export class Session {
     const tokens = this.#tokens;
     const link = this.#link;
     try {
-      const token = await tokens.renew("refresh", this.now());
+      const token = await tokens.renew("refresh");
       if (link !== this.#link || !link) return;
       if (token === null) return this.#stop(reasonFor("signed_out"), true);
       await this.ask("token.refresh", { token });

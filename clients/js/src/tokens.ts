@@ -27,7 +27,6 @@ export class Tokens {
   #get: GreendotOptions["getToken"];
   #kept: string | null = null;
   #wanted: TokenWanted = "first";
-  #lead = 0;
   claims = claimsOf("");
 
   constructor(get: GreendotOptions["getToken"]) {
@@ -39,15 +38,14 @@ export class Tokens {
     const { expiresAt } = this.claims;
     // Without a time of expiry, a new token is requested each time.
     if (this.#kept !== null && expiresAt !== null && expiresAt - now > ENDS_SOON_MS) return this.#kept;
-    return this.renew(this.#kept === null ? this.#wanted : "expired", now);
+    return this.renew(this.#kept === null ? this.#wanted : "expired");
   }
 
-  async renew(why: TokenWanted, now: number): Promise<string | null> {
+  async renew(why: TokenWanted): Promise<string | null> {
     const token = await this.#ask(why);
     this.#kept = token;
     this.claims = claimsOf(token ?? "");
     this.#wanted = "first";
-    this.#lead = Math.min(Math.max(((this.claims.expiresAt ?? 0) - now) / 5, LEAST_LEAD_MS), MOST_LEAD_MS);
     return token;
   }
 
@@ -57,11 +55,14 @@ export class Tokens {
     this.#wanted = why;
   }
 
-  /** Return the delay before the token must be replaced; null if the token has no expiry. */
+  /** Return the delay before the token must be replaced; null if the token has no expiry. `now` is the server's time. */
   refreshInMs(now: number, random: () => number): number | null {
     const { expiresAt } = this.claims;
+    if (expiresAt === null) return null;
+    const left = expiresAt - now;
+    const lead = Math.min(Math.max(left / 5, LEAST_LEAD_MS), MOST_LEAD_MS);
     // Random, so that clients that connected together do not call the backend together.
-    return expiresAt === null ? null : Math.max(expiresAt - this.#lead * (1 + random() / 2) - now, 0);
+    return Math.max(left - lead * (1 + random() / 2), 0);
   }
 
   async #ask(why: TokenWanted): Promise<string | null> {

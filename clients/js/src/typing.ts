@@ -81,8 +81,9 @@ export class Keystrokes {
       return;
     }
     const { repeat_ms, throttle_ms } = this.#times();
-    const wait = this.#startedAt + (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - this.#clock.now();
-    if (wait <= 0) this.#start();
+    const passed = this.#clock.now() - this.#startedAt; // negative if the clock was set back
+    const wait = (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - passed;
+    if (wait <= 0 || passed < 0) this.#start();
     // Too soon after the last start: send the next one as soon as the throttle allows.
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
   }

@@ -9,9 +9,10 @@ from greendot.testing.engine_harness import AUTO, EngineHarness, T
 from greendot.testing.occupancy_suite import OccupantSuite
 from greendot.testing.session_suite import LifeSuite
 from greendot.testing.transition_suite import TurnSuite
+from greendot.testing.used_name_suite import UsedNameSuite
 
 
-class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
+class EngineSuite(LifeSuite, OccupantSuite, TurnSuite, UsedNameSuite):
     """Contract of `greendot.engine.port`, as tests."""
 
     # --- presence ---

@@ -166,6 +166,17 @@ describe("typing", () => {
     expect(said.at(-1)! - said.at(-2)!).toBeLessThanOrEqual(throttle_ms + 200);
   });
 
+  test("is repeated at once if the clock was set back", () => {
+    let now = 1_800_000_000_000;
+    const said = vi.fn(() => true);
+    const keys = new Keystrokes({ now: () => now, after: () => () => {} }, said, () => TYPING);
+    keys.typing(true);
+    now -= 3_600_000;
+    keys.typing(true);
+    keys.typing(true);
+    expect(said).toHaveBeenCalledTimes(2);
+  });
+
   test("what could not be said is said with the next key", () => {
     let online = false;
     const said = vi.fn(() => online);

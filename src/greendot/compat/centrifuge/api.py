@@ -33,7 +33,7 @@ from greendot.compat.centrifuge.api_model import (
 from greendot.compat.centrifuge.channel_model import channel_of
 from greendot.compat.centrifuge.channels import CentrifugeServices, Channels, Place, clients_in, epoch_of
 from greendot.compat.centrifuge.codec_model import Empty, HistoryResult, PresenceResult, PresenceStatsResult
-from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
+from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, close_of_app, error_of
 from greendot.compat.centrifuge.push_model import PUBLICATION, SERVER
 from greendot.engine.messages import Deliver, MemberRemoved, RoomOrder, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
@@ -48,8 +48,6 @@ from greendot.store.rooms import Draft
 
 AT_ONCE = 50  # channels of one request that are handled at the same time
 MOST_PRESENT = 1_000  # users in one result
-OUR_CODES = frozenset(range(4000, 4010)) | frozenset(range(4500, 4510))  # with meanings for clients of all protocols
-CODES_OFFSET = 10  # an app's code among them becomes one of the same range, after which clients do the same
 LONGEST_REASON = 30  # characters of a close reason that other nodes get
 
 
@@ -165,9 +163,8 @@ class ServerApi:
 
     async def disconnect(self, tenant: str, asked: DisconnectRequest) -> Empty:
         given = asked.disconnect
-        code = given.code if given is not None and 4000 <= given.code < 5000 else int(Close.DISCONNECTED)
-        if given is not None and given.code in OUR_CODES:
-            code = given.code + CODES_OFFSET
+        is_own = given is not None and 4000 <= given.code < 5000
+        code = close_of_app(given.code) if given is not None and is_own else int(Close.DISCONNECTED)
         reason = (given.reason if given is not None else "") or "disconnected by the app"
         await self._end(tenant, asked.user, asked.client or asked.session, code, reason, asked.whitelist)
         return Empty()

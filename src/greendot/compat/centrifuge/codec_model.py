@@ -16,6 +16,7 @@ from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused
 from greendot.protocol.codec import text_frame
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, decoder, has_vast_number, is_too_deep
 
+MOST_METHOD = 200  # characters of the method of an RPC
 MOST_COMMANDS = 1_000  # commands in one frame
 Offset = Annotated[int, Meta(ge=0, le=2**53)]
 CommandNumber = Annotated[int, Meta(ge=0, le=2**32)]
@@ -108,7 +109,8 @@ class SubRefresh(Struct):
 class Rpc(Struct):
     """Command `rpc`."""
 
-    method: str = ""
+    method: Annotated[str, Meta(max_length=MOST_METHOD)] = ""
+    data: Raw = NULL
 
 
 class Send(Struct):
@@ -199,8 +201,8 @@ def read_command(text: str) -> Command:
     method = found[0] if found else PONG.method
     if not read.id and not isinstance(method, Send | Ping):
         raise BadCommand(CfErr.BAD_REQUEST, "a command needs an `id` above 0")
-    if isinstance(method, Publish) and has_vast_number(bytes(method.data)):
-        raise BadCommand(CfErr.BAD_REQUEST, f"field `data` of publish {VAST_NUMBER}", read.id)
+    if isinstance(method, Publish | Rpc) and has_vast_number(bytes(method.data)):
+        raise BadCommand(CfErr.BAD_REQUEST, f"field `data` {VAST_NUMBER}", read.id)
     return Command(read.id, method)
 
 
@@ -310,6 +312,12 @@ class HistoryResult(Struct, frozen=True):
     offset: int
 
 
+class RpcResult(Struct, frozen=True):
+    """Result of `rpc`."""
+
+    data: Raw
+
+
 class Empty(Struct, frozen=True):
     """Result of a command that returns nothing."""
 
@@ -322,6 +330,7 @@ Result = (
     | PresenceResult
     | PresenceStatsResult
     | HistoryResult
+    | RpcResult
     | Empty
 )
 _encode = msgspec.json.Encoder().encode

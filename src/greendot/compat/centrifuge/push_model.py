@@ -11,10 +11,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from greendot.compat.centrifuge.channel_model import Namespaces, channel_of
 from greendot.compat.centrifuge.codec_model import NULL, ClientInfo, Publication, compact, push_frame
 from greendot.compat.centrifuge.codes_model import UNSUBSCRIBED
+from greendot.ids import APP_USER
 from greendot.protocol.decoding import decoder
 from greendot.protocol.events import RoomMessage
 
-SERVER = "system"  # author of what the app publishes by the server API; such publications have no `info`
+SERVER = APP_USER  # author of what the app publishes by the server API; such publications have no `info`
 PUBLICATION = "publication"  # kind of the signals that carry publications of channels without a history
 
 

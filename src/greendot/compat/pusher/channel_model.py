@@ -37,8 +37,13 @@ def parse_channel(name: str) -> ChannelName | None:
         return ChannelName(name, "user", user) if valid_id(user) else None
     if _NAME.match(name) is None:
         return None
-    room = name.replace(",", "+c").replace(";", "+s")
+    room = room_id(name)
     return ChannelName(name, _kind(name), room, name.startswith(_CACHES)) if valid_id(room) else None
+
+
+def room_id(name: str) -> str:
+    """Return the id of a channel's room, or its beginning for the beginning of a name."""
+    return name.replace(",", "+c").replace(";", "+s")
 
 
 def _kind(name: str) -> ChannelKind:

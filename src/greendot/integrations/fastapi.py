@@ -243,7 +243,7 @@ class Greendot:
             response.headers["Cache-Control"] = "no-store"
             try:
                 made = self.server.token(str(user_id(user)), ttl=self.settings.token_ttl_s, **dict(claims(user)))
-            except ValueError as error:  # for example, user_id returned an e-mail address with a space, which is no valid id
+            except ValueError as error:  # for example, user_id returned a text with a space
                 logger.error("no token for the signed-in user: %s", error)
                 raise HTTPException(400, str(error)) from None
             return {"token": made}

@@ -77,7 +77,7 @@ class Inboxes:
     ) -> Notified:
         """Write a notification to the user's inbox and send it to the user's devices.
 
-        `key` identifies the notification. A second call with the same key, from any process, writes nothing: it returns
+        `key` identifies the notification. A second call with the same key, from any process, writes nothing. It returns
         the first notification, with `new` False. Without `key`, this call generates a key, so that its own retries
         write the notification once.
         """
@@ -85,7 +85,7 @@ class Inboxes:
         return self._http.call(Call("POST", "/v1/notifications", one.request_body()), Notified)
 
     def notify_many(self, notifications: Iterable[Notification]) -> list[Notified]:
-        """Write up to 10,000 notifications in one request, all or none. Return one result for each, in the same order."""
+        """Write up to 10,000 notifications in one request, all or none. Return one result for each, in their order."""
         said = [one.request_body() for one in notifications]
         if not said:
             return []
@@ -102,7 +102,7 @@ class Inboxes:
     ) -> Inbox:
         """Return a page of the user's inbox, with up to `limit` entries (at most 300).
 
-        With `after`, the page has the oldest entries whose number is above `after`. Otherwise it has the newest entries,
+        With `after`, these are the oldest entries whose number is above `after`. Otherwise they are the newest entries,
         with `before` only those whose number is below `before`.
         """
         asked = query(after=after, before=before, limit=limit, filter=filter)

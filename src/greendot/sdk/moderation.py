@@ -112,11 +112,17 @@ class Moderating:
         )
 
     def mutes(self, room: str | None = None) -> Iterator[Restriction]:
-        """Yield the mutes in `room`, page by page. Without `room`, yield those in all rooms, not those in single rooms."""
+        """Yield the mutes in `room`; without `room`, the mutes in all rooms, but not those in single rooms.
+
+        The call fetches them page by page.
+        """
         return self._restricted(_restriction_path("mutes", room))
 
     def bans(self, room: str | None = None) -> Iterator[Restriction]:
-        """Yield the bans from `room`, page by page. Without `room`, yield those from the tenant, not from single rooms."""
+        """Yield the bans from `room`; without `room`, the bans from the tenant, but not those from single rooms.
+
+        The call fetches them page by page.
+        """
         return self._restricted(_restriction_path("bans", room))
 
     def _restricted(self, path: str) -> Iterator[Restriction]:

@@ -170,7 +170,7 @@ class ServerApi:
         return Empty()
 
     async def refresh(self, tenant: str, asked: RefreshRequest) -> Empty:
-        """End connections whose tokens the app no longer accepts. A token cannot be made to last longer."""
+        """End connections whose tokens the app no longer accepts. This API cannot extend a token."""
         if not asked.expired:
             why = "the end of a connection is that of its token; only `expired: true` is available"
             raise CfRefused(CfErr.NOT_AVAILABLE, why)
@@ -211,7 +211,7 @@ class ServerApi:
         raise CfRefused(CfErr.NOT_AVAILABLE, why)
 
     async def channels(self, tenant: str, asked: ChannelsRequest) -> ChannelsResult:
-        """Return the channels with subscribers, on all nodes. Rooms in which only native clients are have none."""
+        """Return the channels with subscribers, on all nodes. A room with native clients only is not among them."""
         found = await self._node.listened(ListenedQuery(tenant))
         named = {channel_of(room): ChannelInfo(count) for room, count in found.items()}
         wanted = {name for name in named if not asked.pattern or fnmatchcase(name, asked.pattern)}

@@ -1,6 +1,6 @@
 """Frames of the Centrifuge protocol in JSON: commands of clients, replies and pushes of the server.
 
-A frame has several commands, or several replies, with a newline between two of them. So no reply may contain a
+A frame has one or more commands or replies, with a newline between two of them. So no reply may contain a
 newline, not even as white space in the JSON of a user (`compact`).
 """
 

@@ -62,7 +62,7 @@ def client_info(user: str, info: dict[str, Any] | Raw | UnsetType) -> ClientInfo
 
 
 def publication(message: RoomMessage | _Message) -> Publication:
-    """Return a message of a room as a publication. A change of an earlier message has tags that say so."""
+    """Return a message of a room as a publication. A change of an earlier message has the tags `op` and `ref`."""
     tags: Mapping[str, str] | UnsetType = UNSET
     if message.op is not None:
         tags = {"op": message.op, "ref": str(message.ref)} if message.ref is not None else {"op": message.op}

@@ -46,7 +46,7 @@ def token(request: HttpRequest) -> HttpResponse:
         return _problem(401, "no user is signed in; sign in first")
     try:
         made = server().token(str(user), ttl=found.token_ttl_s, **dict(found.claims(request)))
-    except ValueError as error:  # for example, USER_ID returned a name with a space, which is no valid id
+    except ValueError as error:  # for example, USER_ID returned a text with a space
         logger.error("no token for the signed-in user: %s", error)
         return _problem(400, str(error))
     return JsonResponse({"token": made})

@@ -85,7 +85,7 @@ class Inboxes:
         return self._http.call(Call("POST", "/v1/notifications", one.request_body()), Notified)
 
     def notify_many(self, notifications: Iterable[Notification]) -> list[Notified]:
-        """Write up to 10,000 notifications in one request, all or none. Return one result for each, in their order."""
+        """Write up to 10,000 notifications in one request, all or none. Return a result for each, in the same order."""
         said = [one.request_body() for one in notifications]
         if not said:
             return []

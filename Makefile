@@ -15,7 +15,7 @@ SHIP   := $(VENV)/.release
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,7 +174,12 @@ $(SHIP): $(READY)
 
 debs:
 	@sh scripts/ensure-debs 'chromium-headless-shell|chromium' redis-server gcc postgresql=/usr/lib/postgresql \
-	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git prometheus@/usr/bin/promtool
+	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git \
+	  prometheus@/usr/bin/promtool prometheus@/usr/bin/prometheus
+
+production: $(READY)  ## Run deploy/compose/production.yml without Docker, on ports of this machine (make production ARGS="--folder /var/tmp/greendot")
+	@sh scripts/ensure-debs caddy prometheus@/usr/bin/prometheus
+	@exec $(BIN)/python deploy/compose/without-docker $(ARGS)
 
 node: $(READY)
 	@sh scripts/ensure-node $(BIN)/python

@@ -52,7 +52,7 @@ LONGEST_REASON = 30  # characters of a close reason that other nodes get
 
 
 class ApiServices(Struct, frozen=True):
-    """Services of the server API beside those of the protocol."""
+    """Services of the node that only the server API uses."""
 
     rpc: ClusterRpc
     tenant_stats: Callable[[str], dict[str, Any]]  # numbers of a tenant on this node
@@ -218,7 +218,7 @@ class ServerApi:
         return ChannelsResult({name: info for name, info in named.items() if name in wanted})
 
     async def info(self, tenant: str, asked: InfoRequest) -> InfoResult:
-        """Return this node with the numbers of the tenant: those of other tenants are not shown."""
+        """Return this node with the numbers of the caller's tenant only."""
         own = self._more.tenant_stats(tenant)
         up_s = (self._clock.now_ms() - self._more.started_at) // 1000
         name = str(own["node"])
@@ -226,7 +226,7 @@ class ServerApi:
 
 
 def _body(asked: PublishRequest | BroadcastRequest) -> Raw:
-    """Return the data of a publication. Raise CfRefused if there is none, or clients could not read it."""
+    """Return the data of a publication. Raise CfRefused if it is missing, or if clients could not read it."""
     data = None if isinstance(asked.data, UnsetType) else bytes(asked.data)
     if data is None and asked.b64data:
         try:

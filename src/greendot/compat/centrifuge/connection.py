@@ -52,7 +52,7 @@ class CentrifugeConnection(ForeignConnection):
             super().on_binary(payload)
 
     def json_of(self, message: str) -> str:
-        """Return a message as JSON of commands. Raise BadCommand if it is a frame that is no Protobuf."""
+        """Return a message as JSON of commands. Raise BadCommand if it is not valid Protobuf."""
         if not self.is_binary or not message.startswith(BINARY):
             return message
         from greendot.compat.centrifuge.protobuf import as_json  # its library is optional

@@ -55,7 +55,7 @@ _read_changed = decoder(_Changed)
 
 
 def client_info(user: str, info: dict[str, Any] | Raw | UnsetType) -> ClientInfo:
-    """Return a user as Centrifuge clients see users: one client for each."""
+    """Return a user in the form of a Centrifuge client. Each user is shown as one client."""
     if isinstance(info, dict):
         info = Raw(msgspec.json.encode(info))
     return ClientInfo(user, user, info if isinstance(info, UnsetType) else compact(info))

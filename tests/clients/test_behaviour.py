@@ -79,16 +79,22 @@ class Stage:
             self._thread.join()
             self._loop.close()
 
-    def play(
-        self, script: str, runner: str, command: tuple[str, ...], patience_s: float = 30, *, is_shared: bool = True
-    ) -> None:
-        """Begin to run a script with a runner."""
-        run = self._suite.play(SCRIPTS[script], runner, command, patience_s, is_shared=is_shared)
-        self._running[runner, script] = self._submit(run)
+    def begin(self, script: str, runner: str) -> Future[None]:
+        """Return the run of a script with a runner or a fault. Begin it unless it has begun."""
+        if (run := self._running.get((runner, script))) is None:
+            run = self._running[runner, script] = self._submit(self._played(script, runner))
+        return run
+
+    def _played(self, script: str, runner: str) -> Coroutine[Any, Any, None]:
+        if runner in RUNNERS:
+            return self._suite.play(SCRIPTS[script], runner, RUNNERS[runner], 30)
+        command = (sys.executable, str(Path(__file__).with_name("faulty_runner.py")), runner)
+        # Expectations that are never met take this time, and may: the run fails in any case.
+        return self._suite.play(SCRIPTS[script], runner, command, 14, is_shared=False)
 
     def result(self, script: str, runner: str) -> None:
         """Wait for the end of a run. Raise its error."""
-        self._running[runner, script].result(150)
+        self.begin(script, runner).result(150)
 
     def _submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -96,23 +102,18 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Yield a stage on which all runs of the collected tests of this file have begun."""
-    given = [
-        vars(item)["callspec"].params
-        for item in request.session.items
-        if item.fspath == request.fspath and "callspec" in vars(item)
-    ]
-    if any(params.get("runner") == "javascript" for params in given):
-        installed()
+    """Yield a stage on which all runs of this file have begun, unless tests are selected by name."""
+    installed()
+    config = request.config
+    is_selected = config.getoption("keyword") or any("::" in argument for argument in config.args)
     stage = Stage()
     try:
-        for params in given:
-            if "runner" in params:
-                stage.play(params["script"], params["runner"], RUNNERS[params["runner"]])
-            elif "fault" in params:
-                command = (sys.executable, str(Path(__file__).with_name("faulty_runner.py")), params["fault"])
-                # Expectations that are never met take this time, and may: the run fails in any case.
-                stage.play(params["script"], params["fault"], command, patience_s=14, is_shared=False)
+        if not is_selected:
+            for runner in RUNNERS:
+                for script in SCRIPTS:
+                    stage.begin(script, runner)
+            for script, fault, _ in FAULTY:
+                stage.begin(script, fault)
         yield stage
     finally:
         stage.close()

@@ -166,7 +166,7 @@ async function runServer() {
   const source = readFileSync(join(folder, "readme-server.ts"), "utf8");
   const { code } = await transform(`${source}\n${called}`, { loader: "ts", format: "esm", target: "es2022" });
   const kept = (name) => readFileSync(join(data, name), "utf8").trim();
-  const env = { GREENDOT_URL: server, GREENDOT_API_KEY: kept("api-key"), GREENDOT_AUTH_SECRET: kept("secret"), GREENDOT_WEBHOOK_SECRET: secret };
+  const env = { GREENDOT_URL: server, GREENDOT_API_KEY: kept("api-key"), GREENDOT_AUTH_SECRET: kept("secret"), GREENDOT_WEBHOOKS_SECRET: secret };
   const { stdout } = await run(process.execPath, [put("server.mjs", code)], { cwd: folder, env: { ...process.env, ...env }, timeout: 30_000 });
   for (const line of ["1 system Welcome", "\nbob ", "missing: no_such_room 404", "hooked 5", "answers 204 400"]) {
     if (!stdout.includes(line)) throw new Error(`the server SDK of the README did not print ${JSON.stringify(line)}, but:\n${stdout}`);

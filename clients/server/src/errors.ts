@@ -103,12 +103,12 @@ export class Problem extends ServerError {
   }
 }
 
-/** Wrong request. A retry is refused again. */
+/** Wrong request. A retry would be refused again. */
 export class BadRequest extends Problem {
   override name = "BadRequest";
 }
 
-/** API key that is missing or unknown, or has ended. */
+/** API key that is missing, unknown or expired. */
 export class BadKey extends Problem {
   override name = "BadKey";
 }
@@ -128,7 +128,7 @@ export class Conflict extends Problem {
   override name = "Conflict";
 }
 
-/** Request over a rate limit. Nothing of it was done. */
+/** Request over a rate limit. The server did nothing of it. */
 export class RateLimited extends Problem {
   override name = "RateLimited";
 }
@@ -151,7 +151,7 @@ const KINDS: Record<number, [typeof Problem, ErrorCode]> = {
   504: [Unavailable, "unavailable"],
 };
 
-/** Return the error for a refusal. Without a code of the server it has the code of its class. */
+/** Return the error for a refusal. If the server gave no code, the error has the code of its class. */
 export function problem(status: number, title: string, detail: string, code: string | undefined, retryAfter: number | null): Problem {
   const [Kind, own] = KINDS[status] ?? [Problem, "problem"];
   return new Kind(status, title, detail, code ?? own, retryAfter);

@@ -1,4 +1,4 @@
-// HTTP requests: sent again where that has no second effect, and read as the types of the API.
+// HTTP requests. A request is sent again if it cannot take effect twice. Answers have the types of the API.
 
 import type { Operations } from "./api.js";
 import { isText, json, pathPart } from "./checks.js";
@@ -16,7 +16,7 @@ const NOT_SENT = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UN
 /** Reads and revocations with POST. Both have the same effect when they are sent again. */
 const SAFE_POSTS = new Set<string>(["POST /v1/presence/query", "POST /v1/tokens/revoke"]);
 
-/** Where the requests go, and how long they wait. */
+/** Address of the server, and limits of the requests. */
 export interface HttpOptions {
   /** Address of the server, such as `http://127.0.0.1:8000`. */
   url: string;
@@ -26,7 +26,7 @@ export interface HttpOptions {
   timeoutMs?: number;
   /** Attempts after the first one. The default is 2. */
   retries?: number;
-  /** Ends the running calls: they fail with the reason of the signal. */
+  /** Signal that ends the running calls. They fail with the reason of the signal. */
   signal?: AbortSignal;
   /** Function for the requests, for proxies and certificates of your own. The default is the global `fetch`. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
@@ -195,7 +195,7 @@ function checkedUrl(url: unknown): string {
 /** Return whether a request has no second effect when it is sent again. */
 function isIdempotent(name: string, { body }: Given): boolean {
   if (!/^(POST|PATCH) /.test(name) || SAFE_POSTS.has(name)) return true;
-  if (name === "POST /v1/signals") return false; // its key replaces waiting signals; it is no idempotency key
+  if (name === "POST /v1/signals") return false; // its key replaces waiting signals, and does not prevent a second one
   const { key, notifications } = Object(body) as { key?: unknown; notifications?: { key?: unknown }[] };
   return Array.isArray(notifications) ? notifications.every((one) => one.key) : Boolean(key);
 }

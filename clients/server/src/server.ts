@@ -45,19 +45,19 @@ export interface ServerOptions extends HttpOptions {
   webhookSecret?: string | readonly string[];
 }
 
-/** Page of a list: entries after this name or number, and at most `limit`. */
+/** Page of a list: at most `limit` entries, beginning after the name or number `after`. */
 export interface Page<Key = string> {
   after?: Key;
   limit?: number;
 }
 
-/** Who makes a change and why, for the audit. Without `by`, the audit has the name of the API key. */
+/** Fields for the audit: the person who makes a change, and the reason. Without `by`, the audit has the name of the API key. */
 export interface Audit {
   by?: string;
   reason?: string;
 }
 
-/** Options of `notify`: the key, the end, and the push of a notification. */
+/** Options of `notify`: `key`, the time when the notification expires, and the options of its push. */
 export type NotificationOptions = Omit<Notification, "user" | "kind" | "body">;
 
 /**
@@ -100,7 +100,7 @@ export class Server {
   }
 
   /**
-   * Return the content of a webhook that Greendot sent recently. Else throw BadWebhook; answer with 400.
+   * Return the content of a webhook if its signature is right and recent. Otherwise throw BadWebhook: answer the request with 400.
    *
    * `body` is the body of the request as it was received, `headers` are its headers or the value of `Greendot-Signature`.
    */
@@ -110,7 +110,7 @@ export class Server {
 
   // --- users ---
 
-  /** Return the presence of users in their order. More than 10,000 take several requests. */
+  /** Return the presence of users, in the same order. More than 10,000 users take several requests. */
   async presence(users: Iterable<string>): Promise<Presence[]> {
     const wanted = typeof users === "string" ? [users] : [...users];
     const found: Presence[] = [];
@@ -152,7 +152,7 @@ export class Server {
     return true;
   }
 
-  /** Set a user's status, until `until` if given. Return the user's presence. */
+  /** Set a user's status. It ends at `until`; without `until` it has no end. Return the user's presence. */
   async setStatus(user: string, status: "auto" | "busy" | "invisible", options: { until?: number; text?: string } = {}): Promise<Presence> {
     return (await this.#call("PUT /v1/users/{user}/status", { path: { user }, body: { ...options, status } })).presence;
   }
@@ -162,7 +162,7 @@ export class Server {
     return this.#call("GET /v1/users/{user}/info", { path: { user } });
   }
 
-  /** Set a user's name or info (at most 1,024 bytes as JSON), or both. Null removes it; a field left out stays. */
+  /** Set a user's name, info (at most 1,024 bytes as JSON), or both. Null removes a field. A field that you leave out stays unchanged. */
   setInfo(user: string, fields: { name?: string | null; info?: Record<string, unknown> | null }): Promise<UserInfo> {
     return this.#call("PUT /v1/users/{user}/info", { path: { user }, body: fields });
   }
@@ -177,36 +177,55 @@ export class Server {
     return (await this.#call("GET /v1/users/{user}/presence/mode", { path: { user } })).mode;
   }
 
-  /** Set how changes of a user's presence reach the watchers. Afterwards the mode is in effect on every node. */
+  /**
+   * Set how changes of a user's presence reach the watchers. When the call has returned, the mode is in effect on every node.
+   *
+   * `auto`: the number of watchers on a node decides. `live`: the server always sends changes. `poll`: it sends none, and
+   * watchers request the presence from time to time.
+   */
   async setPresenceMode(user: string, mode: "auto" | "live" | "poll"): Promise<void> {
     await this.#call("PUT /v1/users/{user}/presence/mode", { path: { user }, body: { mode } });
   }
 
-  /** Add `other` to the contacts of `user`, one way. The last contact is now, or at `last_contact_at`. */
+  /**
+   * Add `other` to the contacts of `user`, but not `user` to those of `other`.
+   *
+   * The time of their last contact is `last_contact_at`, by default now.
+   */
   addContact(user: string, other: string, options: { last_contact_at?: number } = {}): Promise<Contact> {
     return this.#call("PUT /v1/users/{user}/contacts/{other}", { path: { user, other }, body: options });
   }
 
-  /** Remove a contact. Afterwards the change is in effect on every node. */
+  /** Remove a contact. When the call has returned, the change is in effect on every node. */
   removeContact(user: string, other: string): Promise<void> {
     return this.#send("DELETE /v1/users/{user}/contacts/{other}", { path: { user, other } });
   }
 
-  // --- revocation: afterwards, revoked tokens and sessions receive nothing more. Unavailable: call again ---
+  // --- revocation ---
 
-  /** Revoke every token of the user issued before now, or before `before`. */
+  /**
+   * Revoke every token of the user issued before now, or before `before`.
+   *
+   * When this call or another one that revokes has returned, the revoked tokens and sessions receive nothing more. If the
+   * call throws Unavailable, a node has not confirmed the revocation: call again.
+   */
   async revokeUser(user: string, options: { before?: number } = {}): Promise<Revoked> {
     return this.#revoke({ before: options.before, user: checkedId("user", user) });
   }
 
-  /** Revoke the token with this `jti`. With its user and expiry the server searches and keeps less. */
+  /**
+   * Revoke the token with this `jti`.
+   *
+   * If you know them, pass the token's user and its expiry. Then the call waits only for the nodes of this user, and the
+   * server keeps the revocation only until the expiry.
+   */
   async revokeToken(jti: string, options: { user?: string; expires_at?: number } = {}): Promise<Revoked> {
-    // Without it, the request would revoke all tokens of the user.
+    // A request with `user` but without `jti` would revoke all tokens of the user.
     if (typeof jti !== "string" || !jti) throw new InvalidArgument("jti is the id of a token: a text that is not empty");
     return this.#revoke({ user: options.user, expires_at: options.expires_at, jti });
   }
 
-  /** Close the session, which cannot be resumed, and revoke its token if it has a `jti`. */
+  /** Close the session, and revoke its token if the token has a `jti`. The session cannot be resumed. */
   async revokeSession(session: string): Promise<Revoked> {
     return this.#revoke({ session: checkedId("session", session) });
   }
@@ -218,12 +237,12 @@ export class Server {
 
   // --- rooms ---
 
-  /** Create a room, or change its settings. A setting left out stays; a new room is for members only. */
+  /** Create a room, or change its settings. A setting that you leave out stays unchanged. A new room is for members only unless `open` is true. */
   putRoom(room: string, settings: RoomSettings = {}): Promise<Room> {
     return this.#call("PUT /v1/rooms/{room}", { path: { room }, body: settings });
   }
 
-  /** Return the room. NotFound: it does not exist. */
+  /** Return the room. Throw NotFound if the room does not exist. */
   room(room: string): Promise<Room> {
     return this.#call("GET /v1/rooms/{room}", { path: { room } });
   }
@@ -257,12 +276,16 @@ export class Server {
     } while (after);
   }
 
-  /** Add a member, or change the role of one: a `reader` only receives, an `admin` also changes messages of others. */
+  /** Add a member, or change a member's role. A `reader` only receives messages. An `admin` also edits and deletes messages of others. */
   addMember(room: string, user: string, role: "reader" | "member" | "admin" = "member"): Promise<Member> {
     return this.#call("PUT /v1/rooms/{room}/members/{user}", { path: { room, user }, body: { role } });
   }
 
-  /** Remove a member. Afterwards the user receives no more events of the room. Unavailable: call again. */
+  /**
+   * Remove a member. When the call has returned, the user receives no more events of the room.
+   *
+   * If it throws Unavailable, a node has not confirmed the removal: call again.
+   */
   removeMember(room: string, user: string): Promise<void> {
     return this.#send("DELETE /v1/rooms/{room}/members/{user}", { path: { room, user } });
   }
@@ -272,12 +295,16 @@ export class Server {
     return this.#call("GET /v1/rooms/{room}/present", { path: { room }, query: page });
   }
 
-  /** Return read receipts in the order of user ids. NotFound: the room has none (see `putRoom`). */
+  /** Return read receipts in the order of user ids. Throw NotFound if the room has no receipts (see `putRoom`). */
   receipts(room: string, page: Page = {}): Promise<Receipts> {
     return this.#call("GET /v1/rooms/{room}/receipts", { path: { room }, query: page }) as Promise<Receipts>;
   }
 
-  /** Return the number of users who have read message `seq`, without users who hide. */
+  /**
+   * Return the number of users who have read message `seq`.
+   *
+   * Not counted: users who read it while invisible, who hide their last-seen time, or who hide from at least one other user.
+   */
   async readers(room: string, seq: number): Promise<number> {
     const query = { seq };
     return ((await this.#call("GET /v1/rooms/{room}/receipts", { path: { room }, query })) as { count: number }).count;
@@ -291,8 +318,8 @@ export class Server {
   /**
    * Send a message in the name of `user`. Return its id and number.
    *
-   * With the same `key`, from any process, it is the same message. Without one, the SDK generates a key for the retries
-   * of this call.
+   * `key` identifies the message: if two calls, from any process, have the same key, the server stores one message. Without
+   * `key`, the SDK generates one for each call, so that the retries of the call store the message once.
    */
   async send(room: string, body: unknown, options: { user: string; name?: string; key?: string }): Promise<Sent> {
     const { user, name, key } = Object(options) as typeof options;
@@ -310,7 +337,12 @@ export class Server {
     return this.#call("DELETE /v1/rooms/{room}/messages/{seq}/reactions/{reaction}", { path: { room, seq, reaction }, query: { user } });
   }
 
-  /** Return messages in ascending order: those after or before a number, else the newest. At most 300. */
+  /**
+   * Return at most 300 messages, in ascending order of their numbers.
+   *
+   * With `after`, these are the oldest messages after this number. Otherwise they are the newest, with `before` only those
+   * before this number.
+   */
   async messages<Body = unknown>(room: string, page: Page<number> & { before?: number } = {}): Promise<(Message & { body: Body })[]> {
     const { messages } = await this.#call("GET /v1/rooms/{room}/messages", { path: { room }, query: page });
     return messages as (Message & { body: Body })[];
@@ -327,10 +359,10 @@ export class Server {
   }
 
   /**
-   * Send a signal to the users in a room. It is not stored, and never sent twice.
+   * Send a signal to the users in a room. It is not stored, and a lost signal is not sent again.
    *
-   * `from` is the id that clients see as the sender, by default `system`. While a client reads slowly, a signal with a
-   * `key` replaces a waiting one with the same sender, kind and key.
+   * `from` is the id that clients see as the sender, by default `system`. While a client reads slowly, signals for this
+   * client wait in the server. A signal with a `key` then replaces a waiting one with the same sender, kind and key.
    */
   async signalRoom(room: string, kind: string, body?: unknown, options: { from?: string; name?: string; key?: string } = {}): Promise<void> {
     return this.#send("POST /v1/signals", { body: { ...options, room: checkedId("room", room), kind, body } });
@@ -346,15 +378,16 @@ export class Server {
   /**
    * Write a notification to a user's inbox and send it to the user's devices.
    *
-   * With the same `key`, from any process, it is the same notification, and the result is not `new`. Without one, the
-   * SDK generates a key for the retries of this call.
+   * `key` identifies the notification. A second call with the same key, from any process, writes nothing: it returns the
+   * first notification, with `new: false`. Without `key`, the SDK generates one for each call, so that the retries of the
+   * call write the notification once.
    */
   async notify(user: string, kind: string, body: unknown = null, options: NotificationOptions = {}): Promise<Notified> {
     const notification = { ...options, user: checkedId("user", user), kind, body, key: keyed(options.key) };
     return (await this.#call("POST /v1/notifications", { body: notification })) as Notified;
   }
 
-  /** Write up to 10,000 notifications in one request, all or none. Return the results in their order. */
+  /** Write up to 10,000 notifications in one request, all or none. Return one result for each, in the same order. */
   async notifyMany(notifications: Iterable<Notification>): Promise<Notified[]> {
     const all = [...notifications].map((one) => ({ ...one, body: one.body ?? null, key: keyed(one.key) }));
     if (!all.length) return [];
@@ -362,20 +395,25 @@ export class Server {
     return (answer as { notifications: Notified[] }).notifications;
   }
 
-  /** Return a page of a user's inbox, at most 300: the oldest after `after`, else the newest (before `before`). */
+  /**
+   * Return a page of a user's inbox, with at most 300 entries.
+   *
+   * With `after`, the page has the oldest entries after this number. Otherwise it has the newest entries, with `before` only
+   * those before this number.
+   */
   inbox(user: string, page: Page<number> & { before?: number; filter?: "all" | "unread" | "unseen" | "archived" } = {}): Promise<Inbox> {
     return this.#call("GET /v1/users/{user}/inbox", { path: { user }, query: page });
   }
 
   // --- moderation ---
 
-  /** Replace the body of message `seq`, whoever wrote it. Return id and number of the edit. */
+  /** Replace the body of message `seq` of any author. Return id and number of the edit. */
   editMessage(room: string, seq: number, body: unknown, options: Audit & { key?: string } = {}): Promise<Sent> {
     const { by, reason, key } = options;
     return this.#call("PATCH /v1/rooms/{room}/messages/{seq}", { path: { room, seq }, body: { by, reason, key: keyed(key), body } });
   }
 
-  /** Delete message `seq`, whoever wrote it. Afterwards no reader gets its content or that of its edits. */
+  /** Delete message `seq` of any author. When the call has returned, no reader gets the content of the message or of its edits. */
   deleteMessage(room: string, seq: number, audit: Audit = {}): Promise<Sent> {
     return this.#call("DELETE /v1/rooms/{room}/messages/{seq}", { path: { room, seq }, query: audit });
   }
@@ -385,7 +423,7 @@ export class Server {
     return this.#send("DELETE /v1/rooms/{room}", { path: { room }, query: audit });
   }
 
-  /** Archive a room, so that it can only be read, or end that. Create the room if there is none. */
+  /** Archive a room, so that it can only be read. With `archived` false, make it writable again. Create the room if there is none. */
   archiveRoom(room: string, archived = true, audit: Audit = {}): Promise<Room> {
     return this.putRoom(room, { ...audit, archived });
   }
@@ -395,7 +433,12 @@ export class Server {
     return this.putRoom(room, { ...audit, slow_mode_s: seconds });
   }
 
-  /** Mute a user in `room`, or in all rooms without it, until `until` if given. Afterwards none of the user's messages is stored. */
+  /**
+   * Mute a user in `room`; without `room`, in all rooms. A muted user can read, but cannot send.
+   *
+   * The mute ends at `until`; without `until` it has no end. When the call has returned, no message that the user sends there
+   * is stored. Messages that the backend writes as this user are stored.
+   */
   async mute(user: string, options: RestrictionOptions & { room?: string } = {}): Promise<Restriction> {
     const { room, body } = placed(options);
     if (room === null) return this.#call("PUT /v1/mutes/{user}", { path: { user }, body });
@@ -409,7 +452,12 @@ export class Server {
     return this.#send("DELETE /v1/rooms/{room}/mutes/{user}", { path: { room, user }, query });
   }
 
-  /** Ban a user from `room`, or from the tenant without it, until `until` if given. Unavailable: call again. */
+  /**
+   * Ban a user from `room`; without `room`, from the tenant. The ban ends at `until`; without `until` it has no end.
+   *
+   * When the call has returned, the user gets nothing more of the room. Without `room`, the user's connections are closed.
+   * If the call throws Unavailable, a node has not confirmed the ban: call again.
+   */
   async ban(user: string, options: RestrictionOptions & { room?: string } = {}): Promise<Restriction> {
     const { room, body } = placed(options);
     if (room === null) return this.#call("PUT /v1/bans/{user}", { path: { user }, body });
@@ -423,7 +471,7 @@ export class Server {
     return this.#send("DELETE /v1/rooms/{room}/bans/{user}", { path: { room, user }, query });
   }
 
-  /** Yield the users who are muted in `room`, or in all rooms without it, read page by page. */
+  /** Yield the mutes in `room`, read page by page. Without `room`, yield the mutes in all rooms, but not those in single rooms. */
   async *mutes(options: { room?: string } = {}): AsyncGenerator<Restriction, void> {
     const { room } = placed(options);
     yield* this.#restricted((query) =>
@@ -431,7 +479,7 @@ export class Server {
     );
   }
 
-  /** Yield the users who are banned from `room`, or from the tenant without it, read page by page. */
+  /** Yield the bans from `room`, read page by page. Without `room`, yield the bans from the tenant, but not those from single rooms. */
   async *bans(options: { room?: string } = {}): AsyncGenerator<Restriction, void> {
     const { room } = placed(options);
     yield* this.#restricted((query) =>
@@ -439,7 +487,7 @@ export class Server {
     );
   }
 
-  /** Return entries of the audit, the newest last: those after a number, else the newest. At most 300. */
+  /** Return at most 300 entries of the audit, the newest last: the entries after number `after`, or the newest ones without it. */
   async audit(page: NonNullable<RequestOf<"GET /v1/audit">["query"]> = {}): Promise<AuditEntry[]> {
     return (await this.#call("GET /v1/audit", { query: page })).entries;
   }
@@ -459,7 +507,9 @@ export class Server {
   /**
    * Send any request of the HTTP API: `server.request("GET /v1/users/{user}/devices", { path: { user: "alice" } })`.
    *
-   * Ids in the path are checked. Requests with POST and PATCH are repeated only if they have a `key`.
+   * Ids in the path are checked. If the response is lost, a POST or PATCH is repeated only if its body has a `key`. There are
+   * exceptions: `POST /v1/signals` is not repeated, because its `key` does not prevent a second signal. Queries of presence
+   * and revocations are repeated, because they have the same effect again.
    */
   request<Name extends keyof Operations>(
     operation: Name,
@@ -492,10 +542,14 @@ export class Server {
   }
 }
 
-/** Return the key that names a message or notification, so that a retry is the same one. */
+/** Return the key that identifies a message or notification, so that a retry does not write a second one. */
 const keyed = (key: string | null | undefined) => key ?? randomHex(12);
 
-/** Return the room and the other options. A room that is undefined is refused: by mistake, the whole tenant would be meant. */
+/**
+ * Return the room (null: the whole tenant) and the other options.
+ *
+ * A room that is undefined is refused: it is probably a mistake, and would mute or ban the user in the whole tenant.
+ */
 function placed<Options extends { room?: string }>(options: Options): { room: string | null; body: Omit<Options, "room"> } {
   const { room, ...body } = options;
   return { room: "room" in options ? checkedId("room", room) : null, body };

@@ -10,9 +10,9 @@ const MOST_PATTERNS = 100;
 const MOST_CHARACTERS = 64 * 1024;
 const PATTERN = /^[A-Za-z0-9_.@=+*-]{1,128}$/;
 
-/** Claims of a token, and the time until it ends. docs/protocol.md describes them. */
+/** Lifetime and claims of a token. docs/protocol.md describes the claims. */
 export interface TokenOptions {
-  /** Seconds until the token ends. The default is 3,600. */
+  /** Seconds until the token expires. The default is 3,600. */
   ttl?: number;
   /** Name that other users see. */
   name?: string | null;
@@ -20,7 +20,7 @@ export interface TokenOptions {
   info?: Record<string, unknown> | null;
   /** Patterns of rooms that may be joined without membership; `*` matches any characters. */
   rooms?: Iterable<string> | null;
-  /** Patterns of users who may be watched; all users if left out. */
+  /** Patterns of users who may be watched. If left out, all users may be watched. */
   watch?: Iterable<string> | null;
   /** False: the user can only read. */
   send?: boolean;
@@ -32,9 +32,9 @@ export interface TokenOptions {
 }
 
 /**
- * Private key for tokens: PKCS #8 in PEM, a JWK or a CryptoKey. RSA signs RS256, P-256 ES256 and Ed25519 EdDSA.
+ * Private key for tokens: PKCS #8 in PEM, a JWK or a CryptoKey. RSA keys sign RS256, P-256 keys ES256 and Ed25519 keys EdDSA.
  *
- * The types of a JWK and of a CryptoKey have no name that all runtimes share.
+ * The type is `object`, because not all runtimes have types for JWKs and CryptoKeys.
  */
 export type PrivateKey = string | object;
 
@@ -134,7 +134,7 @@ function described(given: PrivateKey): { alg: Algorithm; source: Uint8Array | Js
   throw new InvalidArgument(WRONG_KEY);
 }
 
-/** Return the bytes of a key in PEM; none if the text has another form. */
+/** Return the bytes of a key in PEM. If the text has another form, the result is empty. */
 function derOf(pem: string): Uint8Array {
   const text = /-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END PRIVATE KEY-----/.exec(pem)?.[1] ?? "";
   try {
@@ -197,7 +197,7 @@ function checkInfo(info: unknown): void {
   if (/\\ud[89a-f]/i.test(text)) throw new InvalidArgument("info must have no halves of surrogate pairs");
 }
 
-/** Return the levels of a value that can be written as JSON. */
+/** Return the number of nested levels of a value that can be written as JSON. */
 function depthOf(value: unknown): number {
   return typeof value === "object" && value !== null ? 1 + Math.max(0, ...Object.values(value).map(depthOf)) : 0;
 }

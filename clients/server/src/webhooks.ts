@@ -39,15 +39,15 @@ export interface HookDelivery {
 export type HookHeaders = Headers | Record<string, string | string[] | undefined> | string | null | undefined;
 
 export interface HookOptions {
-  /** Seconds by which the time of the signature may differ from the clock of this machine. The default is 300. */
+  /** Seconds by which the time of the signature may be before or after the time of this machine. The default is 300. */
   tolerance?: number;
 }
 
 /**
- * Return the content of a webhook that Greendot sent recently; else throw BadWebhook. Answer that with status 400.
+ * Return the content of a webhook if its signature is right and recent. Otherwise throw BadWebhook: answer the request with 400.
  *
- * `body` is the body of the request as it was received, not parsed. With several secrets, a signature of one of them is
- * enough: while you replace the secret, pass the old and the new one.
+ * `body` is the body of the request as it was received, not parsed. If you pass several secrets, a signature with one of
+ * them is enough: while you replace the secret, pass the old and the new one. Without a secret, throw InvalidArgument.
  */
 export async function verifyWebhook(
   body: string | Uint8Array | ArrayBuffer,
@@ -57,7 +57,7 @@ export async function verifyWebhook(
 ): Promise<HookDelivery> {
   const secrets = isText(secret) ? [secret] : [...(secret ?? [])];
   if (!secrets.length || !secrets.every((one) => isText(one) && one)) {
-    throw new InvalidArgument("there is no secret to verify the webhook with; pass the webhook's secret");
+    throw new InvalidArgument("there is no secret to verify the webhook with; set webhookSecret of Server, or pass the secret to verifyWebhook");
   }
   if (!(tolerance >= 0)) throw new InvalidArgument("tolerance is a number of seconds, 0 or more");
   const content = contentOf(body);

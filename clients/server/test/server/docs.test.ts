@@ -52,7 +52,7 @@ test("the examples run one after the other", async () => {
   const contents = `${PROGRAM}\nconsole.log("answers", ${asked(header)}, ${asked(`${header}0`)});`;
   const outfile = join(folder, "page.mjs");
   await build({ stdin: { contents, loader: "ts", resolveDir: folder }, bundle: true, format: "esm", target: "es2022", alias: { "@greendot/server": SOURCE }, outfile });
-  const given = { GREENDOT_URL: url, GREENDOT_API_KEY: KEYS.API_KEY, GREENDOT_AUTH_SECRET: KEYS.AUTH_SECRET, GREENDOT_WEBHOOK_SECRET: HOOK_SECRET };
+  const given = { GREENDOT_URL: url, GREENDOT_API_KEY: KEYS.API_KEY, GREENDOT_AUTH_SECRET: KEYS.AUTH_SECRET, GREENDOT_WEBHOOKS_SECRET: HOOK_SECRET };
   const { stdout } = await promisify(execFile)(process.execPath, [outfile], { env: { ...process.env, ...given }, timeout: 25_000 });
   for (const line of [
     "true false true",

@@ -143,11 +143,14 @@ describe("retries", () => {
     expect(proxy.requests.length).toBe(2);
   });
 
-  test("a signal is never sent twice", async () => {
-    for (const fault of ["lost", "cut", UNAVAILABLE] as const) {
-      proxy.next(fault);
-      expect(await errorOf(sdk.signalUser("alice", "ring"))).toBeInstanceOf(ServerError);
-      expect(proxy.requests.length).toBe(1);
+  test("a signal is never sent twice, also with a key", async () => {
+    const body = { user: "alice", kind: "ring", key: "one" };
+    for (const call of [() => sdk.signalUser("alice", "ring"), () => sdk.request("POST /v1/signals", { body })]) {
+      for (const fault of ["lost", "cut", UNAVAILABLE] as const) {
+        proxy.next(fault);
+        expect(await errorOf(call())).toBeInstanceOf(ServerError);
+        expect(proxy.requests.length).toBe(1);
+      }
     }
     proxy.next({ status: 429, headers: { "Retry-After": "0" } }); // the server did nothing
     await sdk.signalUser("alice", "ring");

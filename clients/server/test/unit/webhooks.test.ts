@@ -2,7 +2,7 @@
 
 import { createHmac } from "node:crypto";
 import { expect, test } from "vitest";
-import { BadWebhook, type HookHeaders, InvalidArgument, verifyWebhook } from "../../src/index.js";
+import { BadWebhook, type HookHeaders, InvalidArgument, Server, verifyWebhook } from "../../src/index.js";
 
 const SECRET = "a secret for the unit tests of webhooks";
 const BODY = '{"id":"d1","sent_at":1,"events":[{"id":"e1","type":"ping","tenant":"default","at":1,"data":{}}]}';
@@ -73,4 +73,10 @@ test.each<[string, any, any, any]>([
   ["a tolerance that is no number", BODY, SECRET, { tolerance: NaN }],
 ])("%s is a wrong call", async (_, body, secret, options) => {
   await expect(verifyWebhook(body, header(), secret, options)).rejects.toThrow(InvalidArgument);
+});
+
+test.each([{}, { webhookSecret: undefined }, { webhookSecret: [] }])("a server without a secret names the option: %j", async (options) => {
+  const call = new Server({ url: "http://127.0.0.1:1", ...options }).verifyWebhook(BODY, header());
+  await expect(call).rejects.toThrow("set webhookSecret of Server");
+  await expect(call).rejects.toBeInstanceOf(InvalidArgument);
 });

@@ -52,7 +52,7 @@ LONGEST_REASON = 30  # characters of a close reason that other nodes get
 
 
 class ApiServices(Struct, frozen=True):
-    """Services of the server API beside those of the protocol."""
+    """Services of the node that only the server API uses."""
 
     rpc: ClusterRpc
     tenant_stats: Callable[[str], dict[str, Any]]  # numbers of a tenant on this node
@@ -170,7 +170,7 @@ class ServerApi:
         return Empty()
 
     async def refresh(self, tenant: str, asked: RefreshRequest) -> Empty:
-        """End connections whose tokens the app no longer accepts. A token cannot be made to last longer."""
+        """End connections whose tokens the app no longer accepts. This API cannot extend a token."""
         if not asked.expired:
             why = "the end of a connection is that of its token; only `expired: true` is available"
             raise CfRefused(CfErr.NOT_AVAILABLE, why)
@@ -211,14 +211,14 @@ class ServerApi:
         raise CfRefused(CfErr.NOT_AVAILABLE, why)
 
     async def channels(self, tenant: str, asked: ChannelsRequest) -> ChannelsResult:
-        """Return the channels with subscribers, on all nodes. Rooms in which only native clients are have none."""
+        """Return the channels with subscribers, on all nodes. A room with native clients only is not among them."""
         found = await self._node.listened(ListenedQuery(tenant))
         named = {channel_of(room): ChannelInfo(count) for room, count in found.items()}
         wanted = {name for name in named if not asked.pattern or fnmatchcase(name, asked.pattern)}
         return ChannelsResult({name: info for name, info in named.items() if name in wanted})
 
     async def info(self, tenant: str, asked: InfoRequest) -> InfoResult:
-        """Return this node with the numbers of the tenant: those of other tenants are not shown."""
+        """Return this node with the numbers of the caller's tenant only."""
         own = self._more.tenant_stats(tenant)
         up_s = (self._clock.now_ms() - self._more.started_at) // 1000
         name = str(own["node"])
@@ -226,7 +226,7 @@ class ServerApi:
 
 
 def _body(asked: PublishRequest | BroadcastRequest) -> Raw:
-    """Return the data of a publication. Raise CfRefused if there is none, or clients could not read it."""
+    """Return the data of a publication. Raise CfRefused if it is missing, or if clients could not read it."""
     data = None if isinstance(asked.data, UnsetType) else bytes(asked.data)
     if data is None and asked.b64data:
         try:

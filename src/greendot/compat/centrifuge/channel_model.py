@@ -1,6 +1,6 @@
 """Channels of Centrifuge clients: their rooms, their namespaces, their rules.
 
-A channel is the room of the same name. Channels may have characters that a room id has not, such as the `:` of
+A channel is the room of the same name. Room ids do not allow all characters of channel names, such as the `:` of
 `news:42`. These are written as `=` and two hexadecimal digits for each byte: room `news=3A42`.
 """
 
@@ -104,6 +104,6 @@ def opens(channel: str, rules: Rules) -> bool:
 
 
 def users_of(channel: str) -> frozenset[str] | None:
-    """Return the only users of a channel such as `dialog#42,43`; None if its name does not limit them."""
+    """Return the users to whom the name of a channel such as `dialog#42,43` limits it; None without such a limit."""
     _, separator, users = channel.rpartition(BOUNDARY)
     return frozenset(users.split(",")) if separator else None

@@ -132,7 +132,7 @@ class Channels:
 
 
 def epoch_of(room: Room) -> str:
-    """Return the epoch of a room's messages: another one if the room was deleted and created again."""
+    """Return the epoch of a room's messages. A room that was deleted and created again has another epoch."""
     return str(room.epoch)
 
 

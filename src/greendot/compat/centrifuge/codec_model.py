@@ -1,6 +1,6 @@
 """Frames of the Centrifuge protocol in JSON: commands of clients, replies and pushes of the server.
 
-A frame has several commands, or several replies, with a newline between two of them. So no reply may contain a
+A frame has one or more commands or replies, with a newline between two of them. So no reply may contain a
 newline, not even as white space in the JSON of a user (`compact`).
 """
 
@@ -207,7 +207,7 @@ def read_command(text: str) -> Command:
 
 
 def _explain(text: str, error: msgspec.DecodeError) -> BadCommand:
-    """Return the error of a line that is no command, with the number of the command if the line has one."""
+    """Return the error of a line that is not a command. It has the number of the command if the line has a number."""
     if not isinstance(error, msgspec.ValidationError):
         return BadCommand(CfErr.BAD_REQUEST, "a command must be one JSON object")
     try:
@@ -338,7 +338,7 @@ PING_FRAME = text_frame(b"{}")
 
 
 def compact(body: Raw | bytes) -> Raw:
-    """Return JSON without a raw newline, which would end a reply. Strings have none: JSON escapes them there."""
+    """Return JSON without raw newlines, because a newline ends a reply. In strings, JSON escapes newlines."""
     data = bytes(body)
     if b"\n" in data or b"\r" in data:
         data = msgspec.json.format(data, indent=-1)

@@ -1,7 +1,7 @@
 """Names of Pusher channels, and the rooms that they stand for.
 
-A channel is the room of the same name. Room ids have no `,` and `;`, which channel names may have. They become `+c` and
-`+s`, because no channel name has a `+`.
+A channel is the room of the same name. Room ids may not have `,` and `;`, but channel names may. These become
+`+c` and `+s`, because no channel name has a `+`.
 """
 
 from __future__ import annotations

@@ -120,10 +120,10 @@ class PusherRoutes:
         return app, signed
 
     async def _check_body(self, app: PusherApp, request: Request, signed: SignedRequest, body: bytes) -> None:
-        """Raise ApiError unless the app has signed the body, and if the request is a replay.
+        """Raise ApiError if the app has not signed the body, or if the request is a replay.
 
-        Equal requests of one second have one signature, and each of them counts. An equal one that comes later is a
-        replay, on whichever node the first one was.
+        Equal requests within one second have the same signature, and each is accepted. An equal request that comes
+        later is a replay, also if another node received the first one.
         """
         try:
             signed.check_body(body)

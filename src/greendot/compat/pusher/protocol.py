@@ -179,7 +179,7 @@ class PusherProtocol:
         connection.close_as(codes.UNAUTHORIZED, why, frames.error_frame(codes.UNAUTHORIZED, why[:300]))
 
     async def _watch(self, connection: PusherConnection, users: list[str]) -> None:
-        """Watch the users of a watchlist. Send who of them is online now."""
+        """Watch the users of a watchlist. Send the ids of those who are online now."""
         if len(users) > MOST_WATCHED:
             why = f"a watchlist may have at most {MOST_WATCHED} users; the first are watched"
             connection.send(frames.error_frame(codes.LONG_WATCHLIST, why))

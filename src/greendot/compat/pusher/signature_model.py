@@ -38,7 +38,7 @@ def user_text(socket_id: str, user_data: str) -> str:
 
 
 class WrongRequest(Exception):
-    """Request to the HTTP API that is not signed as the protocol demands. The message names the remedy."""
+    """Request to the HTTP API with a missing or wrong signature. The message names the remedy."""
 
 
 class SignedRequest:

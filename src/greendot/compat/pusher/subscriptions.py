@@ -1,7 +1,7 @@
 """Subscriptions of Pusher clients: authorised by the app's signature, then joined to the room or attached to it.
 
-A presence channel is joined as the user. Other channels are listened to. If the connection has a user and the room
-exists, they are joined too, so that the room's own rules apply to the user.
+In a presence channel, the user joins the room. In other channels, the connection only listens. But if the connection
+has a user and the room exists, the user joins it there too, so that the rules of the room apply to the user.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class Subscriber:
             self._events.left(connection.app, one.channel, connection.session)
 
     def removed(self, connection: PusherConnection, room: str, reason: str) -> None:
-        """End the subscriptions to a room that the user may not be in, so that the next one is authorised again."""
+        """End the subscriptions to a room from which the user was removed. A new subscription is authorised again."""
         for one in [*connection.subscriptions.values()]:
             if one.channel.kind == "user" or one.channel.room != room:
                 continue

@@ -1,4 +1,4 @@
-"""Run the behaviour suite with one runner: `python clients/behaviour/run.py -- COMMAND…`."""
+"""Run the behaviour suite with one runner: `python clients/behaviour/behave.py -- COMMAND…`."""
 
 from __future__ import annotations
 

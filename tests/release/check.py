@@ -152,14 +152,14 @@ def compare_builds(folder: Path, work: Path) -> str:
 
 
 def copy_source(folder: Path) -> Path:
-    """Copy the tracked files with other times and modes, as another machine has them."""
+    """Copy the tracked files with other times and modes, as another machine has them. Programs stay executable."""
     names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     for name in filter(None, names):
         target = folder / name
         if (ROOT / name).is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target)
-            target.chmod(0o600)
+            target.chmod(0o700 if os.access(ROOT / name, os.X_OK) else 0o600)
             os.utime(target, (1_000_000_000, 1_000_000_000))
     return folder
 

@@ -1,0 +1,159 @@
+"""Outcome that the Autobahn suite must have, and the page that shows it (docs/reference/rfc6455.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SUITE = "25.10.1"  # version of the package autobahntestsuite
+FAMILIES = {  # by the first number of a case: name, cases
+    1: ("Framing", 16),
+    2: ("Pings and pongs", 11),
+    3: ("Reserved bits", 7),
+    4: ("Opcodes", 10),
+    5: ("Fragmentation", 20),
+    6: ("UTF-8", 145),
+    7: ("Close handshake", 37),
+    9: ("Limits and performance", 54),
+    10: ("Automatic fragmentation", 1),
+    12: ("Compression, messages of several kinds", 90),
+    13: ("Compression, different parameters", 126),
+}
+TOTAL = sum(count for _, count in FAMILIES.values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Judgement of the suite on a case, and the close code that it received."""
+
+    behaviour: str
+    code: int | None = None
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """Cases without a strict pass, and the reason."""
+
+    cases: tuple[str, ...]  # a name that ends with a dot stands for all cases below it
+    counts: dict[int, int]  # number of these cases, by family
+    outcome: Outcome  # `code` None: any
+    reason: str
+
+    def covers(self, case: str) -> bool:
+        return any(case == name or (name.endswith(".") and case.startswith(name)) for name in self.cases)
+
+
+def _numbered(prefix: str, numbers: range) -> tuple[str, ...]:
+    return tuple(f"{prefix}.{number}" for number in numbers)
+
+
+EXEMPTIONS = (
+    Exemption(
+        ("1.2.", "9.2.1", *_numbered("9.4", range(1, 7)), "9.8."),
+        {1: 8, 9: 13},
+        Outcome("FAILED", 1003),
+        "The protocol has no binary messages: the server refuses them with 1003.",
+    ),
+    Exemption(
+        (
+            *_numbered("9.1", range(2, 7)),
+            *_numbered("9.2", range(2, 7)),
+            *_numbered("9.3", range(3, 10)),
+            *_numbered("9.4", range(7, 10)),
+            "9.5.",
+            "9.6.",
+        ),
+        {9: 32},
+        Outcome("FAILED", 1009),
+        "Messages of more than 64 KiB are refused with 1009. These cases send up to 16 MiB.",
+    ),
+    Exemption(
+        ("9.3.1", "9.3.2"),
+        {9: 2},
+        Outcome("FAILED", 4502),
+        "A connection without a session may send few frames. These cases send 4 MiB in fragments of 64 and 256 bytes.",
+    ),
+    Exemption(
+        ("6.4.3", "6.4.4"),
+        {6: 2},
+        Outcome("NON-STRICT", 1007),
+        "Text is checked when a frame is complete. Bytes of an incomplete frame wait until then; a frame has at most "
+        "64 KiB.",
+    ),
+    Exemption(
+        ("7.1.6", "7.13.1", "7.13.2"),
+        {7: 3},
+        Outcome("INFORMATIONAL"),
+        "The suite only records the behaviour; RFC 6455 does not require one.",
+    ),
+    Exemption(
+        ("12.", "13."),
+        {12: 90, 13: 126},
+        Outcome("UNIMPLEMENTED"),
+        "The server does not accept permessage-deflate ([ADR 76](../adr/0076-no-compression.md)).",
+    ),
+)
+
+
+def exemption_of(case: str) -> Exemption | None:
+    """Return the exemption of a case, or None if it must pass strictly."""
+    return next((exemption for exemption in EXEMPTIONS if exemption.covers(case)), None)
+
+
+def deviations(found: dict[str, Outcome]) -> list[str]:
+    """Return the differences between the outcome of a run and the expected one, as lines to print."""
+    lines = []
+    for number, (name, count) in FAMILIES.items():
+        have = sum(case.startswith(f"{number}.") for case in found)
+        if have != count:
+            lines.append(f"{number} {name}: {have} cases were run, {count} were expected")
+    for case, outcome in found.items():
+        exemption = exemption_of(case)
+        wanted = Outcome("OK") if exemption is None else exemption.outcome
+        if outcome.behaviour != wanted.behaviour or wanted.code not in (None, outcome.code):
+            lines.append(f"{case}: {outcome}, expected {wanted}")
+    for exemption in EXEMPTIONS:
+        for number, count in exemption.counts.items():
+            have = sum(case.startswith(f"{number}.") and exemption.covers(case) for case in found)
+            if have != count:
+                lines.append(f"{number}: {have} cases are exempt, {count} were expected: {exemption.reason}")
+    return lines
+
+
+_HEAD = f"""# Reference: RFC 6455
+
+Result of the Autobahn suite (`autobahntestsuite` {SUITE}, {TOTAL} cases) against an echo that uses the listener, handshake, framing,
+send buffer and closing of the server. Only the handling of a message differs: it is sent back.
+
+`make autobahn` runs the suite in a minute. The command fails if a case has another outcome than this page, better or worse.
+`tests/docs` checks the page. The suite needs Python 2.7 with pip (`make autobahn PYTHON2=…`). The command installs the suite in a
+temporary folder, and all connections stay on this machine. `tests/rfc6455/test_rfc6455.py` is a short set of the same families. It
+runs in `make test`, against the echo and against a whole server.
+
+## Families
+
+| family | cases | strict passes | exceptions |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return the text of docs/reference/rfc6455.md."""
+    rows, exempt_total = [], 0
+    for number, (name, count) in FAMILIES.items():
+        exempt = sum(exemption.counts.get(number, 0) for exemption in EXEMPTIONS)
+        exempt_total += exempt
+        rows.append(f"| {number} {name} | {count} | {count - exempt} | {exempt} |")
+    rows.append(f"| **all** | {TOTAL} | {TOTAL - exempt_total} | {exempt_total} |")
+    reasons = [
+        f"| {_shown(exemption.cases)} | {sum(exemption.counts.values())} | {exemption.outcome.behaviour} | "
+        f"{exemption.outcome.code or ''} | {exemption.reason} |"
+        for exemption in EXEMPTIONS
+    ]
+    head = ["", "## Exceptions", "", "| cases | number | outcome | close code | reason |", "|---|---|---|---|---|"]
+    return _HEAD + "\n".join([*rows, *head, *reasons]) + "\n"
+
+
+def _shown(cases: tuple[str, ...]) -> str:
+    return ", ".join(f"{case}\\*" if case.endswith(".") else case for case in cases)
+
+

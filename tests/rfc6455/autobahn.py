@@ -1,7 +1,7 @@
 """Run of the Autobahn suite against the echo: `make autobahn`. docs/reference/rfc6455.md has the outcome.
 
-The suite is a program for Python 2.7. It is installed in a temporary folder and runs in a process of its own. Nothing of
-it is part of this project.
+The suite is a program for Python 2.7. It is installed in a temporary folder and runs in a process of its own. None of
+its code is part of this project.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rfc6455.expected import SUITE, TOTAL, Outcome, deviations, page
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rfc6455.md"
 AT_MOST_S = 900
 # As the suite requires, without the compiled parts of Autobahn.
-REQUIREMENTS = (
-    "Twisted==19.10.0 autobahn==0.10.9 txaio==2.1.0 incremental==16.10.1 pyOpenSSL==19.1.0 cryptography==3.3.2 "
-    "zope.interface==4.6.0 jinja2==2.11.3 markupsafe==1.1.1 six==1.16.0 setuptools==44.0.0 service_identity==18.1.0 "
-    "unittest2==1.1.0 Werkzeug==1.0.1 klein==17.10.0"
-).split()
+REQUIREMENTS = """
+    Twisted==19.10.0 autobahn==0.10.9 txaio==2.1.0 incremental==16.10.1 pyOpenSSL==19.1.0 cryptography==3.3.2
+    zope.interface==4.6.0 jinja2==2.11.3 markupsafe==1.1.1 six==1.16.0 setuptools==44.0.0 service_identity==18.1.0
+    unittest2==1.1.0 Werkzeug==1.0.1 klein==17.10.0
+"""
 START = """
 import site, sys
 site.addsitedir(sys.argv[1])
@@ -51,7 +51,7 @@ def python2() -> str | None:
 def install(python: str, folder: Path) -> None:
     """Install the suite in a folder. It is installed alone: its own requirements name parts that need a compiler."""
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(folder)]
-    for arguments in (REQUIREMENTS, ["--no-deps", f"autobahntestsuite=={SUITE}"]):
+    for arguments in (REQUIREMENTS.split(), ["--no-deps", f"autobahntestsuite=={SUITE}"]):
         done = subprocess.run([*pip, *arguments], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"The Autobahn suite could not be installed:\n{done.stderr}")
@@ -60,7 +60,7 @@ def install(python: str, folder: Path) -> None:
 async def run(python: str, folder: Path, cases: list[str]) -> dict[str, Outcome]:
     """Run the cases; return their outcomes by name."""
     reports, log = folder / "reports", folder / "log"
-    async with echoing() as port:
+    async with echoing() as (port, _):
         server = {"agent": "greendot", "url": f"ws://127.0.0.1:{port}{PATH.decode()}"}
         options = {"outdir": str(reports), "servers": [server], "cases": cases}
         options |= {"exclude-cases": [], "exclude-agent-cases": {}}
@@ -95,7 +95,9 @@ def main() -> int:
         install(python, folder / "suite")
         print(f"→ running {', '.join(cases) or f'{TOTAL} cases'}", flush=True)
         found = asyncio.run(run(python, folder, cases or ["*"]))
-    print(", ".join(f"{count} {name}" for name, count in Counter(one.behaviour for one in found.values()).most_common()))
+    print(
+        ", ".join(f"{count} {name}" for name, count in Counter(one.behaviour for one in found.values()).most_common())
+    )
     if cases:
         for case, outcome in found.items():
             print(case, outcome.behaviour, outcome.code)

@@ -47,8 +47,8 @@ def _settings() -> Settings:
 
 
 @asynccontextmanager
-async def echoing() -> AsyncIterator[int]:
-    """Run the server; yield the port of the echo."""
+async def echoing() -> AsyncIterator[tuple[int, int]]:
+    """Run the server; yield the port of the echo, and that of the server itself."""
     greendot = Greendot(_settings())
     await greendot.start()
     connections = greendot.node.connections
@@ -59,7 +59,7 @@ async def echoing() -> AsyncIterator[int]:
     echo = Listener(connections, None, routes=[SocketRoute(PATH, connect)])
     try:
         await echo.start("127.0.0.1", 0)
-        yield echo.port
+        yield echo.port, greendot.server.port
     finally:
         await echo.close()
         await greendot.stop()
@@ -67,8 +67,8 @@ async def echoing() -> AsyncIterator[int]:
 
 async def main() -> None:
     """Serve until standard input ends."""
-    async with echoing() as port:
-        print(port, flush=True)
+    async with echoing() as ports:
+        print(*ports, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 

@@ -121,13 +121,15 @@ def deviations(found: dict[str, Outcome]) -> list[str]:
 
 _HEAD = f"""# Reference: RFC 6455
 
-Result of the Autobahn suite (`autobahntestsuite` {SUITE}, {TOTAL} cases) against an echo that uses the listener, handshake, framing,
-send buffer and closing of the server. Only the handling of a message differs: it is sent back.
+Result of the Autobahn suite (`autobahntestsuite` {SUITE}, {TOTAL} cases) against an echo. The echo uses the listener,
+handshake, framing, send buffer and closing of the server. Only the handling of a message differs: it is sent back.
 
-`make autobahn` runs the suite in a minute. The command fails if a case has another outcome than this page, better or worse.
-`tests/docs` checks the page. The suite needs Python 2.7 with pip (`make autobahn PYTHON2=…`). The command installs the suite in a
-temporary folder, and all connections stay on this machine. `tests/rfc6455/test_rfc6455.py` is a short set of the same families. It
-runs in `make test`, against the echo and against a whole server.
+`make autobahn` runs the suite in a minute. The command fails if a case has another outcome than this page, better or
+worse. The suite needs Python 2.7 with pip (`make autobahn PYTHON2=…`). The command installs the suite in a temporary
+folder, and all connections stay on this machine.
+
+`tests/rfc6455/test_rfc6455.py` is a short set of the same families. It runs in `make test`, against the echo and
+against a whole server. `tests/docs` checks this page.
 
 ## Families
 
@@ -155,5 +157,3 @@ def page() -> str:
 
 def _shown(cases: tuple[str, ...]) -> str:
     return ", ".join(f"{case}\\*" if case.endswith(".") else case for case in cases)
-
-

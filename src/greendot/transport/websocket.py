@@ -232,8 +232,9 @@ class Framing(asyncio.BufferedProtocol):
             self._fragment(first, payload)
         elif kind == CLOSE:
             code = close_code(payload)
-            self.closing = self.deaf = True
-            self.on_client_close(code)
+            self.deaf = True
+            self.on_client_close(code)  # may still send answers, and a close frame behind them
+            self.closing = True
         elif kind == BINARY:
             if first < 0x80 or self._fragments is not None:
                 raise BadFrame(Close.BINARY, "binary messages must not be fragmented")

@@ -16,8 +16,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from rfc6455.echo import PATH, echoing
-from rfc6455.expected import SUITE, TOTAL, Outcome, deviations, page
+from rfc6455.echo import PATH, EchoConnection, LimitlessConnection, echoing, lift_limits
+from rfc6455.expected import LIFTED, SUITE, TOTAL, Outcome, deviations, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rfc6455.md"
 AT_MOST_S = 900
@@ -57,10 +57,10 @@ def install(python: str, folder: Path) -> None:
             sys.exit(f"The Autobahn suite could not be installed:\n{done.stderr}")
 
 
-async def run(python: str, folder: Path, cases: list[str]) -> dict[str, Outcome]:
+async def run(python: str, folder: Path, cases: list[str], kind: type[EchoConnection]) -> dict[str, Outcome]:
     """Run the cases; return their outcomes by name."""
     reports, log = folder / "reports", folder / "log"
-    async with echoing() as (port, _):
+    async with echoing(kind) as (port, _):
         server = {"agent": "greendot", "url": f"ws://127.0.0.1:{port}{PATH.decode()}"}
         options = {"outdir": str(reports), "servers": [server], "cases": cases}
         options |= {"exclude-cases": [], "exclude-agent-cases": {}}
@@ -84,17 +84,21 @@ async def run(python: str, folder: Path, cases: list[str]) -> dict[str, Outcome]
 
 
 def main() -> int:
-    cases = sys.argv[1:]
+    lifted = "--lifted" in sys.argv
+    cases = [argument for argument in sys.argv[1:] if argument != "--lifted"]
     python = python2()
     if python is None:
         print(NO_PYTHON)
         return 2
+    if lifted:
+        lift_limits()
+    run_cases = cases or ([f"{number}.*" for number in LIFTED] if lifted else ["*"])
     with tempfile.TemporaryDirectory(prefix="autobahn-") as name:
         folder = Path(name)
         print(f"→ installing the Autobahn suite {SUITE} in a temporary folder", flush=True)
         install(python, folder / "suite")
-        print(f"→ running {', '.join(cases) or f'{TOTAL} cases'}", flush=True)
-        found = asyncio.run(run(python, folder, cases or ["*"]))
+        print(f"→ running the cases {' '.join(run_cases)} of {TOTAL}", flush=True)
+        found = asyncio.run(run(python, folder, run_cases, LimitlessConnection if lifted else EchoConnection))
     print(
         ", ".join(f"{count} {name}" for name, count in Counter(one.behaviour for one in found.values()).most_common())
     )
@@ -102,7 +106,7 @@ def main() -> int:
         for case, outcome in found.items():
             print(case, outcome.behaviour, outcome.code)
         return 0
-    wrong = deviations(found)
+    wrong = deviations(found, lifted=lifted)
     for line in wrong:
         print(line)
     if os.environ.get("WRITE"):

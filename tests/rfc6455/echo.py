@@ -18,6 +18,7 @@ from greendot.config import Settings
 from greendot.node.session import Connection
 from greendot.protocol.codec import text_frame
 from greendot.testing.server import API_KEY, SECRET
+from greendot.transport import frame_model, websocket
 from greendot.transport.listener import Listener
 from greendot.transport.upgrade import ForeignRequest, ForeignSocket, SocketRoute
 
@@ -31,6 +32,28 @@ class EchoConnection(Connection):
 
     def on_text(self, text: str) -> None:
         self.send(text_frame(text.encode()))
+
+
+class LimitlessConnection(EchoConnection):
+    """Connection without the limits of the product: binary messages are sent back, and fragments are not counted."""
+
+    __slots__ = ()
+
+    def on_connected(self) -> None:
+        super().on_connected()
+        self._owner.cancel_timer(self.timer)  # the time for a hello
+
+    def on_binary(self, payload: bytes) -> None:
+        self.send(b"\x82" + text_frame(payload)[1:])
+
+    def on_counted(self) -> bool:
+        return True
+
+
+def lift_limits() -> None:
+    """Allow messages of 16 MiB in this process."""
+    for module in (frame_model, websocket):
+        setattr(module, "MAX_FRAME", 2**24)  # noqa: B010  (mypy refuses to change a constant)
 
 
 def _settings() -> Settings:
@@ -47,14 +70,14 @@ def _settings() -> Settings:
 
 
 @asynccontextmanager
-async def echoing() -> AsyncIterator[tuple[int, int]]:
+async def echoing(kind: type[EchoConnection] = EchoConnection) -> AsyncIterator[tuple[int, int]]:
     """Run the server; yield the port of the echo, and that of the server itself."""
     greendot = Greendot(_settings())
     await greendot.start()
     connections = greendot.node.connections
 
     def connect(request: ForeignRequest) -> ForeignSocket:
-        return ForeignSocket(EchoConnection(connections, connections.new_id()))
+        return ForeignSocket(kind(connections, connections.new_id()))
 
     echo = Listener(connections, None, routes=[SocketRoute(PATH, connect)])
     try:

@@ -154,7 +154,7 @@ _FAMILIES = ["| family | cases | strict passes | exceptions |", "|---|---|---|--
 _LIFTED = """
 ## Framing without limits
 
-`make autobahn ARGS=--lifted` runs families 1 and 9 against an echo without the limits of the product: messages have up
+`make autobahn ARGS=--lifted` runs families 1 and 9 against an echo without the limits of the product. Messages have up
 to 16 MiB, binary messages are sent back, and fragments are not counted.
 """
 _EXCEPTIONS = ["| cases | number | outcome | close code | reason |", "|---|---|---|---|---|"]

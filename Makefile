@@ -90,7 +90,7 @@ fuzz: $(READY) debs  ## Fuzz with 10,000 invalid frames, bodies and bus messages
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
 	  $(BIN)/python -m pytest tests/fuzz tests/e2e/test_openapi_server.py --timeout=7200 $(ARGS)
 
-fuzz-long: $(FUZZ)  ## Fuzz with coverage, 10 million inputs (15 minutes; ARGS="codec bus" only these; KEEP=1 keeps the corpus)
+fuzz-long: $(FUZZ)  ## Fuzz with coverage, 10 million inputs (20 minutes; ARGS="codec bus" only these; KEEP=1 keeps the corpus)
 	@PYTHONPATH=tests KEEP="$(KEEP)" FUZZ_SCALE="$(FUZZ_SCALE)" $(BIN)/python -m fuzz.long $(ARGS)
 
 $(FUZZ): $(READY)

@@ -19,12 +19,12 @@ from fuzz.corpus import FOLDER, WORDS, keep, kept
 ROOT = Path(__file__).parents[2]
 FOUND = ROOT / "build" / "fuzz"
 RUNS = {  # inputs of each target
-    "handshake": 1_500_000,
-    "framing": 3_000_000,
+    "handshake": 2_000_000,
+    "framing": 2_000_000,
     "frame": 300_000,
     "codec": 3_000_000,
     "protobuf": 1_000_000,
-    "bus": 2_000_000,
+    "bus": 2_500_000,
     "http": 100_000,  # a whole node and a socket for each
 }
 # Packages whose coverage guides the mutations. Others would only take time.

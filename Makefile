@@ -10,12 +10,13 @@ EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
 SPEED  := $(VENV)/.speedups
 SHIP   := $(VENV)/.release
+FUZZ   := $(VENV)/.fuzz
 
 # With this variable, every server that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +89,17 @@ $(AUDIT): $(READY)
 fuzz: $(READY) debs  ## Fuzz with 10,000 invalid frames, bodies and bus messages each (15 minutes)
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
 	  $(BIN)/python -m pytest tests/fuzz tests/e2e/test_openapi_server.py --timeout=7200 $(ARGS)
+
+fuzz-long: $(FUZZ)  ## Fuzz with coverage, 10 million inputs (20 minutes; ARGS="codec bus" only these; KEEP=1 keeps the corpus)
+	@PYTHONPATH=tests KEEP="$(KEEP)" FUZZ_SCALE="$(FUZZ_SCALE)" $(BIN)/python -m fuzz.long $(ARGS)
+
+$(FUZZ): $(READY)
+	@echo "→ installing atheris (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@touch $@
+
+autobahn: $(READY)  ## Run the Autobahn suite of RFC 6455, 517 cases (1 minute; needs Python 2.7: PYTHON2=…; WRITE=1 writes the page)
+	@PYTHONPATH=tests PYTHON2="$(PYTHON2)" WRITE="$(WRITE)" $(BIN)/python -m rfc6455.autobahn $(ARGS)
 
 mutants: $(READY)  ## Mutation-test a sample of the pure modules (ALL=1: all mutants; MODULES="presence/model": only these modules)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ALL),--all) $(MODULES) $(ARGS)

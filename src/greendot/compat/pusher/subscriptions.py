@@ -285,7 +285,7 @@ class Subscriber:
         for one in [*connection.subscriptions.values()]:
             topic = Topic("room", connection.app.tenant, one.channel.room)
             local = None if one.channel.kind == "user" or one.joined else self._services.rooms.local(topic)
-            is_kept = connection.subscriptions.get(one.channel.name) is one  # else it was ended during a join
+            is_kept = connection.subscriptions.get(one.channel.name) is one  # not if a join meanwhile ended it
             if local is None or local.room is None or connection.closing or not is_kept:
                 continue
             try:

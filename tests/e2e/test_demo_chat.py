@@ -272,8 +272,8 @@ def test_busy_has_an_end_and_a_note_that_others_see(open_tab: OpenTab) -> None:
     expect(paul.person("olga").locator(".state")).to_contain_text("writing")
 
 
-# Focuses the first row, presses a key, and returns the row that has the focus and the number of rows. The list of people, which includes users of
-# other tests, may change between two calls, but not in one.
+# Focuses the first row, presses a key, and returns the row with the focus and the number of rows. The list of people
+# includes users of other tests. It may change between two calls, but not in one.
 MOVE = """(rows, key) => {
   rows[0].focus();
   rows[0].dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));

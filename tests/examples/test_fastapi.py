@@ -93,9 +93,9 @@ def test_all_mistakes_are_reported_at_once_without_values(monkeypatch: pytest.Mo
 
 def test_what_needs_a_secret_names_the_variable_that_is_missing() -> None:
     greendot = Greendot(Settings("http://127.0.0.1:1"))
-    with pytest.raises(ConfigError, match="set GREENDOT_AUTH_SECRET"):
+    with pytest.raises(ConfigError, match="set secret of Settings, or GREENDOT_AUTH_SECRET"):
         greendot.router(current_user)
-    with pytest.raises(ConfigError, match="set GREENDOT_WEBHOOKS_SECRET"):
+    with pytest.raises(ConfigError, match="set webhook_secrets of Settings, or GREENDOT_WEBHOOKS_SECRET"):
         greendot.on("room.message")
     assert greendot.router().routes == []
     with pytest.raises(ValueError, match=r"there are no events of type 'room\.messages'"):

@@ -191,15 +191,12 @@ class Device:
         if not self.is_ready or self.is_silent:
             return
         self.tell(f"sets the status {status}")
-        if status != "invisible":
-            self.promises.visible_again(self.user)
-        else:
-            self.promises.may_be_invisible(self.user)
+        self.promises.status_sent(self.user)
 
         def answered(frame: dict[str, Any]) -> None:
-            if frame["type"] == "reply" and status == "invisible":
-                self.tell("is invisible")
-                self.promises.invisible(self.user)
+            if frame["type"] == "reply":
+                self.tell(f"has the status {status}")
+                self.promises.status_set(self.user, status)
 
         self.ask(answered, type="status.set", status=status)
 
@@ -240,7 +237,15 @@ class Device:
         self.tell(f"is welcome on {data['node']}{', resumed' if data['resumed'] else ''}")
         self.session, self.is_ready = data["session"], True
         self._watch(self.contact)
-        self.ask(lambda frame: None, type="room.join", room=ROOM)
+        self._join(self.contact)
+
+    def _join(self, contact: Contact | None) -> None:
+        if contact is self.contact and self.is_ready:
+            self.ask(lambda frame: self._joined(contact, frame), type="room.join", room=ROOM)
+
+    def _joined(self, contact: Contact | None, frame: dict[str, Any]) -> None:
+        if frame["type"] == "error":
+            self.universe.after(1.0, self._join, contact)
 
     def _watch(self, contact: Contact | None) -> None:
         if contact is not self.contact or not self.is_ready:

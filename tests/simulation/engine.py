@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.messages import Message, Part, Topic
+from greendot.engine.messages import Message, Part, Topic, Typing
 from greendot.engine.port import Host, RecordsState, Transition
 from greendot.errors import EngineUnavailable
 from greendot.ids import Key, new_incarnation
@@ -69,7 +69,8 @@ class Backend:
             if not engine.hears(topic) or not engine.is_linked or chance.random() < faults.drop:
                 continue
             for _ in range(2 if chance.random() < faults.twice else 1):
-                if chance.random() < faults.late:
+                # Rooms rely on the order of the bus; presence and typing do not.
+                if chance.random() < faults.late and (topic.kind == "watch" or isinstance(message, Typing)):
                     engine.push(topic, message, self.universe.now + 20 * self.lag())
                 else:
                     engine.pushed_at = max(engine.pushed_at + TICK_S, self.universe.now + self.lag())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -310,6 +311,7 @@ def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
         *standing,
         mock.patch.object(ids, "urandom", letters.randbytes),
         mock.patch.object(Connection, "__hash__", lambda connection: hash(connection.id)),
+        mock.patch.object(sys, "unraisablehook", lambda unraisable: None),  # of coroutines of dead nodes
     ]
     logger = logging.getLogger("greendot")
     before = logger.level, logger.propagate
@@ -336,7 +338,9 @@ def run(plan: Plan) -> Result:
     try:
         errors = Errors()
         with fixed(plan.seed, errors):
-            return Trial(plan, errors.found).run()
+            result = Trial(plan, errors.found).run()
+            gc.collect()
+            return result
     finally:
         if was_enabled:
             gc.enable()

@@ -71,7 +71,7 @@ class Backend:
             for _ in range(2 if chance.random() < faults.twice else 1):
                 # Rooms rely on the order of the bus; presence and typing do not.
                 if chance.random() < faults.late and (topic.kind == "watch" or isinstance(message, Typing)):
-                    engine.push(topic, message, self.universe.now + 20 * self.lag())
+                    engine.push(topic, message, self.universe.now + chance.uniform(0.05, 1.0))
                 else:
                     engine.pushed_at = max(engine.pushed_at + TICK_S, self.universe.now + self.lag())
                     engine.push(topic, message, engine.pushed_at)

@@ -154,7 +154,13 @@ class Promises:
 
     def is_online(self, user: str) -> bool:
         """Return whether the user has an open connection. Ask only when every fault has healed."""
-        return any(c.device.user == user and c.ended_at is None and c.welcomed_at is not None for c in self.contacts)
+        return any(
+            c.device.user == user
+            and c.ended_at is None
+            and c.welcomed_at is not None
+            and c.last_frame_at + DEAD_S > self.now
+            for c in self.contacts
+        )
 
     def _last_there(self, user: str) -> float:
         """Return the last time at which a device of the user was connected."""

@@ -1,8 +1,8 @@
 """`make simulate`: trials of many seeds on all cores, with progress; the first failure is shrunk and told as a story.
 
-    python -m simulation --seeds 100000              seeds 0 to 99999
-    python -m simulation --first 4711 --seeds 1      one seed
-    python -m simulation --mutants 200               plant each fault, and find it within so many seeds
+python -m simulation --seeds 100000              seeds 0 to 99999
+python -m simulation --first 4711 --seeds 1      one seed
+python -m simulation --mutants 200               plant each fault, and find it within so many seeds
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def simulate(first: int, seeds: int, workers: int) -> int:
         done, failed = done + number, failed + wrong
         if (now := time.monotonic()) - reported >= EVERY_S:
             reported = now
-            print(f"{done} of {seeds} seeds, {done / (now - began) * 60:.0f} per minute, {len(failed)} failed", flush=True)
+            print(
+                f"{done} of {seeds} seeds, {done / (now - began) * 60:.0f} per minute, {len(failed)} failed", flush=True
+            )
     per_minute = done / (time.monotonic() - began) * 60
     print(f"{done} seeds, {per_minute:.0f} per minute with {workers} processes; failed: {failed or 'none'}")
     if failed:
@@ -80,7 +82,8 @@ def plant(seeds: int) -> int:
 
 def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of text have an order that follows from it
-        os.execve(sys.executable, [sys.executable, "-m", "simulation", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+        again = [sys.executable, "-m", "simulation", *sys.argv[1:]]
+        os.execve(sys.executable, again, os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606  (no shell is wanted)
     parser = argparse.ArgumentParser(prog="make simulate", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1_000, help="number of seeds")

@@ -1,4 +1,4 @@
-"""Devices of users: they connect, resume, watch everybody, join a room, type, and leave in every way."""
+"""Devices of users: they connect, resume, watch all users, join a room, type, and leave in every way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Contact(Struct):
 class Device:
     """One device of a user. It connects again while it wants to be online."""
 
-    def __init__(self, world: World, promises: Promises, user: str, name: str, tell: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, world: World, promises: Promises, user: str, name: str, tell: Callable[[str, str], None]
+    ) -> None:
         self.world = world
         self.universe = world.universe
         self.promises = promises

@@ -9,6 +9,7 @@ import gc
 import logging
 import random
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -65,7 +66,7 @@ def draw(seed: int) -> Plan:
     chance = random.Random(seed)
     nodes = chance.choice((1, 2, 2, 3, 3, 4))
     users = chance.randint(2, 4)
-    owners = tuple([*range(users), *(chance.randrange(users) for _ in range(chance.randint(0, 2)))])
+    owners = (*range(users), *(chance.randrange(users) for _ in range(chance.randint(0, 2))))
     faults = BusFaults(
         twice=chance.choice((0.0, 0.1)), late=chance.choice((0.0, 0.1)), lag_s=chance.choice((0.001, 0.005, 0.02))
     )
@@ -300,18 +301,26 @@ class Errors(logging.Handler):
         self.found.append(self.format(record))
 
 
+def _ignored(unraisable: object) -> None:
+    """Ignore an exception that nothing can handle."""
+
+
+def _standing() -> float:
+    return 0.0
+
+
 @contextmanager
 def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
     """Replace every source of chance and of real time in the nodes by the seed."""
     state = random.getstate()
     random.seed(seed)
     letters = random.Random(seed)
-    standing = [mock.patch.object(module, "perf_counter", lambda: 0.0) for module in (hub, timers, time_slices)]
+    standing = [mock.patch.object(module, "perf_counter", _standing) for module in (hub, timers, time_slices)]
     patches = [
         *standing,
         mock.patch.object(ids, "urandom", letters.randbytes),
         mock.patch.object(Connection, "__hash__", lambda connection: hash(connection.id)),
-        mock.patch.object(sys, "unraisablehook", lambda unraisable: None),  # of coroutines of dead nodes
+        mock.patch.object(sys, "unraisablehook", _ignored),  # of coroutines of dead nodes
     ]
     logger = logging.getLogger("greendot")
     before = logger.level, logger.propagate
@@ -321,7 +330,9 @@ def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
     try:
         for patch in patches:
             patch.start()
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of coroutines that a killed node has never begun
+            yield
     finally:
         for patch in patches:
             patch.stop()

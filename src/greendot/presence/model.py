@@ -151,10 +151,10 @@ class UserPresence:
         """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
         If `idle` is None, the session stays idle or active as before: a reconnect is no activity of the person. A new
-        connection shows that the device has come back. So every other lingering session of the same device ends. `since`
-        is given for a restored session: the time at which its state began. A restored session ends no other one: it may
-        be old and linger itself, and its device may since have had a newer session on another node. If the session
-        already has a newer connection than `ref`, or `ref` has ended, the session does not change.
+        connection shows that the device has come back. So every other lingering session of the same device ends.
+        `since` is given for a restored session: the time at which its state began. A restored session ends no other
+        one: it may be old and linger itself, and its device may since have had a newer session on another node. If the
+        session already has a newer connection than `ref`, or `ref` has ended, the session does not change.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)

@@ -1,8 +1,6 @@
-"""`make simulate`: trials of many seeds on all cores, with progress; the first failure is shrunk and told as a story.
+"""Runner of `make simulate`: trials of many seeds on all cores, with progress.
 
-python -m simulation --seeds 100000              seeds 0 to 99999
-python -m simulation --first 4711 --seeds 1      one seed
-python -m simulation --mutants 200               plant each fault, and find it within so many seeds
+The first failure is shrunk and printed as a story.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ class Contact(Struct):
 
     device: Device
     node: ClusterNode
-    said_hello_at: float
+    hello_at: float
     welcomed_at: float | None = None  # when the node wrote the welcome
     last_frame_at: float = 0.0  # when the client sent its last frame
     ended_at: float | None = None  # when the client or the network ended it
     how: str = ""  # lost, half_open, clean, bye, silent, server
     noticed_s: float = 0.0  # time until the node notices a lost socket
-    superseded_at: float | None = None  # when the same device said the next hello
+    superseded_at: float | None = None  # when the same device sent its next hello
     closed_code: int = 0
 
 

@@ -66,6 +66,7 @@ class Promises:
         self._typed: dict[str, float] = {}
         self._invisible: dict[str, float] = {}  # user → time of the reply
         self._doubtful: set[str] = set()  # status is on its way
+        self._unanswered: dict[str, int] = {}  # user → statuses on their way, or without a reply
         self._spans: dict[str, list[tuple[float, float]]] = {}  # user → times at which the status may be invisible
         self._stalled: dict[int, float] = {}
 
@@ -88,17 +89,22 @@ class Promises:
         self._stalled[id(contact)] = until
 
     def status_sent(self, user: str) -> None:
-        """Expect either status until the reply."""
+        """Expect any status until the reply."""
         self._invisible.pop(user, None)
+        self._unanswered[user] = self._unanswered.get(user, 0) + 1
         self._doubtful.add(user)
         self._spans.setdefault(user, []).append((self.now, float("inf")))
 
     def status_set(self, user: str, status: str) -> None:
+        """Note the reply. While a later status is on its way, it decides nothing."""
+        self._unanswered[user] -= 1
+        if self._unanswered[user]:
+            return
         self._doubtful.discard(user)
-        if status != "invisible":
-            self._spans[user] = [(start, min(end, self.now + SLACK_S)) for start, end in self._spans[user]]
         if status == "invisible":
             self._invisible[user] = self.now
+        else:
+            self._spans[user] = [(start, min(end, self.now + SLACK_S)) for start, end in self._spans[user]]
 
     def fell_sick(self, node: ClusterNode) -> None:
         self.sick.append((node, self.now, None))
@@ -240,16 +246,17 @@ class Promises:
                 self.fail("last-seen-true", f"{who}, last seen {last_seen:.3f}, left {self._last_there(user):.3f}")
 
     def _left_in_loss(self, user: str, at: float) -> bool:
-        """Return whether a device of the user left about when the engine lost its data: a known limit (docs/faults.md).
+        """Return whether a session of the user ended about when the engine lost its data.
 
-        The end of that session may be shown before the user's other sessions are restored.
+        This is a known limit (docs/faults.md): its end may be shown before the user's other sessions are restored.
         """
         return any(
-            flush - SLACK_S <= contact.ended_at <= flush + HEAL_S
+            flush - SLACK_S <= contact.ended_at + contact.noticed_s + grace_s <= flush + HEAL_S
             for flush in self.flushes
             if flush - SLACK_S <= at <= flush + HEAL_S
             for contact in self.contacts
             if contact.device.user == user and contact.ended_at is not None
+            for grace_s in (0.0, CLEAN_S, SILENT_S, GRACE_S)
         )
 
     def _typing(self, contact: Contact, view: _View, data: dict[str, Any]) -> None:

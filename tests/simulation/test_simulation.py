@@ -19,6 +19,22 @@ SEEDS = 100
 FIND_WITHIN = 120  # seeds; `make simulate` has the seed that finds each fault
 
 
+# Plans that have found faults of the product.
+ENDS_IN_RECOVERY = Plan(
+    2489,
+    2,
+    (0, 1, 2, 3, 0),
+    BusFaults(lag_s=0.005),
+    (
+        Step(1.261, "come", 3, (3,)),
+        Step(2.074, "come", 4, (1,)),
+        Step(84.683, "cut", 0, (60.0,)),
+        Step(87.358, "bye", 3, ()),
+    ),
+    87.358,
+)
+
+
 def _simulation(*arguments: str, hash_seed: str = "0") -> str:
     done = subprocess.run(
         [sys.executable, "-m", "simulation", *arguments],
@@ -33,6 +49,11 @@ def _simulation(*arguments: str, hash_seed: str = "0") -> str:
 
 def test_no_seed_breaks_a_promise() -> None:
     assert "failed: none" in _simulation("--seeds", str(SEEDS), "--workers", "1")
+
+
+def test_a_user_who_leaves_while_the_node_is_cut_off_is_gone_from_its_screens() -> None:
+    """The session ends between the two reads of the recovery, so neither would read the user."""
+    assert run(ENDS_IN_RECOVERY).broken is None
 
 
 def test_a_seed_replays_exactly() -> None:

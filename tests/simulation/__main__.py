@@ -69,12 +69,13 @@ def simulate(first: int, seeds: int, workers: int) -> int:
     return bool(failed)
 
 
-def plant(seeds: int) -> int:
+def plant(first: int, seeds: int) -> int:
     missed = 0
     for name in MUTANTS:
-        found = find(name, seeds)
+        found = find(name, first, seeds)
         missed += found is None
         print(f"{name}: {'NOT FOUND' if found is None else f'{found[1]}, by seed {found[0]}'}", flush=True)
+    print(f"{len(MUTANTS) - missed} of {len(MUTANTS)} planted faults found")
     return bool(missed)
 
 
@@ -89,7 +90,7 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, help="plant faults; each must be found within this number of seeds")
     given = parser.parse_args()
     if given.mutants is not None:
-        return plant(given.mutants)
+        return plant(given.first, given.mutants)
     return simulate(given.first, given.seeds, given.workers)
 
 

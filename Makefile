@@ -10,12 +10,13 @@ EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
 SPEED  := $(VENV)/.speedups
 SHIP   := $(VENV)/.release
+FUZZ   := $(VENV)/.fuzz
 
 # With this variable, every server that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials simulate compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials simulate compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,8 +68,8 @@ record: $(READY) debs  ## Record the protocol of this version for tests of later
 	@PYTHONPATH=$(or $(SOURCE),src):tests $(BIN)/python -m compat.record tests/fixtures/protocol/$(AS)
 
 check: $(READY)  ## Check format, lint, types and architecture (fast)
-	@$(BIN)/ruff format --check src tests bench examples
-	@$(BIN)/ruff check src tests bench examples
+	@$(BIN)/ruff format --check src tests bench examples clients/behaviour
+	@$(BIN)/ruff check src tests bench examples clients/behaviour
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/architecture
 
@@ -92,6 +93,17 @@ fuzz: $(READY) debs  ## Fuzz with 10,000 invalid frames, bodies and bus messages
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
 	  $(BIN)/python -m pytest tests/fuzz tests/e2e/test_openapi_server.py --timeout=7200 $(ARGS)
 
+fuzz-long: $(FUZZ)  ## Fuzz with coverage, 10 million inputs (20 minutes; ARGS="codec bus" only these; KEEP=1 keeps the corpus)
+	@PYTHONPATH=tests KEEP="$(KEEP)" FUZZ_SCALE="$(FUZZ_SCALE)" $(BIN)/python -m fuzz.long $(ARGS)
+
+$(FUZZ): $(READY)
+	@echo "→ installing atheris (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@touch $@
+
+autobahn: $(READY)  ## Run the Autobahn suite of RFC 6455, 517 cases (1 minute; needs Python 2.7: PYTHON2=…; WRITE=1 writes the page)
+	@PYTHONPATH=tests PYTHON2="$(PYTHON2)" WRITE="$(WRITE)" $(BIN)/python -m rfc6455.autobahn $(ARGS)
+
 mutants: $(READY)  ## Mutation-test a sample of the pure modules (ALL=1: all mutants; MODULES="presence/model": only these modules)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ALL),--all) $(MODULES) $(ARGS)
 
@@ -113,8 +125,8 @@ fresh: $(SERVES)  ## Measure the time from a fresh clone to the demo, with only 
 	@$(BIN)/python scripts/fresh-clone
 
 format: $(READY)  ## Format the code and apply lint fixes
-	@$(BIN)/ruff format src tests bench examples
-	@$(BIN)/ruff check --fix src tests bench examples
+	@$(BIN)/ruff format src tests bench examples clients/behaviour
+	@$(BIN)/ruff check --fix src tests bench examples clients/behaviour
 
 bench: $(PLOTS) $(SPEED) bench-debs  ## Measure Greendot and its peers, and write bench/RESULTS.md (15 minutes)
 	@$(BIN)/python bench/run.py $(ARGS)
@@ -177,7 +189,12 @@ $(SHIP): $(READY)
 
 debs:
 	@sh scripts/ensure-debs 'chromium-headless-shell|chromium' redis-server gcc postgresql=/usr/lib/postgresql \
-	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git prometheus@/usr/bin/promtool
+	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git \
+	  prometheus@/usr/bin/promtool prometheus@/usr/bin/prometheus
+
+production: $(READY)  ## Run deploy/compose/production.yml without Docker, on ports of this machine (make production ARGS="--folder /var/tmp/greendot")
+	@sh scripts/ensure-debs caddy prometheus@/usr/bin/prometheus
+	@exec $(BIN)/python deploy/compose/without-docker $(ARGS)
 
 node: $(READY)
 	@sh scripts/ensure-node $(BIN)/python

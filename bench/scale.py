@@ -7,8 +7,8 @@ Each client has its own user, watches 20 users, is in a room of 50, and sends he
 with the fewest connections, as the proxies in `deploy/` arrange it. The test measures memory, processor time and the
 delay of presence changes. Then it kills a node, flushes Redis, and restarts all nodes in turn: the next one when all
 clients of the last one are back. After each fault it waits until every client is back and every grace has passed. No
-user went offline meanwhile. Every change of presence or occupancy that a client received is therefore wrong. A command that
-a limit refuses is repeated after the given time, as the client libraries do. `scale/` generates the load.
+user went offline meanwhile. Every change of presence or occupancy that a client received is therefore wrong. A command
+that a limit refuses is repeated after the given time, as the client libraries do. `scale/` generates the load.
 """
 
 from __future__ import annotations

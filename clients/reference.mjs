@@ -2,45 +2,51 @@
 // With --print it prints the pages as JSON by name instead. tests/docs compares them with the committed pages.
 
 import { mkdirSync, writeFileSync } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
 import { host } from "./types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
+const REACT = "Guide: [@greendot/react](../../clients/react/README.md).";
 const PAGES = {
   javascript: { package: "@greendot/client", folder: "js", more: "Guide: [JavaScript client](../javascript.md)." },
-  react: { package: "@greendot/react", folder: "react", more: "Guide: [@greendot/react](../../clients/react/README.md)." },
+  stores: { package: "@greendot/client/stores", folder: "js", entry: "stores/", more: "Guide: [stores](../javascript.md#front-ends)." },
+  react: { package: "@greendot/react", folder: "react", more: REACT },
+  "react-components": { package: "@greendot/react/components", folder: "react", entry: "components/", more: REACT },
+  vue: { package: "@greendot/vue", folder: "vue", more: "Guide: [@greendot/vue](../../clients/vue/README.md)." },
+  server: { package: "@greendot/server", folder: "server", more: "Guide: [TypeScript server SDK](../server-sdk-typescript.md)." },
 };
+const STORES = "/js/src/stores/index.d.ts";
 const KINDS = ["Classes", "Functions", "Values", "Types"];
 
-/** Return the parsed declaration files of a folder's sources, by name. */
-function declarationsOf(folder) {
+/** Return the parsed declaration files of an entry and of all modules that it imports, by path. */
+function declarationsOf(folder, entry) {
   const root = join(here, folder);
   const { config } = ts.readConfigFile(join(root, "tsconfig.json"), ts.sys.readFile);
   const { options } = ts.parseJsonConfigFileContent({ ...config, include: ["src"] }, ts.sys, root);
   const files = new Map();
   const emitted = { ...options, types: [], noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
-  const program = ts.createProgram([join(root, "src/index.ts")], { ...emitted, outDir: "/", rootDir: here }, host(emitted));
+  const program = ts.createProgram([join(root, "src", `${entry}index.ts`)], { ...emitted, outDir: "/", rootDir: here }, host(emitted));
   program.emit(undefined, (name, text) => {
-    const path = relative(`/${folder}/src`, name);
-    if (!path.startsWith("..")) files.set(`./${path}`, ts.createSourceFile(name, text, ts.ScriptTarget.ES2022, true));
+    files.set(name, ts.createSourceFile(name, text, ts.ScriptTarget.ES2022, true));
   });
   return files;
 }
 
-/** Return the declarations of everything that `index` exports, by name. */
-function exportsOf(files) {
+/** Return the declarations of everything that a module exports, also from other modules, by name. */
+function exportsOf(files, path) {
   const found = new Map();
-  for (const statement of files.get("./index.d.ts").statements) {
-    if (!ts.isExportDeclaration(statement)) continue;
-    const file = files.get(statement.moduleSpecifier.text.replace(/\.js$/, ".d.ts"));
-    const named = statement.exportClause?.elements.map(({ name }) => name.text);
-    for (const declaration of file.statements) {
-      const name = nameOf(declaration);
-      if (!name || !isExported(declaration) || (named && !named.includes(name))) continue;
-      found.set(name, [...(found.get(name) ?? []), declaration]);
+  for (const statement of files.get(path).statements) {
+    if (ts.isExportDeclaration(statement) && statement.moduleSpecifier) {
+      const { text } = statement.moduleSpecifier;
+      const target = text.startsWith(".") ? join(dirname(path), text.replace(/\.js$/, ".d.ts")) : STORES;
+      const named = statement.exportClause?.elements.map(({ name }) => name.text);
+      for (const [name, declarations] of exportsOf(files, target)) if (!named || named.includes(name)) found.set(name, declarations);
+      continue;
     }
+    const name = isExported(statement) && nameOf(statement);
+    if (name) found.set(name, [...(found.get(name) ?? []), statement]);
   }
   return found;
 }
@@ -80,8 +86,8 @@ function sectionOf(name, declarations) {
 }
 
 export function page(name) {
-  const { package: title, folder, more } = PAGES[name];
-  const found = [...exportsOf(declarationsOf(folder))].sort(([a], [b]) => (a < b ? -1 : 1));
+  const { package: title, folder, entry = "", more } = PAGES[name];
+  const found = [...exportsOf(declarationsOf(folder, entry), `/${folder}/src/${entry}index.d.ts`)].sort(([a], [b]) => (a < b ? -1 : 1));
   const parts = [`# Reference: ${title}`, `Exports of the package. \`npm run reference\` in \`clients/\` generates this page from the types, and \`tests/docs\`\nchecks it. ${more}`];
   for (const kind of KINDS) {
     const sections = found.filter(([, [first]]) => kindOf(first) === kind).map(([name, all]) => sectionOf(name, all));

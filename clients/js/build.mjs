@@ -23,6 +23,9 @@ const WORKER = web("greendot-sw.js");
 const PUSH = { entryPoints: ["src/push.ts"] };
 const SSE = "./sse.js";
 const STREAM = { entryPoints: ["src/sse.ts"] };
+/** The stores import the client from the module beside them, so an app has one copy of it. */
+const beside = { name: "beside", setup: (on) => on.onResolve({ filter: /^\.\.\/index\.js$/ }, () => ({ path: "./greendot.js", external: true })) };
+const STORES = { entryPoints: ["src/stores/index.ts"], plugins: [beside] };
 
 async function bundled(options) {
   return (await outputs(options))[0].text;
@@ -39,6 +42,7 @@ async function outputs(options) {
     legalComments: "none",
     define: { VERSION: JSON.stringify(version) },
     external: [SSE], // loaded by pages that need it
+    mangleProps: /^_/, // internal names; data of the wire and options have no such name
     ...options,
   });
   return result.outputFiles;
@@ -82,6 +86,8 @@ export const builds = {
   sse: () => bundled({ ...STREAM, format: "esm" }),
   sseCjs: () => bundled({ ...STREAM, format: "cjs", platform: "node" }), // `import()` then finds the names
   webSse: async () => `${head("Event streams for pages, @greendot/client")}\n\n${await bundled({ ...STREAM, format: "esm" })}`,
+  stores: () => bundled({ ...STORES, format: "esm", minifySyntax: true }),
+  storesCjs: () => bundled({ ...STORES, format: "cjs" }),
   push: () => bundled({ ...PUSH, format: "esm" }),
   pushCjs: () => bundled({ ...PUSH, format: "cjs" }),
   webPush: async () => `${head("Web Push for pages, @greendot/client/push")}\n\n${await bundled({ ...PUSH, format: "esm" })}`,
@@ -97,6 +103,8 @@ export async function build() {
   await writeFile(join(dist, "cjs/greendot.js"), await builds.cjs());
   await writeFile(join(dist, "push.js"), await builds.push());
   await writeFile(join(dist, "cjs/push.js"), await builds.pushCjs());
+  await writeFile(join(dist, "stores.js"), await builds.stores());
+  await writeFile(join(dist, "cjs/stores.js"), await builds.storesCjs());
   await writeFile(join(dist, "sse.js"), await builds.sse());
   await writeFile(join(dist, "cjs/sse.js"), await builds.sseCjs());
   await cp(WORKER, join(dist, "greendot-sw.js"));

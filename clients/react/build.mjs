@@ -1,46 +1,14 @@
-// Builds dist/: ESM, CommonJS and the types. Build the client first, because its types are needed.
+// Builds dist/ of @greendot/react: the hooks and the components.
 
-import { cp, mkdir, rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { build as bundled } from "esbuild";
-import { declarations } from "../types.mjs";
+import { front } from "../front.mjs";
 
-const here = dirname(fileURLToPath(import.meta.url));
-const dist = join(here, "dist");
-
-function bundle(format, outfile) {
-  return bundled({
-    absWorkingDir: here,
-    entryPoints: ["src/index.ts"],
-    bundle: true,
-    packages: "external",
-    tsconfig: "tsconfig.build.json", // tsconfig.json would include the client's sources
-    format,
-    outfile,
-    target: "es2022",
-    charset: "utf8",
-    // For frameworks with server components: hooks run on the client side.
-    banner: { js: '"use client";' },
-  });
-}
-
-/** Write the code, as ESM and as CommonJS, into a folder. */
-export async function bundles(folder) {
-  await rm(folder, { recursive: true, force: true });
-  await mkdir(join(folder, "cjs"), { recursive: true });
-  await bundle("esm", join(folder, "greendot-react.js"));
-  await bundle("cjs", join(folder, "cjs/greendot-react.js"));
-  // Everything in this folder is CommonJS, including the types.
-  await writeFile(join(folder, "cjs/package.json"), '{ "type": "commonjs" }\n');
-}
-
-/** Write dist/. */
-export async function build() {
-  await bundles(dist);
-  await cp(join(here, "../../LICENSE"), join(here, "LICENSE"));
-  declarations(here, join(dist, "types"));
-  await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });
-}
+export const { bundles, build } = front(
+  dirname(fileURLToPath(import.meta.url)),
+  { "greendot-react": "src/index.ts", components: "src/components/index.ts" },
+  // For frameworks with server components: hooks run on the client side.
+  { jsx: "automatic", banner: { js: '"use client";' } },
+);
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await build();

@@ -2,7 +2,6 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
-const client = path("../js/src/index.ts");
 const OLDER = ["react", "react-dom"].map((name) => ({ find: new RegExp(`^${name}(?=/|$)`), replacement: path(`../react18/node_modules/${name}`) }));
 // The CommonJS build would load its own version of React.
 const library = path("../node_modules/@testing-library/react/dist/@testing-library/react.esm.js");
@@ -12,7 +11,8 @@ function withReact(version: 18 | 19, include: string[]) {
   return {
     resolve: {
       alias: [
-        { find: /^@greendot\/client$/, replacement: client },
+        { find: /^@greendot\/client$/, replacement: path("../js/src/index.ts") },
+        { find: /^@greendot\/client\/stores$/, replacement: path("../js/src/stores/index.ts") },
         { find: /^@testing-library\/react$/, replacement: library },
         ...(version === 18 ? OLDER : []),
       ],

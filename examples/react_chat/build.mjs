@@ -22,7 +22,9 @@ await build({
   alias: {
     // The packages of this clone. In your own app: npm install @greendot/client @greendot/react
     "@greendot/client": path("../../clients/js/src/index.ts"),
+    "@greendot/client/stores": path("../../clients/js/src/stores/index.ts"),
     "@greendot/client/push": path("../../clients/js/src/push.ts"),
+    "@greendot/react/components": path("../../clients/react/src/components/index.ts"),
     "@greendot/react": path("../../clients/react/src/index.ts"),
     // One React for the packages and the app.
     react: path("node_modules/react"),

@@ -15,6 +15,7 @@ from os import urandom
 from greendot.errors import Unstorable
 
 ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}\Z"
+APP_USER = "system"  # author of messages and sender of signals that come from the app; no token has this user
 ID_RULE = "1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot"
 
 # PostgreSQL stores no NUL, and half of a surrogate pair is not UTF-8: no store can hold it and no frame can carry it.

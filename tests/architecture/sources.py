@@ -78,12 +78,14 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def modules_of_tests() -> tuple[Module, ...]:
-    """Return the modules of `tests` and `bench`, such as `tests.unit.test_ids`.
+    """Return the modules of `tests`, `bench` and `clients/behaviour`, such as `tests.unit.test_ids`.
 
     Recordings of old versions, and the peers that `make bench` installs, are left out.
     """
     others = {ROOT / "tests" / "fixtures", ROOT / "bench" / "build"}
-    paths = [path for folder in ("bench", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
+    paths = [
+        path for folder in ("bench", "clients/behaviour", "tests") for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
     return tuple(Module(_name(path, ROOT), path) for path in paths if others.isdisjoint(path.parents))
 
 

@@ -92,6 +92,8 @@ ELSEWHERE = (
     "examples",
     "clients/js/src",
     "clients/react/src",
+    "clients/vue/src",
+    "clients/server/src",
     "CONTRIBUTING.md",
     "README.md",
 )

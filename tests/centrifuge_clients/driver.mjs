@@ -42,7 +42,7 @@ const ops = {
   history: ({ client, channel, options }) => clients[client].history(channel, options),
   presence: ({ client, channel }) => clients[client].presence(channel),
   presenceStats: ({ client, channel }) => clients[client].presenceStats(channel),
-  rpc: ({ client, method }) => clients[client].rpc(method, {}),
+  rpc: ({ client, method, data, bytes }) => clients[client].rpc(method, bytes ? new TextEncoder().encode(bytes) : data ?? {}),
   cut: ({ client }) => { clients[client]._transport._transport.terminate(); }, // the network is lost, without a close frame
   disconnect: ({ client }) => clients[client].disconnect(),
 };

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import cent
 import httpx2
 import pytest
 
+from backends import on_each_pair, serving_on
 from centrifuge_clients.parts import ON, RawClient
 from greendot.auth.model import hash_of, text_of
 from greendot.errors import StoreUnavailable
@@ -52,8 +54,9 @@ async def post(served: Served, method: str, body: Any, headers: dict[str, str]) 
         return await http.post(f"/api/{method}", json=body, headers=headers)
 
 
-async def test_what_the_app_publishes_reaches_both_kinds_of_clients() -> None:
-    async with serving(centrifuge=ON) as served, backend(served) as app:
+@on_each_pair
+async def test_what_the_app_publishes_reaches_both_kinds_of_clients(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=ON) as served, backend(served) as app:
         client = await RawClient.subscribed(served, "ann", "chat")
         native = await served.joined("bob", "chat")
         first = await app.publish(cent.PublishRequest(channel="chat", data={"text": "hi"}, idempotency_key="a b"))
@@ -109,8 +112,9 @@ async def test_presence_and_channels_are_those_of_the_rooms() -> None:
         assert (node.uid, node.num_clients, node.num_users) == (served.node.incarnation, 4, 2)
 
 
-async def test_history_is_read_in_pages() -> None:
-    async with serving(centrifuge=ON) as served, backend(served) as app:
+@on_each_pair
+async def test_history_is_read_in_pages(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=ON) as served, backend(served) as app:
         for number in range(5):
             await app.publish(cent.PublishRequest(channel="chat", data=number))
 
@@ -124,9 +128,10 @@ async def test_history_is_read_in_pages() -> None:
         assert (await app.history(cent.HistoryRequest(channel="unused", limit=1))).offset == 0
 
 
-async def test_the_app_subscribes_and_unsubscribes_a_user() -> None:
+@on_each_pair
+async def test_the_app_subscribes_and_unsubscribes_a_user(pair: str, tmp_path: Path, postgres: str) -> None:
     rules = {"enabled": True, "namespaces": {"default": {"subscribe": False}}}
-    async with serving(centrifuge=rules) as served, backend(served) as app:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=rules) as served, backend(served) as app:
         one, two = await RawClient.connected(served, "ann"), await RawClient.connected(served, "ann")
         await app.subscribe(cent.SubscribeRequest(user="ann", channel="chat"))
         for client in (one, two):
@@ -142,8 +147,11 @@ async def test_the_app_subscribes_and_unsubscribes_a_user() -> None:
         assert (await two.ask(publish={"channel": "chat", "data": 1}))["error"]["code"] == 103
 
 
-async def test_the_app_disconnects_a_user_but_not_the_clients_it_keeps() -> None:
-    async with serving(centrifuge=ON) as served, backend(served) as app:
+@on_each_pair
+async def test_the_app_disconnects_a_user_but_not_the_clients_it_keeps(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=ON) as served, backend(served) as app:
         one, two = await RawClient.connected(served, "ann"), await RawClient.connected(served, "ann")
         ids = [session.id for session in served.node.registry.sessions_of("default", "ann")]
         await app.disconnect(cent.DisconnectRequest(user="ann", whitelist=[ids[1]]))

@@ -42,6 +42,36 @@ async def test_with_namespaces_a_stranger_cannot_open_a_room_before_the_app_crea
 
 
 @pytest.mark.parametrize("pair", PAIRS)
+async def test_without_namespaces_a_room_that_a_stranger_has_opened_is_closed_when_the_app_creates_it(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=NO_NAMESPACES) as served:
+        mallory = await RawClient.subscribed(served, "mallory", "dm-alice-bob")
+        other = await RawClient.subscribed(served, "mallory", "board")
+        await mallory.ask(publish={"channel": "dm-alice-bob", "data": "early"})
+        assert "pub" in await mallory.push()
+        await put_room(served, "dm-alice-bob", {})
+        await put_room(served, "board", {"open": True})
+        while "unsubscribe" not in await mallory.push():
+            pass
+        await served.node.room_messages.put_member("default", "dm-alice-bob", "alice", "member")
+        for command in ("subscribe", "history", "presence"):
+            assert (await mallory.ask(**{command: {"channel": "dm-alice-bob"}}))["error"]["code"] == 103
+        alice = await RawClient.subscribed(served, "alice", "dm-alice-bob")
+        assert "publish" in await alice.ask(publish={"channel": "dm-alice-bob", "data": "secret"})
+        assert "publish" in await other.ask(publish={"channel": "board", "data": "open"})
+        assert [push for push in mallory.pushes if "pub" in push.get("push", {})] == []
+
+
+async def test_a_room_of_a_declared_namespace_stays_open_when_the_app_changes_it() -> None:
+    async with serving(centrifuge=DECLARED) as served:
+        ann = await RawClient.subscribed(served, "ann", "news:42")
+        await put_room(served, "news=3A42", {"receipts": True})
+        assert "publish" in await ann.ask(publish={"channel": "news:42", "data": 1})
+        assert (await served.node.store.room("default", "news=3A42")).open
+
+
+@pytest.mark.parametrize("pair", PAIRS)
 async def test_names_of_private_pusher_channels_never_become_open_rooms(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 
+from backends import on_each_pair, serving_on
 from centrifuge_clients.parts import ON, RawClient, subscription_token
 from greendot.auth.model import Revocation
 from greendot.compat.centrifuge.connection import CentrifugeConnection
@@ -222,8 +224,11 @@ async def test_a_channel_without_a_history_carries_signals() -> None:
         assert room.head == 0
 
 
-async def test_a_muted_user_cannot_publish_and_a_banned_one_cannot_subscribe() -> None:
-    async with serving(centrifuge=ON) as served:
+@on_each_pair
+async def test_a_muted_user_cannot_publish_and_a_banned_one_cannot_subscribe(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=ON) as served:
         client = await RawClient.subscribed(served, "ann", "chat")
         await put(served, "/v1/rooms/chat/mutes/ann")
         assert (await client.ask(publish={"channel": "chat", "data": 1}))["error"]["code"] == 103
@@ -232,8 +237,9 @@ async def test_a_muted_user_cannot_publish_and_a_banned_one_cannot_subscribe() -
         assert (await client.ask(subscribe={"channel": "chat"}))["error"]["code"] == 103
 
 
-async def test_edits_and_deletions_are_publications_with_tags() -> None:
-    async with serving(centrifuge=ON) as served:
+@on_each_pair
+async def test_edits_and_deletions_are_publications_with_tags(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=ON) as served:
         await served.lobby()
         native, client = await served.joined("bob"), await RawClient.subscribed(served, "ann", "lobby")
         await native.request(type="room.send", room="lobby", body={"text": "a"})
@@ -261,8 +267,11 @@ async def test_json_of_native_clients_never_breaks_a_frame_in_two() -> None:
 # --- recovery ---
 
 
-async def test_a_room_that_was_deleted_and_made_again_is_not_recovered() -> None:
-    async with serving(centrifuge=ON) as served:
+@on_each_pair
+async def test_a_room_that_was_deleted_and_made_again_is_not_recovered(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=ON) as served:
         client = await RawClient.connected(served, "ann")
         first = (await client.ask(subscribe={"channel": "chat"}))["subscribe"]
         await client.ask(publish={"channel": "chat", "data": 1})

@@ -73,6 +73,13 @@ async def test_wrong_commands_are_refused_and_the_connection_stays() -> None:
         assert "subscribe" in await client.ask(subscribe={"channel": "chat"})
 
 
+async def test_no_client_is_the_user_that_stands_for_the_app() -> None:
+    async with serving(centrifuge=ON) as served:
+        client = await RawClient.opened(served)
+        client.send(msgspec.json.encode({"id": 1, "connect": {"token": served.token("system")}}))
+        assert (await client.wire.closed()).code == 3500
+
+
 async def test_nothing_comes_before_the_connect() -> None:
     async with serving(centrifuge=ON) as served:
         for text in ('{"id":1,"subscribe":{"channel":"a"}}', '{"id":1,"explode":{}}', '{"id":1,"connect":5}'):

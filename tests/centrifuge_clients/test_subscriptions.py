@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from backends import on_each_pair, serving_on
 from centrifuge_clients.parts import ON, RawClient, subscription_token
 from greendot.auth.model import Revocation
 from greendot.engine.messages import Part, RoomOrder
@@ -59,8 +61,9 @@ async def test_a_subscription_token_needs_a_time() -> None:
         assert "subscribe" in await subscribe_with(served, client, ttl_s=60)
 
 
-async def test_a_revocation_of_its_token_ends_a_subscription() -> None:
-    async with serving(centrifuge=TOKENS) as served:
+@on_each_pair
+async def test_a_revocation_of_its_token_ends_a_subscription(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=TOKENS) as served:
         client = await RawClient.connected(served, "ann")
         await subscribe_with(served, client, jti="t1")
         await revoke(served, "jti", "other")
@@ -106,8 +109,9 @@ async def test_times_beyond_the_range_of_a_client_are_shortened() -> None:
 # --- removals and ends ---
 
 
-async def test_a_grant_from_before_a_removal_does_not_count_again() -> None:
-    async with serving(centrifuge=TOKENS) as served:
+@on_each_pair
+async def test_a_grant_from_before_a_removal_does_not_count_again(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=TOKENS) as served:
         client = await RawClient.connected(served, "ann")
         await subscribe_with(served, client, ttl_s=30)
         served.node.rooms.removal.remove("default", "s", "ann", "removed")
@@ -188,8 +192,9 @@ async def test_publications_during_the_connect_follow_its_reply() -> None:
         assert frames[1]["push"]["pub"]["data"] == 5
 
 
-async def test_server_side_subscriptions_are_recovered() -> None:
-    async with serving(centrifuge=ON) as served:
+@on_each_pair
+async def test_server_side_subscriptions_are_recovered(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=ON) as served:
         bob = await RawClient.subscribed(served, "bob", "a")
         token = served.token("ann", channels=["a"])
         client = await RawClient.opened(served)
@@ -241,8 +246,9 @@ async def test_a_grant_that_ends_during_a_refresh_is_not_kept() -> None:
         assert (await client.ask(history={"channel": "s"}))["error"]["code"] == 103
 
 
-async def test_an_order_to_unsubscribe_ends_a_join_that_is_under_way() -> None:
-    async with serving(centrifuge=TOKENS) as served:
+@on_each_pair
+async def test_an_order_to_unsubscribe_ends_a_join_that_is_under_way(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, centrifuge=TOKENS) as served:
         keeper, client = await RawClient.connected(served, "bob"), await RawClient.connected(served, "ann")
         await keeper.ask(
             subscribe={"channel": "s", "token": subscription_token(served, "bob", "s")}

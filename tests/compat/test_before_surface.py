@@ -81,7 +81,7 @@ def test_this_version_is_a_semantic_one_and_comes_after_those_that_were_written_
     assert all(parts(version) <= parts(__version__) for version in VERSIONS)
 
 
-@pytest.mark.parametrize("name", ["js", "react"])
+@pytest.mark.parametrize("name", ["js", "react", "vue", "server"])
 def test_the_clients_have_the_version_of_the_server(name: str) -> None:
     package = msgspec.json.decode((ROOT / "clients" / name / "package.json").read_bytes())
     assert package["version"] == __version__

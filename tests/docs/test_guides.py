@@ -121,7 +121,9 @@ def test_typescript_is_right(tmp_path: Path) -> None:
     options = json.loads((CLIENTS / "react" / "tsconfig.json").read_text())["compilerOptions"]
     options["paths"] = {
         "@greendot/client": [str(CLIENTS / "js" / "src" / "index.ts")],
+        "@greendot/client/stores": [str(CLIENTS / "js" / "src" / "stores" / "index.ts")],
         "@greendot/react": [str(CLIENTS / "react" / "src" / "index.ts")],
+        "@greendot/react/components": [str(CLIENTS / "react" / "src" / "components" / "index.ts")],
         "react": [str(react)],
         "react/*": [str(react / "*")],
     }

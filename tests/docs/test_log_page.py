@@ -16,10 +16,11 @@ SOURCES = ROOT / "src" / "greendot"
 PAGE = (ROOT / "docs" / "logs.md").read_text()
 KNOWN = {name: event for name, event in vars(log_events).items() if isinstance(event, LogEvent)}
 OF_A_SESSION = {"session", "user", "tenant"}  # fields of `node.session.named`
-# Users of `logging` itself: the emitter and renderer of events, and the client, which logs within an app.
+# Users of `logging` itself: the emitter and renderer of events, and client and integrations, which log within an app.
 WITH_LOGGING = {
     "telemetry",
     "client",
+    "integrations",
     "cli/_store.py",
     "transport/http2_client.py",
     "transport/http_client.py",

@@ -44,8 +44,11 @@ GENERATED = ("docs/reference/",)
 ELSEWHERE = (
     "README.md",
     "CONTRIBUTING.md",
+    "clients/behaviour/README.md",
     "clients/js/README.md",
     "clients/react/README.md",
+    "clients/vue/README.md",
+    "clients/server/README.md",
     "examples/README.md",
     "bench/RESULTS.md",
 )

@@ -12,6 +12,14 @@ import pytest
 from clients.javascript import CLIENTS, installed
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+FOLDERS = {
+    "javascript": "js/src",
+    "stores": "js/src/stores",
+    "react": "react/src",
+    "react-components": "react/src/components",
+    "vue": "vue/src",
+    "server": "server/src",
+}
 
 
 @pytest.mark.timeout(120)
@@ -21,14 +29,14 @@ def test_the_reference_is_that_of_the_types() -> None:
     fresh = subprocess.run(command, cwd=CLIENTS, capture_output=True, text=True, timeout=110)
     assert fresh.returncode == 0, fresh.stderr
     pages = json.loads(fresh.stdout)
-    assert pages.keys() == {"javascript", "react"}
+    assert pages.keys() == FOLDERS.keys()
     for name, text in pages.items():
         assert text == (REFERENCE / f"{name}.md").read_text(), "run: npm run reference (in clients/)"
 
 
-@pytest.mark.parametrize(("name", "folder"), [("javascript", "js"), ("react", "react")])
+@pytest.mark.parametrize(("name", "folder"), FOLDERS.items())
 def test_everything_that_is_exported_is_there(name: str, folder: str) -> None:
-    index = (CLIENTS / folder / "src" / "index.ts").read_text()
+    index = (CLIENTS / folder / "index.ts").read_text()
     exported = {
         word.strip().removeprefix("type ")
         for names in re.findall(r"export (?:type )?\{([^}]*)\}", index)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
 THREATS = PAGE.split("\n## Threats\n", 1)[1].split("\n## ", 1)[0]
 TEST = re.compile(r"`((?:tests|src)/[\w/]+\.py)::(\w+)`")
+BOUNDARIES = PAGE.split("\n## Boundaries\n", 1)[1].split("\n## ", 1)[0]
 ROWS = [line.strip("|").split("|") for line in THREATS.splitlines() if re.match(r"\| (?!threat \|)", line)]
 
 
@@ -46,6 +47,16 @@ def test_every_threat_has_a_test_that_shows_how_it_is_met() -> None:
         assert threat
         assert met
         assert TEST.findall(shown), threat
+
+
+def test_every_boundary_has_a_test_and_the_code_that_checks_it() -> None:
+    rows = [line.strip("|").split("|") for line in BOUNDARIES.splitlines() if "→" in line]
+    assert len(rows) >= 10
+    for boundary, _, checked, held in rows:
+        assert TEST.findall(held), boundary
+        for path in re.findall(r"`([a-z0-9_/]+)`", checked):
+            place = ROOT / "src" / "greendot" / path
+            assert place.is_dir() or place.with_suffix(".py").is_file(), path
 
 
 def test_a_suite_that_is_named_is_run_on_the_engines_or_stores() -> None:

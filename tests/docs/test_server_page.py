@@ -59,3 +59,13 @@ def test_every_error_is_in_the_table() -> None:
 def test_every_call_is_named() -> None:
     calls = {name for name in dir(sdk.Server) if not name.startswith("_")} - {"close"}
     assert {name for name in calls if not re.search(rf"\b{name}\b", PAGE)} == set()
+
+
+def test_the_typescript_sdk_has_every_call() -> None:
+    reference = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text()
+    found = re.search(r"^class Server \{\n(.*?)^\}", reference, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    methods = {*re.findall(r"^  (\w+)[(<]", found[1], re.MULTILINE)}
+    calls = {name for name in dir(sdk.Server) if not name.startswith("_")} - {"close"}  # runtimes own the connections
+    assert len(calls) > 50
+    assert {re.sub(r"_(\w)", lambda letter: letter[1].upper(), name) for name in calls} <= methods

@@ -167,6 +167,8 @@ class Place:
         for name in ("bin", "var", "backups", "home/.config/fish/completions"):
             (self.folder / name).mkdir(parents=True)
         (self.folder / ".venv").symlink_to(sys.prefix)  # the README uses it
+        (self.folder / "deploy/compose").mkdir(parents=True)
+        (self.folder / "deploy/compose/make-env").symlink_to(ROOT / "deploy/compose/make-env")
         words = {
             "forked": Path(__file__).parents[1] / "forked.py",
             "socket": forks(),

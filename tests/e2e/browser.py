@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -133,7 +133,11 @@ class Tab:
 
     def _listen(self, socket: WebSocket) -> None:
         socket.on("framereceived", lambda text: self.heard.append(json.loads(text)))
-        socket.on("framesent", lambda text: self.said.append(json.loads(text)))
+        socket.on("framesent", self._sent)
+
+    def _sent(self, text: str | bytes) -> None:
+        with suppress(json.JSONDecodeError):  # the playground sends any text
+            self.said.append(json.loads(text))
 
     def states_of(self, user: str) -> list[str]:
         """Return the states of the user in the presence.changed events that this page received."""

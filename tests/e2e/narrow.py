@@ -16,14 +16,14 @@ class Peer(WireClient):
     """Client with small socket buffers that can stop reading, read any frame and write byte by byte."""
 
     @classmethod
-    async def connect(cls, port: int, path: str = "/v1/connect") -> Self:
+    async def connect(cls, port: int, path: str = "/v1/connect", host: str = "127.0.0.1") -> Self:
         pipe = socket.socket()
         pipe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         pipe.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         pipe.setblocking(False)
         await asyncio.get_running_loop().sock_connect(pipe, ("127.0.0.1", port))
         client = cls(*await asyncio.open_connection(sock=pipe))
-        await client.trickle(upgrade(path))
+        await client.trickle(upgrade(path, Host=host))
         head = await asyncio.wait_for(client._reader.readuntil(b"\r\n\r\n"), 10)
         assert head.startswith(b"HTTP/1.1 101"), head
         return client

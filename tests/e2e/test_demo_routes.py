@@ -59,6 +59,7 @@ async def test_pages_of_other_sites_cannot_use_what_is_there_for_the_demo(tmp_pa
 
 async def test_a_server_without_dev_mode_offers_none_of_it(tmp_path: Path) -> None:
     async with running(tmp_path, "--host", "127.0.0.1") as server:
-        assert (await ask(server.port, "GET", "/dev/periods")).status == 404
+        for path in ("/", "/dev/periods", "/playground", "/playground/app.js"):
+            assert (await ask(server.port, "GET", path)).status == 404, path
         for path in ("/dev/notify", "/dev/cut"):
             assert await post(server, path, {"session": "x", "user": "bob", "text": "hi"}, **JSON) == 404

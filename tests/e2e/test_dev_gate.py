@@ -29,6 +29,8 @@ async def test_on_all_addresses_the_demo_and_its_tokens_require_the_printed_toke
         for method, path in (
             ("GET", "/"),
             ("GET", "/app.js"),
+            ("GET", "/playground"),
+            ("GET", "/playground/app.js"),
             ("GET", "/dev/token?user=alice"),
             ("GET", "/dev/periods"),
             ("POST", "/dev/notify"),
@@ -62,6 +64,8 @@ async def test_a_browser_that_opens_the_address_with_the_token_keeps_it_as_a_coo
         assert page.status == 200
         assert page.headers["content-type"].startswith("text/html")
         assert (await ask(server.port, "GET", "/?gate=wrong")).status == 401
+        playground = await ask(server.port, "GET", f"/playground?gate={GATE}&user=ann")
+        assert (playground.status, playground.headers["location"]) == (303, "/playground?user=ann")
 
 
 async def test_what_a_server_in_production_serves_needs_no_gate(tmp_path: Path) -> None:

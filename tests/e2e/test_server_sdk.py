@@ -284,6 +284,9 @@ async def test_what_is_revoked_or_disconnected_is_closed() -> None:
             assert (await sockets[0].closed()).code == 4503
             assert not await ask(server.disconnect, "nobody-s")
             assert (await ask(server.revoke_session, sessions[1])).closed == 1
+            for missing in (None, ""):
+                with pytest.raises(ValueError, match="`revoke_user` revokes every token"):
+                    await ask(server.revoke_token, missing, user="alice")
             assert (await ask(server.revoke_token, "t2", user="alice")).closed == 1
             await served.advance(1)
             assert (await ask(server.revoke_user, "alice")).closed == 1

@@ -18,6 +18,7 @@ from greendot.app.tokens import make_tokens
 from greendot.auth.jwks import AGAIN_S
 from greendot.config import Auth, AuthKey, Settings
 from greendot.errors import ConfigError
+from greendot.protocol.codes import Close
 from greendot.protocol.tokens import MOST_CHARACTERS
 from greendot.testing.server import SECRET, Served, serving
 from greendot.testing.wire import Closed, WireClient
@@ -55,6 +56,11 @@ async def test_tokens_of_every_algorithm_are_let_in_beside_the_secret() -> None:
             welcome = await client.hello(signer(alg).sign(alg, **CLAIMS | {"sub": f"user-{alg}"}))
             assert welcome["user"] == f"user-{alg}"
         await served.client("bob")
+
+
+async def test_no_client_is_the_user_that_stands_for_the_app() -> None:
+    async with serving(auth={"secret": SECRET}) as served:
+        assert await refused(served, served.token("system")) == Close.BAD_TOKEN
 
 
 def part(raw: bytes) -> str:

@@ -105,6 +105,15 @@ const scenarios = {
     assert.deepEqual(after, []);
   },
 
+  // Two equal events of one second have one signature, and both are wanted.
+  async twice() {
+    const channel = await subscribed(client("ann"), "news");
+    const seen = quietly(channel, "tick");
+    await until(() => Date.now() % 1_000 < 300, "the beginning of a second");
+    await Promise.all([server.trigger("news", "tick", {}), server.trigger("news", "tick", {})]);
+    await until(() => seen.length === 2, "both events");
+  },
+
   async private() {
     const ann = client("ann");
     const channel = await subscribed(ann, "private-orders.1");

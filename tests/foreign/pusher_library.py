@@ -11,6 +11,7 @@ client = pusher.Pusher(
     app_id="4711", key="a-public-key", secret="a secret of twenty+", host="127.0.0.1", port=int(sys.argv[1]), ssl=False
 )
 assert client.trigger("news", "greeting", {"text": "hello"}) == {}
+assert client.trigger("news", "greeting", {"text": "hello"}) == {}  # the same event in one second, with one signature
 assert client.trigger(["news", "other"], "greeting", "text", socket_id="1.2") == {}
 assert client.trigger_batch([{"channel": "news", "name": "greeting", "data": {"n": 1}}]) == {}
 assert client.channels_info() == {"channels": {"presence-lobby": {}}}

@@ -11,7 +11,9 @@ from .clients import real_server, run_node
 pytestmark = pytest.mark.timeout(90)
 
 
-@pytest.mark.parametrize("scenario", ["public", "private", "presence", "cache", "user", "codes", "http", "echo"])
+@pytest.mark.parametrize(
+    "scenario", ["public", "twice", "private", "presence", "cache", "user", "codes", "http", "echo"]
+)
 async def test_an_unmodified_client_finds_what_it_expects(scenario: str) -> None:
     async with real_server() as greendot:
         await run_node(scenario, greendot.server.port)

@@ -49,6 +49,8 @@ class Nonsense:
                 return st.builds(partial(_make, kind.cls), **fields)
             case inspect.UnionType():
                 return st.one_of(*map(self._of, kind.types))
+            case inspect.VarTupleType():
+                return st.lists(self._of(kind.item_type), max_size=4).map(tuple)
             case inspect.ListType():
                 return st.lists(self._of(kind.item_type), max_size=4)
             case inspect.TupleType():

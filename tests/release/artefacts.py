@@ -18,7 +18,7 @@ from greendot import __version__
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "clients"
-PACKAGES = ("js", "react")  # workspaces that are published
+PACKAGES = ("js", "react", "vue", "server")  # workspaces that are published
 FALLBACK_EPOCH = 315532800  # 1980: the earliest time that a wheel can contain
 SUMS = "SHA256SUMS"
 
@@ -65,8 +65,8 @@ def build_npm(folder: Path) -> list[Path]:
     """Build the npm packages. Needs `npm ci` in clients/. Return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     # `prepare` of a package would build once more.
-    run("node", "build.mjs", cwd=CLIENTS / "js")
-    run("node", "build.mjs", cwd=CLIENTS / "react")
+    for name in PACKAGES:
+        run("node", "build.mjs", cwd=CLIENTS / name)
     chosen = [word for name in PACKAGES for word in ("--workspace", name)]
     packed = run("npm", "pack", "--json", "--ignore-scripts", "--pack-destination", folder, *chosen, cwd=CLIENTS)
     found = json.loads(packed)

@@ -17,12 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
 
+from compat.sources import UPGRADED, MissingHistoryError, extract
 from release import artefacts
 from release.artefacts import CLIENTS, ROOT, Failed, run
 from release.quickstart import fetch, running, serving, try_server
+from release.upgrade import Installation, build_previous, upgrade
 
 ARCHITECTURES = ("x86_64", "aarch64")
-PEERS = ("react", "react-dom", "@types/react", "ws")
+PEERS = ("react", "react-dom", "@types/react", "vue", "ws")
 
 
 class Table:
@@ -85,6 +87,9 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
         built = artefacts.environment(work / "sdist-venv", sdist)
         with serving(built.parent / "greendot", cwd=work / "sdist") as address:
             try_server(built, address, work / "sdist")
+    for version in UPGRADED:
+        with table.step(f"upgrade from {version}") as notes:
+            notes.append(_try_upgrade(version, wheel, work / f"upgrade-{version}"))
     with table.step("uvx greendot serve --dev"):
         _try_runner(["uvx", "--from", str(wheel), "greendot"], python, work, _uv_settings(work))
     with table.step("pipx run greendot serve --dev"):
@@ -97,6 +102,17 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
     with table.step("image: hadolint and wheels") as notes:
         notes.append(check_image(wheel))
     table.skip("image: build", "needs a Docker engine; the release workflow builds it for amd64 and arm64")
+
+
+def _try_upgrade(version: str, wheel: Path, work: Path) -> str:
+    """Install an earlier version with its own dependencies, and upgrade it while clients are connected."""
+    try:
+        source = extract(version, work / "source")
+    except MissingHistoryError as error:
+        raise Failed(str(error)) from None
+    previous = build_previous(source, version, work / "wheel")
+    (work / "installation").mkdir()
+    return upgrade(Installation(work / "installation", previous, registry=True), wheel)
 
 
 def _try_runner(command: list[str], python: Path, work: Path, settings: dict[str, str]) -> None:
@@ -136,14 +152,14 @@ def compare_builds(folder: Path, work: Path) -> str:
 
 
 def copy_source(folder: Path) -> Path:
-    """Copy the tracked files with other times and modes, as another machine has them."""
+    """Copy the tracked files with other times and modes, as another machine has them. Programs stay executable."""
     names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     for name in filter(None, names):
         target = folder / name
         if (ROOT / name).is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target)
-            target.chmod(0o600)
+            target.chmod(0o700 if os.access(ROOT / name, os.X_OK) else 0o600)
             os.utime(target, (1_000_000_000, 1_000_000_000))
     return folder
 
@@ -176,7 +192,8 @@ def try_npm(folder: Path, work: Path, python: Path, *, registry: bool) -> str:
     else:
         _unpack_npm(tarballs, work / "node_modules")
     with serving(python.parent / "greendot", cwd=work / "server") as address:
-        sizes = json.loads(run("node", "installed.mjs", work, address, cwd=CLIENTS, timeout_s=180))
+        data = work / "server" / ".greendot"
+        sizes = json.loads(run("node", "installed.mjs", work, address, data, cwd=CLIENTS, timeout_s=180))
     return ", ".join(
         f"{name} {size['bytes']:,} bytes gzipped{_verdict(size['bytes'], size['target'])}"
         for name, size in sizes.items()

@@ -41,6 +41,13 @@ class Lines:
         """Wait until all output of an ended process has been read."""
         self._reader.join(timeout=10)
 
+    def rest(self) -> str:
+        """Return all output of an ended process."""
+        self.close()
+        while not self._queue.empty():
+            self._seen.append(self._queue.get() or "")
+        return "".join(self._seen)
+
     def until(self, pattern: re.Pattern[str], within_s: float) -> re.Match[str]:
         """Return the first match. Raise Failed with the output if the process ends, or is silent for too long."""
         while True:

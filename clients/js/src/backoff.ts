@@ -1,14 +1,13 @@
 // Delay before the next connection attempt.
 
+import { LONGEST_HINT_MS } from "./limits.js";
+
 export interface Backoff {
   baseMs: number;
   capMs: number;
 }
 
 export const BACKOFF: Backoff = { baseMs: 500, capMs: 30_000 };
-
-// Upper bound of the server's delay: a wrong value must not keep a client away for a day.
-const LONGEST_HINT_MS = 300_000;
 
 /**
  * Return a delay with full jitter: a random time from 0 to the bound, so that many clients do not return together.

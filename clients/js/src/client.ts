@@ -13,7 +13,6 @@ import { Session } from "./session.js";
 import type { Presence, Privacy, RawEvent, RoomEntry, Status, Welcome } from "./wire.js";
 
 const READS = { "notification.updated": [1, 2] };
-const ROOM = "room:";
 
 declare const VERSION: string; // defined by the build
 const version = typeof VERSION === "undefined" ? "0.0.0" : VERSION;
@@ -28,32 +27,32 @@ export class Greendot {
     /** Set the user's own status on all devices. It ends at `until`. Returns the user's new presence. */
     set: async (wanted: { status: Status; until?: number | Date | null; text?: string | null }): Promise<Presence> => {
       const { status, until = null, text = null } = wanted;
-      const fold = (reply: { presence: Presence }) => this.presence.heard(reply.presence);
-      const fields = { status, until: until === null ? null : Number(until), text };
-      return (await this.#session.deliver("status", "status.set", fields, fold)).presence;
+      const fields = { status, until: until && Number(until), text };
+      const fold = (reply: { presence: Presence }) => this.presence._heard(reply.presence);
+      return (await this.#session._deliver("status", "status.set", fields, fold)).presence;
     },
   };
   readonly privacy = {
     /** Hide the user's last-seen time, or hide the user from some users. Omitted fields keep their value. Returns all settings. */
-    set: (wanted: Partial<Privacy>): Promise<Privacy> => this.#session.deliver("privacy", "privacy.set", wanted),
-    get: (): Promise<Privacy> => this.#session.deliver("privacy", "privacy.set"),
+    set: (wanted: Partial<Privacy>): Promise<Privacy> => this.#session._deliver("privacy", "privacy.set", wanted),
+    get: (): Promise<Privacy> => this.privacy.set({}),
   };
   #options: GreendotOptions;
   #session: Session;
   #rooms = new Map<string, Room<any, any>>();
   #activity: Activity;
-  #unlisten: Undo[] = [];
 
   constructor(options: GreendotOptions) {
     if (options.device !== undefined) validId("device", options.device);
     this.#options = options;
     this.#session = new Session(options, {
-      hello: (token, owner) => this.#hello(token, owner),
+      _hello: (token, owner) => this.#hello(token, owner),
       event: (frame) => this.#received(frame),
-      lost: () => this.#lost(),
-      closed: (error) => this.#closed(error),
+      _listen: (page) => this.#listen(page),
+      _lost: () => this.#lost(),
+      _closed: (error) => this.#closed(error),
     });
-    this.#activity = new Activity(this.#session.clock, () => this.#session.tell("activity"));
+    this.#activity = new Activity(this.#session._clock, () => this.#session._tell("activity"));
     this.presence = new People(this.#session);
     this.inbox = new Inbox(this.#session);
   }
@@ -84,13 +83,11 @@ export class Greendot {
 
   /** Number of commands that wait to be sent, or for their answer. */
   get queued(): number {
-    return this.#session.outbox.size;
+    return this.#session._outbox.size;
   }
 
   /** Connect, and stay connected. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void {
-    const { page } = this.#session;
-    if (!this.#unlisten.length && page) this.#listen(page);
     this.#session.connect();
   }
 
@@ -104,7 +101,7 @@ export class Greendot {
 
   /** Call `listener` with every event of this type. Returns a function that removes the listener. */
   on<Type extends keyof ClientEvents>(type: Type, listener: (event: ClientEvents[Type]) => void): Undo {
-    return this.#session.events.on(type, listener);
+    return this.#session._events.on(type, listener);
   }
 
   /** Return the room of this name, always the same object. `Body` is the type of message bodies. */
@@ -116,7 +113,7 @@ export class Greendot {
 
   /** List the rooms of which the user is a member and the open rooms, with their unread counts. */
   async rooms(): Promise<RoomEntry[]> {
-    return (await this.#session.deliver<{ rooms: RoomEntry[] }>(Symbol(), "room.list")).rooms;
+    return (await this.#session._deliver<{ rooms: RoomEntry[] }>(Symbol(), "room.list")).rooms;
   }
 
   /**
@@ -145,19 +142,19 @@ export class Greendot {
   }
 
   async #hello(token: string, owner: string): Promise<object> {
-    if (this.#session.cursors.leave(owner)) {
+    if (this.#session._cursors._leave(owner)) {
       this.#forget();
-      await this.#session.cursors.load(owner);
+      await this.#session._cursors._load(owner);
     }
     const before = this.welcome;
-    this.inbox.begin(this.#session.cursors.inbox);
-    const followed = [...this.#rooms.values()].filter(({ cursor }) => cursor !== null).slice(0, MOST_RESUMED);
-    const rooms = Object.fromEntries(followed.map(({ name, cursor }) => [name, cursor]));
-    const inbox = this.inbox.cursor;
+    this.inbox._begin(this.#session._cursors._inbox);
+    const followed = [...this.#rooms.values()].filter((room) => room._cursor !== null).slice(0, MOST_RESUMED);
+    const rooms = Object.fromEntries(followed.map((room) => [room.name, room._cursor]));
+    const inbox = this.inbox._cursor;
     const resumes = before || followed.length || inbox !== null;
     return {
       token,
-      device: this.#options.device ?? (await this.#session.cursors.device(() => `js-${newKey()}`)),
+      device: this.#options.device ?? (await this.#session._cursors.device(() => `js-${newKey()}`)),
       client: this.#options.client ?? { name: "greendot-js", version },
       supports: READS,
       resume: resumes ? { session: before?.session, rooms, inbox: inbox ?? undefined } : undefined,
@@ -167,69 +164,66 @@ export class Greendot {
   /** Discard all data of the previous user: another user is signed in. */
   #forget(): void {
     this.#session.welcome = null;
-    for (const room of this.#rooms.values()) room.forget();
-    this.presence.forget();
-    this.inbox.forget();
+    this.#rooms.forEach((room) => room._forget());
+    this.presence._forget();
+    this.inbox._forget();
   }
 
   #received(frame: RawEvent): void {
     const { type, trace } = frame;
     const data = frame.data as any;
-    this.#session.events.emit("event", frame);
+    this.#session._events.emit("event", frame);
     if (type === "welcome") this.#welcomed(data);
-    else if (type === "presence.changed") this.presence.heard(data);
-    else if (type.startsWith("notification.") || type === "inbox.badge") this.inbox.heard(type, data);
+    else if (type === "presence.changed") this.presence._heard(data);
     else if (type === "resync") this.#missed(data.scope);
     else if (type === "refresh") this.#unread(data.of);
-    else if (data.room) this.#rooms.get(data.room)?.heard(type, data, trace);
-    if (type === "signal") this.#session.events.emit("signal", data);
+    else {
+      this.inbox._heard(type, data);
+      this.#rooms.get(data.room)?._heard(type, data, trace);
+    }
+    if (type === "signal") this.#session._events.emit("signal", data);
   }
 
   /** Restore watches, rooms and inbox on the new link, then send the commands that wait. */
   #welcomed(welcome: Welcome): void {
     this.#activity.reset();
-    this.presence.restore();
-    for (const room of this.#rooms.values()) {
-      // A room may be called `constructor`.
-      room.restore(Object.hasOwn(welcome.rooms, room.name) ? welcome.rooms[room.name] : undefined);
-    }
-    this.inbox.restore();
-    this.#session.outbox.flush();
-    this.#session.events.emit("welcome", welcome);
+    this.presence._restore();
+    const states = new Map(Object.entries(welcome.rooms)); // a room may be called `constructor`
+    this.#rooms.forEach((room, name) => room._restore(states.get(name)));
+    this.inbox._restore();
+    this.#session._outbox._flush();
+    this.#session._events.emit("welcome", welcome);
   }
 
   #missed(scope: string): void {
-    if (scope.startsWith(ROOM)) this.#rooms.get(scope.slice(ROOM.length))?.missed();
-    else this.inbox.missed();
+    const [, room] = scope.split(":"); // `inbox` or `room:NAME`
+    if (room) this.#rooms.get(room)?._missed();
+    else this.inbox._missed();
   }
 
   /** Fetch the records of an event type that the server could not send to this version of the client. */
   #unread(of: string): void {
-    if (of === "notification.created") this.inbox.missed();
-    else if (of === "room.message") for (const room of this.#rooms.values()) room.missed();
-    else this.#session.events.emit("refresh", { of });
+    if (of === "notification.created") this.inbox._missed();
+    else if (of === "room.message") this.#rooms.forEach((room) => room._missed());
+    else this.#session._events.emit("refresh", { of });
   }
 
   #lost(): void {
-    for (const room of this.#rooms.values()) room.lost();
-    this.inbox.lost();
+    this.#rooms.forEach((room) => room._lost());
+    this.inbox._lost();
   }
 
   #closed(error: GreendotError): void {
-    for (const undo of this.#unlisten.splice(0)) undo();
-    for (const room of this.#rooms.values()) room.stop(error);
-    this.inbox.lost();
-    this.presence.stop();
+    this.#rooms.forEach((room) => room._stop(error));
+    this.inbox._lost();
+    this.presence._stop();
     this.#activity.reset();
-    this.#session.outbox.fail(error);
-    this.#session.cursors.save();
+    this.#session._outbox._fail(error);
+    this.#session._cursors._save();
   }
 
-  #listen(page: Page): void {
-    this.#unlisten.push(page.on("leave", () => this.#session.cursors.save()));
-    if (this.#options.activity === false) return;
-    for (const sign of ["activity", "visibility"] as const) {
-      this.#unlisten.push(page.on(sign, () => page.isVisible() && this.active()));
-    }
+  #listen(page: Page): Undo[] {
+    const active = () => this.#options.activity !== false && page.isVisible() && this.active();
+    return [page.on("leave", () => this.#session._cursors._save()), page.on("activity", active), page.on("visibility", active)];
   }
 }

@@ -1,5 +1,7 @@
 // Clock and timers as a parameter, so that tests do not wait.
 
+import { LONGEST_MS, RETRY_MS } from "./limits.js";
+
 export interface Clock {
   /** Milliseconds since 1970. */
   now(): number;
@@ -7,7 +9,10 @@ export interface Clock {
   after(ms: number, call: () => void): () => void;
 }
 
-const LONGEST_MS = 0x7fffffff; // setTimeout fires at once for longer delays
+/** Wait before a command is sent again: the server's delay, or the default. */
+export function pause(clock: Clock, retryInMs: number | null): Promise<void> {
+  return new Promise((resolve) => clock.after(retryInMs ?? RETRY_MS, resolve));
+}
 
 export const systemClock: Clock = {
   now: () => Date.now(),

@@ -2,9 +2,10 @@
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
+import { PAGE } from "./limits.js";
 import type { InboxEvents, Undo } from "./options.js";
 import type { Session } from "./session.js";
-import { PAGE, Stream } from "./stream.js";
+import { Stream } from "./stream.js";
 import type { Badge, InboxEntry, InboxFilter, InboxPage, Notification } from "./wire.js";
 
 /** Ids of entries, or all entries up to and including a number. */
@@ -25,17 +26,17 @@ export class Inbox {
   /** @internal */
   constructor(core: Session) {
     this.#core = core;
-    this.#events = new Emitter<InboxEvents>(core.threw, { created: 1, updated: 1, badge: 1, resync: 1 });
+    this.#events = new Emitter<InboxEvents>(core._threw, { created: 1, updated: 1, badge: 1, resync: 1 });
     this.#stream = new Stream({
       head: async () => (await this.#page({ limit: 1 })).head,
       page: async (after) => (await this.#page({ after, limit: PAGE })).notifications.map(created),
-      tell: (notification) => this.#tell(notification),
+      _tell: (notification) => this.#tell(notification),
       gap: (gap) => {
         this.#untold.push([gap.after + 1, gap.head]);
         this.#events.emit("resync", gap);
       },
-      failed: (error) => core.failed(error),
-      moved: () => core.cursors.moveInbox(this.#stream.last),
+      _failed: core._failed,
+      _moved: () => core._cursors._moveInbox(this.#stream.last),
     });
   }
 
@@ -47,7 +48,7 @@ export class Inbox {
   list<Body = unknown>(
     page: { after?: number; before?: number; limit?: number; filter?: InboxFilter } = {},
   ): Promise<InboxPage<Body>> {
-    return this.#core.deliver<InboxPage<Body>>(Symbol(), "inbox.list", page, (reply) => this.#counted(reply));
+    return this.#core._deliver<InboxPage<Body>>(Symbol(), "inbox.list", page, (reply) => this.#counted(reply));
   }
 
   seen(which: Marks): Promise<Badge> {
@@ -70,24 +71,24 @@ export class Inbox {
   // Called by the client
 
   /** @internal */
-  get cursor(): number | null {
+  get _cursor(): number | null {
     return this.#stream.last;
   }
 
   /** @internal Start after the stored cursor: later notifications are delivered. */
-  begin(cursor: number | null): void {
+  _begin(cursor: number | null): void {
     if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
   }
 
   /** @internal Fetch the badge, and the number of the newest notification. A new client gets only later notifications. */
-  restore(): void {
+  _restore(): void {
     const since = this.#stream.last;
     const found = ({ head }: InboxPage) => {
       if (this.#stream.last === null) this.#follow(head);
-      this.#stream.reach(head, since);
+      this.#stream._reach(head, since);
     };
     this.#page({ limit: 1 }, found).catch((error: GreendotError) => {
-      if (error.code !== "disconnected") this.#core.failed(error);
+      if (error.code !== "disconnected") this.#core._failed(error);
     });
   }
 
@@ -100,24 +101,24 @@ export class Inbox {
   }
 
   /** @internal */
-  lost(): void {
-    this.#stream.restart();
+  _lost(): void {
+    this.#stream._restart();
   }
 
   /** @internal Discard the state of the previous user. */
-  forget(): void {
-    this.#stream.forget();
+  _forget(): void {
+    this.#stream._forget();
     this.#untold = [];
     this.#reminded.clear();
   }
 
   /** @internal */
-  missed(): void {
-    this.#stream.miss();
+  _missed(): void {
+    this.#stream._miss();
   }
 
   /** @internal */
-  heard(type: string, data: any): void {
+  _heard(type: string, data: any): void {
     if (type === "inbox.badge") this.#counted(data);
     else if (type === "notification.updated") this.#events.emit("updated", data);
     else if (type === "notification.created") this.#created(data);
@@ -127,7 +128,7 @@ export class Inbox {
     // The kind is not kept, or the notification is redelivered out of order.
     if (notification.seq <= 0 || this.#isReminder(notification)) return this.#tell(notification);
     if (this.#stream.last === null) this.#follow(notification.seq - 1);
-    this.#stream.offer(notification);
+    this.#stream._offer(notification);
   }
 
   /** Return whether this is a redelivery of a notification that was never delivered to this program. */
@@ -141,12 +142,12 @@ export class Inbox {
 
   #follow(last: number): void {
     this.#untold.push([1, last]);
-    this.#stream.follow(last);
+    this.#stream._follow(last);
   }
 
   #tell(notification: Notification): void {
     this.#events.emit("created", notification);
-    this.#core.events.emit("notification", notification);
+    this.#core._events.emit("notification", notification);
   }
 
   #counted({ unread, unseen }: Badge): void {
@@ -154,12 +155,12 @@ export class Inbox {
     const badge = { unread, unseen };
     Object.assign(this, badge);
     this.#events.emit("badge", badge);
-    this.#core.events.emit("badge", badge);
+    this.#core._events.emit("badge", badge);
   }
 
   #mark(type: string, which: Marks): Promise<Badge> {
-    const fields = typeof which === "object" && "through" in which ? which : { ids: [which].flat() };
-    return this.#core.deliver<Badge>("inbox", type, fields, (reply) => this.#counted(reply));
+    const fields = "through" in Object(which) ? (which as object) : { ids: [which].flat() };
+    return this.#core._deliver<Badge>("inbox", type, fields, (reply) => this.#counted(reply));
   }
 }
 

@@ -1,12 +1,12 @@
 // Position in a stream of records: delivers every record once and in order. Pure.
 
-const MOST_EARLY = 1_000; // records held while earlier ones are fetched; records beyond this number are fetched too
+import { MOST_EARLY } from "./limits.js";
 
 export class Line<Rec extends { seq: number }> {
   /** Number of the record delivered last. */
   last: number;
   /** Whether records are missing. Nothing is delivered until they are fetched. */
-  behind = false;
+  _behind = false;
   #again = false; // more records were missed during the fetch
   #early = new Map<number, Rec>();
 
@@ -15,10 +15,10 @@ export class Line<Rec extends { seq: number }> {
   }
 
   /** Return whether to deliver `record` now. A record that is not next in order is held. */
-  offer(record: Rec): boolean {
+  _offer(record: Rec): boolean {
     if (record.seq <= this.last) return false;
-    if (this.behind || record.seq !== this.last + 1) {
-      this.behind = true;
+    if (this._behind || record.seq !== this.last + 1) {
+      this._behind = true;
       if (this.#early.size < MOST_EARLY) this.#early.set(record.seq, record);
       else this.#again = true;
       return false;
@@ -28,18 +28,18 @@ export class Line<Rec extends { seq: number }> {
   }
 
   /** Note that the server left records out. */
-  miss(): void {
-    this.#again = this.behind;
-    this.behind = true;
+  _miss(): void {
+    this.#again = this._behind;
+    this._behind = true;
   }
 
   /** Return the number up to which to fetch, if the newest record is `head`. A held record proves that earlier ones exist. */
-  target(head: number): number {
+  _target(head: number): number {
     return this.#early.size ? Math.max(head, Math.min(...this.#early.keys()) - 1) : head;
   }
 
   /** Return whether to deliver `record`, which was fetched. Numbers that are left out belong to deleted records. */
-  fetched(record: Rec): boolean {
+  _fetched(record: Rec): boolean {
     if (record.seq <= this.last) return false;
     this.last = record.seq;
     return true;
@@ -53,14 +53,14 @@ export class Line<Rec extends { seq: number }> {
   }
 
   /** Advance to `head`: earlier records were delivered or no longer exist. */
-  skip(head: number): void {
+  _skip(head: number): void {
     this.last = Math.max(this.last, head);
   }
 
   /** End a fetch. The line is still behind if more records were missed meanwhile. */
-  settle(): void {
+  _settle(): void {
     for (const seq of this.#early.keys()) if (seq <= this.last) this.#early.delete(seq);
-    this.behind = this.#again || this.#early.size > 0;
+    this._behind = this.#again || this.#early.size > 0;
     this.#again = false;
   }
 }

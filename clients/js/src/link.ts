@@ -9,25 +9,24 @@ import type { RawEvent, Welcome } from "./wire.js";
 /** End of a link. `refusal` is the server's error if it refused the hello. */
 export interface LinkEnd {
   code: number;
-  detail: string;
-  refusal: GreendotError | null;
+  _detail: string;
+  _refusal: GreendotError | null;
   /** Whether the socket was ever open. */
-  opened: boolean;
+  _opened: boolean;
 }
 
 export interface LinkEvents {
   event(frame: RawEvent): void;
   /** Handle an error frame that answers no waiting command. */
-  failure(error: GreendotError): void;
+  _failure: (error: GreendotError) => void;
   /** Called once. */
   end(end: LinkEnd): void;
 }
 
 interface Waiting {
-  resolve(data: any): void;
-  reject(error: GreendotError): void;
-  fold?: ((data: any) => void) | undefined;
-  undo: Undo;
+  _answered(data: any): void;
+  _reject(error: GreendotError): void;
+  _undo: Undo;
 }
 
 /** Encode a command without its id. */
@@ -50,7 +49,7 @@ export class Link {
   #lastId = 0;
   #heard: number; // time of the last frame, by the wall clock, which continues while the computer sleeps
   #answers = false; // a frame came since the last probe
-  #silentMs = Infinity;
+  #beatMs = 0; // interval of heartbeats
   #most = 65_536; // maximum bytes of a frame
   #opened = false;
   #refusal: GreendotError | null = null;
@@ -63,7 +62,7 @@ export class Link {
     this.#clock = clock;
     this.#random = random;
     this.#heard = clock.now();
-    this.#beating = clock.after(WELCOME_MS, () => this.drop());
+    this.#beating = clock.after(WELCOME_MS, () => this._drop());
     socket.onopen = () => {
       this.#opened = true;
       this.#write(encode("hello", { ...hello, id: 0 }));
@@ -74,7 +73,7 @@ export class Link {
   }
 
   /** Send a command that needs no answer. Returns whether it was sent. */
-  tell(command: string): boolean {
+  _tell(command: string): boolean {
     if (!this.open) return false;
     this.#check(command);
     return this.#write(command);
@@ -89,31 +88,33 @@ export class Link {
       const id = ++this.#lastId;
       this.#check(command);
       if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected();
-      const undo = this.#clock.after(PATIENCE_MS, () => this.probe());
-      this.#waiting.set(id, { resolve, reject, fold, undo });
+      const answered = (data: Reply) => {
+        fold?.(data);
+        resolve(data);
+      };
+      this.#waiting.set(id, { _answered: answered, _reject: reject, _undo: this.#clock.after(PATIENCE_MS, () => this._probe()) });
     });
   }
 
   /** Check now whether the server still answers, for example after sleep. */
-  probe(): void {
+  _probe(): void {
     if (!this.open) return;
-    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop();
-    this.#write(encode("heartbeat"));
     this.#probing();
     this.#answers = false;
-    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop());
+    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this._drop());
+    this.#beat();
   }
 
   /** End the link without waiting for the socket to close: on a dead network, the close can take minutes. */
-  drop(detail = "no answer from the server"): void {
+  _drop(detail = "no answer from the server"): void {
     this.#socket.onerror = () => {}; // undici reports its own close as an error; without a handler ws throws
     this.#socket.close();
     this.#ended(LOST, detail);
   }
 
   /** End the link. `bye` ends the session too. */
-  leave(bye: boolean): void {
-    if (!bye || !this.open) return this.drop("closed");
+  _leave(bye: boolean): void {
+    if (!bye || !this.open) return this._drop("closed");
     this.#write(encode("bye"));
     this.#ended(LOST, "closed");
     // The server closes after it has read `bye`. If the client closes first, the server may not receive it.
@@ -144,7 +145,7 @@ export class Link {
       return; // not a frame of a Greendot server
     }
     if (!this.#on || typeof frame?.type !== "string") return;
-    if (frame.type === "reply") this.#answered(frame);
+    if (frame.type === "reply") this.#settle(frame.id)?._answered(frame.data);
     else if (frame.type === "error") this.#refused(frame);
     else {
       if (frame.type === "welcome") this.#welcomed(frame.data);
@@ -153,54 +154,48 @@ export class Link {
     }
   }
 
-  #answered(frame: { id: unknown; data: unknown }): void {
-    const waiting = this.#settle(frame.id);
-    waiting?.fold?.(frame.data);
-    waiting?.resolve(frame.data);
-  }
-
   #refused(frame: { id: unknown; code: string; message: string; retry?: boolean; retry_in_ms?: number }): void {
     const error = new GreendotError(frame.code, frame.message, !!frame.retry, frame.retry_in_ms ?? null);
-    if (this.open) {
-      const waiting = this.#settle(frame.id);
-      if (waiting) waiting.reject(error);
-      else this.#on!.failure(error);
-    } else {
-      this.#refusal = error; // of the hello, because no other command was sent
-      this.drop(error.message);
-    }
+    if (this.open) return (this.#settle(frame.id)?._reject ?? this.#on!._failure)(error);
+    this.#refusal = error; // of the hello, because no other command was sent
+    this._drop(error.message);
   }
 
   #welcomed({ heartbeat_s, limits }: Welcome): void {
     this.open = true;
-    this.#silentMs = heartbeat_s * SILENT_BEATS * 1000;
+    this.#beatMs = heartbeat_s * 1000;
     this.#most = limits.frame_bytes;
     this.#beating();
     // The first heartbeat comes earlier by a random time, so that clients that returned together do not beat together.
-    this.#beatIn(heartbeat_s * 1000 * (0.5 + this.#random() / 2), heartbeat_s * 1000);
+    this.#beatIn(0.5 + this.#random() / 2);
   }
 
-  #beatIn(ms: number, next: number): void {
-    this.#beating = this.#clock.after(ms, () => {
-      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop();
-      this.#write(encode("heartbeat"));
-      this.#beatIn(next, next);
+  #beatIn(intervals: number): void {
+    this.#beating = this.#clock.after(this.#beatMs * intervals, () => {
+      this.#beatIn(1);
+      this.#beat();
     });
+  }
+
+  /** Send a heartbeat, or end the link if the server was silent for too long. */
+  #beat(): void {
+    if (this.#clock.now() - this.#heard > this.#beatMs * SILENT_BEATS) this._drop();
+    else this.#write(encode("heartbeat"));
   }
 
   #settle(id: unknown): Waiting | undefined {
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
-    waiting?.undo();
+    waiting?._undo();
     return waiting;
   }
 
   /** Handle an error event. Browsers and ws fire `close` after it, undici does not. */
   #failed(): void {
     if (!this.#on) return;
-    if (!this.#opened) return this.drop("");
+    if (!this.#opened) return this._drop("");
     this.#probing();
-    this.#probing = this.#clock.after(CLOSE_MS, () => this.drop());
+    this.#probing = this.#clock.after(CLOSE_MS, () => this._drop());
   }
 
   #ended(code: number, detail: string): void {
@@ -210,8 +205,8 @@ export class Link {
     this.open = false;
     this.#beating();
     this.#probing();
-    for (const id of [...this.#waiting.keys()]) this.#settle(id)!.reject(disconnected(detail));
-    on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
+    for (const id of [...this.#waiting.keys()]) this.#settle(id)!._reject(disconnected(detail));
+    on.end({ code, _detail: detail, _refusal: this.#refusal, _opened: this.#opened });
   }
 }
 

@@ -1,15 +1,16 @@
 // Queue of commands without an answer. They are sent again until the server answers, in order within each lane.
 
-import type { Clock } from "./clock.js";
+import { type Clock, pause } from "./clock.js";
 import { GreendotError } from "./errors.js";
-import { MOST_FAILURES, RETRY_MS } from "./limits.js";
+import { MOST_FAILURES } from "./limits.js";
 import { byteLength } from "./link.js";
 
 interface Sending {
-  command: string;
-  bytes: number;
-  failures: number;
-  fold: ((reply: any) => void) | undefined;
+  _lane: Lane;
+  _command: string;
+  _bytes: number;
+  _failures: number;
+  _fold: ((reply: any) => void) | undefined;
   resolve(reply: any): void;
   reject(error: unknown): void;
 }
@@ -25,9 +26,8 @@ export type Transmit = (command: string, fold?: (reply: any) => void) => Promise
  * Each lane sends one command at a time, so that later commands do not overtake one that waits.
  */
 export class Outbox {
-  #lanes = new Map<Lane, Sending[]>();
+  #waiting = new Set<Sending>(); // in order
   #running = new Set<Lane>();
-  #count = 0;
   #bytes = 0;
   #most: { count: number; bytes: number };
   #transmit: Transmit;
@@ -40,70 +40,64 @@ export class Outbox {
   }
 
   get size(): number {
-    return this.#count;
+    return this.#waiting.size;
   }
 
   /** Send a command and return its answer, across reconnects. */
   send<Reply>(lane: Lane, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
     const bytes = byteLength(command);
-    if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `\`queue\` is full: ${this.#count} commands (${this.#bytes} bytes) wait`;
+    if (this.size >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
+      const full = `\`queue\` is full: ${this.size} commands (${this.#bytes} bytes) wait`;
       return Promise.reject(new GreendotError("queue_full", full, true));
     }
     return new Promise((resolve, reject) => {
-      const waiting = this.#lanes.get(lane) ?? [];
-      this.#lanes.set(lane, waiting);
-      waiting.push({ command, bytes, failures: 0, fold, resolve, reject });
-      this.#count += 1;
+      this.#waiting.add({ _lane: lane, _command: command, _bytes: bytes, _failures: 0, _fold: fold, resolve, reject });
       this.#bytes += bytes;
       void this.#run(lane);
     });
   }
 
   /** Send the commands that wait, on a new connection. */
-  flush(): void {
-    for (const lane of this.#lanes.keys()) void this.#run(lane);
+  _flush(): void {
+    for (const { _lane: lane } of this.#waiting) void this.#run(lane);
   }
 
   /** Reject all commands: the client is closed. */
-  fail(error: GreendotError): void {
-    for (const waiting of this.#lanes.values()) for (const sending of waiting) sending.reject(error);
-    this.#lanes.clear();
-    this.#count = this.#bytes = 0;
+  _fail(error: GreendotError): void {
+    for (const sending of this.#waiting) sending.reject(error);
+    this.#waiting.clear();
+    this.#bytes = 0;
   }
 
   async #run(lane: Lane): Promise<void> {
     if (this.#running.has(lane)) return;
     this.#running.add(lane);
-    let sending;
-    while ((sending = this.#lanes.get(lane)?.[0]) && (await this.#try(lane, sending)));
+    // The loop also visits commands that are added meanwhile.
+    for (const sending of this.#waiting) if (sending._lane === lane && !(await this.#try(sending))) break;
     this.#running.delete(lane);
   }
 
-  /** Send one command. Returns whether to continue with the lane. */
-  async #try(lane: Lane, sending: Sending): Promise<boolean> {
-    try {
-      const reply = await this.#transmit(sending.command, sending.fold);
-      if (this.#done(lane, sending)) sending.resolve(reply);
-    } catch (error) {
-      const { code, retry, retryInMs } = error as GreendotError;
-      if (code === "disconnected") return false; // the next connection continues here
-      if (code === "internal") sending.failures += 1;
-      if (retry && sending.failures < MOST_FAILURES) {
-        await new Promise<void>((resolve) => this.#clock.after(retryInMs ?? RETRY_MS, resolve));
-      } else if (this.#done(lane, sending)) sending.reject(error);
+  /** Send a command until it is answered. Returns false without a connection: the next one continues here. */
+  async #try(sending: Sending): Promise<boolean> {
+    while (this.#waiting.has(sending)) {
+      try {
+        const reply = await this.#transmit(sending._command, sending._fold);
+        if (this.#done(sending)) sending.resolve(reply);
+      } catch (error) {
+        const { code, retry, retryInMs } = error as GreendotError;
+        if (code === "disconnected") return false;
+        if (code === "internal") sending._failures += 1;
+        if (retry && sending._failures < MOST_FAILURES) await pause(this.#clock, retryInMs);
+        else if (this.#done(sending)) sending.reject(error);
+      }
     }
     return true;
   }
 
-  /** Remove a command from its lane. Returns false if `fail` has removed it. */
-  #done(lane: Lane, sending: Sending): boolean {
-    const waiting = this.#lanes.get(lane);
-    if (waiting?.[0] !== sending) return false;
-    waiting.shift();
-    if (!waiting.length) this.#lanes.delete(lane);
-    this.#count -= 1;
-    this.#bytes -= sending.bytes;
-    return true;
+  /** Remove a command. Returns false if `fail` has removed it. */
+  #done(sending: Sending): boolean {
+    const isWaiting = this.#waiting.delete(sending);
+    if (isWaiting) this.#bytes -= sending._bytes;
+    return isWaiting;
   }
 }

@@ -14,7 +14,7 @@ export function browserPage(): Page | null {
   if (typeof document === "undefined") return null;
   return {
     isOnline: () => navigator.onLine,
-    isVisible: () => document.visibilityState !== "hidden",
+    isVisible: () => !document.hidden,
     on(sign, call) {
       const listener = () => call();
       // Capturing: activity counts even if the page stops the propagation of the event.

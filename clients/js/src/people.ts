@@ -61,7 +61,7 @@ export class People {
     queueMicrotask(() => {
       for (const user of wanted) {
         const known = this.#known.get(user);
-        if (known && this.#watchers.get(user)?.has(entry)) attempt(listener, known, this.#core.threw);
+        if (known && this.#watchers.get(user)?.has(entry)) attempt(listener, known, this.#core._threw);
       }
     });
     return () => {
@@ -81,33 +81,33 @@ export class People {
   /** Fetch the presence of these users, in this order, watched or not. */
   async get(users: string | Iterable<string>): Promise<Presence[]> {
     const pages = batches(listed(users)).map((batch) => {
-      return this.#core.deliver<Entries>(Symbol(), "presence.get", { users: batch }, this.#learn);
+      return this.#core._deliver<Entries>(Symbol(), "presence.get", { users: batch }, this.#learn);
     });
     return (await Promise.all(pages)).flatMap(({ presence }) => presence);
   }
 
   /** @internal Process an entry of an event or an answer. */
-  heard(entry: Presence): void {
+  _heard(entry: Presence): void {
     const known = this.#known.get(entry.user);
     if (!this.#watchers.has(entry.user) || !isNewer(entry, known)) return;
     const shown = aged(merge(entry, known), this.#core.now());
     this.#still(entry.user);
-    if (shown.until) this.#ageing.set(entry.user, this.#core.clock.after(shown.until - this.#core.now(), () => this.heard(shown)));
+    if (shown.until) this.#ageing.set(entry.user, this.#core._clock.after(shown.until - this.#core.now(), () => this._heard(shown)));
     if (shown.mode === "poll") this.#poll();
     if (known && JSON.stringify(known) === JSON.stringify(shown)) return;
     this.#known.set(entry.user, shown);
-    this.#core.events.emit("presence", shown);
-    for (const { call } of [...(this.#watchers.get(entry.user) ?? [])]) attempt(call, shown, this.#core.threw);
+    this.#core._events.emit("presence", shown);
+    for (const { call } of [...(this.#watchers.get(entry.user) ?? [])]) attempt(call, shown, this.#core._threw);
   }
 
   /** @internal Watch all users again on a new connection. */
-  restore(): void {
+  _restore(): void {
     this.#said.clear();
     this.#reconcile();
   }
 
   /** @internal Discard the entries of the previous user: visibility differs between users. */
-  forget(): void {
+  _forget(): void {
     this.#known.clear();
   }
 
@@ -130,7 +130,7 @@ export class People {
     const fresh = [...this.#watchers.keys()].filter((user) => !this.#said.has(user));
     for (const user of gone) this.#said.delete(user);
     for (const user of fresh) this.#said.add(user);
-    for (const users of batches(gone)) this.#core.tell("unwatch", { users });
+    for (const users of batches(gone)) this.#core._tell("unwatch", { users });
     for (const users of batches(fresh)) {
       this.#core.ask("watch", { users }, this.#learn).catch((error) => this.#refused(users, error));
     }
@@ -141,12 +141,12 @@ export class People {
     this.#ageing.delete(user);
   }
 
-  #learn = ({ presence }: Entries): void => presence.forEach((entry) => this.heard(entry));
+  #learn = ({ presence }: Entries): void => presence.forEach((entry) => this._heard(entry));
 
   #refused(users: string[], error: GreendotError): void {
     if (error.code === "disconnected") return; // the next connection watches again
     for (const user of users) this.#said.delete(user);
-    this.#core.failed(error);
+    this.#core._failed(error);
   }
 
   /**
@@ -154,7 +154,7 @@ export class People {
    * user get the mode together, and must not read together.
    */
   #poll(): void {
-    this.#polling ??= this.#core.clock.after(POLL_MS * (0.5 + this.#core.random()), () => {
+    this.#polling ??= this.#core._clock.after(POLL_MS * (0.5 + this.#core._random()), () => {
       const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
       this.#polling = null;
       if (users.length) this.#poll();
@@ -163,7 +163,7 @@ export class People {
   }
 
   /** @internal */
-  stop(): void {
+  _stop(): void {
     this.#polling?.();
     this.#polling = null;
     for (const user of this.#ageing.keys()) this.#still(user);
@@ -178,5 +178,5 @@ function listed(users: string | Iterable<string>): string[] {
 }
 
 function batches(users: string[]): string[][] {
-  return Array.from({ length: Math.ceil(users.length / BATCH) }, (_, at) => users.slice(at * BATCH, (at + 1) * BATCH));
+  return users.length ? [users.slice(0, BATCH), ...batches(users.slice(BATCH))] : [];
 }

@@ -3,13 +3,13 @@
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
 import { newKey } from "./ids.js";
+import { MOST_SENT, PAGE } from "./limits.js";
 import type { RoomEvents, SignalOptions, Typing, Undo } from "./options.js";
+import type { Lane } from "./outbox.js";
 import type { Session } from "./session.js";
-import { PAGE, Stream } from "./stream.js";
+import { Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
 import type { Joined, PresentPage, ReaderCount, ReceiptPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
-
-const MOST_SENT = 500; // keys of own messages that are remembered
 
 const EVENTS: Record<keyof RoomEvents, 1> = {
   message: 1,
@@ -87,20 +87,20 @@ export class Room<Body = unknown, SignalBody = unknown> {
   constructor(core: Session, name: string) {
     this.name = name;
     this.#core = core;
-    this.#events = new Emitter<RoomEvents<Body, SignalBody>>(core.threw, EVENTS);
+    this.#events = new Emitter<RoomEvents<Body, SignalBody>>(core._threw, EVENTS);
     this.#typing = { room: name, typers: [], count: 0 };
-    this.#typists = new Typists(core.clock, () => this.#typingChanged());
-    this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }), () => core.typing);
+    this.#typists = new Typists(core._clock, () => this.#typingChanged());
+    this.#keystrokes = new Keystrokes(core._clock, (type) => this.joined && core._tell(type, { room: name }), () => core.typing);
     this.#stream = new Stream({
       head: async () => (await this.#page({ limit: 1 })).at(-1)?.seq ?? 0,
       page: (after) => this.#page({ after, limit: PAGE }),
-      tell: (message) => this.#tell(message),
+      _tell: (message) => this.#tell(message),
       gap: (gap) => {
         this.#advance(gap.head);
         this.#events.emit("resync", gap);
       },
-      failed: (error) => core.failed(error),
-      moved: () => core.cursors.moveRoom(name, this.#stream.last),
+      _failed: core._failed,
+      _moved: () => core._cursors._moveRoom(name, this.#stream.last),
     });
   }
 
@@ -177,15 +177,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
    * `before`: the last messages before this number. With neither: the newest messages. `after` and `before` together fail.
    */
   async history(bounds: Bounds = {}): Promise<RoomMessage<Body>[]> {
-    return (await this.#core.deliver<History<Body>>(Symbol(), "room.history", { room: this.name, ...bounds })).messages;
+    return (await this.#fetch<History<Body>>("room.history", bounds)).messages;
   }
 
   /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
     // Do not compute `head` from the number in the answer: more messages may have come since the server counted.
-    const lane = `read ${this.name}`;
-    return (await this.#core.deliver<{ unread: number }>(lane, "room.read", { room: this.name, seq })).unread;
+    return (await this.#fetch<{ unread: number }>("room.read", { seq }, `read ${this.name}`)).unread;
   }
 
   /**
@@ -198,7 +197,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /** Fetch a page of the users in the room, ordered by id, with their names and info. */
   present(page: { after?: string; limit?: number } = {}): Promise<PresentPage> {
-    return this.#core.deliver(Symbol(), "room.present", { room: this.name, ...page });
+    return this.#fetch("room.present", page);
   }
 
   /**
@@ -209,7 +208,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   receipts(page: { seq: number }): Promise<ReaderCount>;
   receipts(page?: { after?: string; limit?: number }): Promise<ReceiptPage>;
   receipts(page = {}): Promise<any> {
-    return this.#core.deliver(Symbol(), "room.receipts", { room: this.name, ...page });
+    return this.#fetch("room.receipts", page);
   }
 
   /**
@@ -227,59 +226,59 @@ export class Room<Body = unknown, SignalBody = unknown> {
   // Called by the client
 
   /** @internal Number of the last delivered message, to resume after it; null if the program has not joined the room. */
-  get cursor(): number | null {
+  get _cursor(): number | null {
     return this.#wanted ? this.#stream.last : null;
   }
 
   /** @internal */
-  restore(state: RoomState | undefined): void {
+  _restore(state: RoomState | undefined): void {
     this.#said = false;
     if (!this.#wanted) return;
-    if (state?.truncated) this.#stream.reach(state.head);
+    if (state?.truncated) this.#stream._reach(state.head);
     // With a resumed session, this client is already in the room again. Join nevertheless, because the reply has the
     // typers, the number of users and the number of unread messages.
     this.#enter(!state);
   }
 
   /** @internal */
-  lost(): void {
+  _lost(): void {
     this.joined = this.#said = false;
-    this.#stream.restart();
+    this.#stream._restart();
     this.#keystrokes.ended(true);
   }
 
   /** @internal Reject callers that wait for the join: the client is closed. */
-  stop(error: GreendotError): void {
-    this.lost();
+  _stop(error: GreendotError): void {
+    this._lost();
     this.#endMute();
     this.#typists.clear();
     this.#answer(error);
   }
 
   /** @internal Discard the state of the previous user. */
-  forget(): void {
-    this.#stream.forget();
+  _forget(): void {
+    this.#stream._forget();
     this.head = this.#marker = 0;
   }
 
   /** @internal */
-  missed(): void {
-    this.#stream.miss();
+  _missed(): void {
+    this.#stream._miss();
   }
 
   /** @internal */
-  heard(type: string, data: any, trace: string | undefined): void {
+  _heard(type: string, data: any, trace: string | undefined): void {
     if (!this.#wanted && type !== "room.changed") return; // the server sent this event before it processed the leave
     switch (type) {
       case "room.message":
         if (trace && this.#sent.delete(trace)) data.key = trace;
-        return this.#stream.offer(data);
+        return this.#stream._offer(data);
       case "typing.started":
-        return this.#typists.started(data, data.expires_in_ms);
+        return this.#typists._started(data, data.expires_in_ms);
       case "typing.stopped":
-        return this.#typists.stopped(data.user);
+        return this.#typists._stopped(data.user);
       case "typing.count":
-        return this.#typists.counted(data.count, data.expires_in_ms);
+        return this.#typists._counted(data.count, data.expires_in_ms);
       case "room.entered":
       case "room.left":
         this.#counted(Math.max((this.count ?? 0) + (type === "room.left" ? -1 : 1), 0));
@@ -311,7 +310,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
       if (!this.#core.online || (this.#wanted > 0 === this.#said && !isAgain)) return;
       if (this.#wanted) return this.#enter(true);
       this.#said = false;
-      this.#core.tell("room.leave", { room: this.name });
+      this.#core._tell("room.leave", { room: this.name });
     });
   }
 
@@ -319,7 +318,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const entry = ++this.#entry;
     const history = this.#history;
     const isNumbered = recovering && history === undefined;
-    const after = (isNumbered ? (this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name)) : null) ?? undefined;
+    const after = (isNumbered ? (this.#stream.last ?? this.#after ?? this.#core._cursors.room(this.name)) : null) ?? undefined;
     this.#said = true;
     this.#core
       .ask<JoinReply>("room.join", { room: this.name, after, history }, (reply) => {
@@ -330,26 +329,26 @@ export class Room<Body = unknown, SignalBody = unknown> {
         this.#said = false;
         const isFirst = this.#waiters.length > 0;
         this.#removed(error.code, error);
-        if (!isFirst) this.#core.failed(error);
+        if (!isFirst) this.#core._failed(error);
       });
   }
 
   #entered(reply: JoinReply, after: number | undefined, hasHistory: boolean): void {
     this.joined = true;
-    this.#stream.follow(after ?? reply.head);
+    this.#stream._follow(after ?? reply.head);
     this.#after = null;
     this.#history = undefined;
     this.#marker = Math.max(this.#marker, reply.head - reply.unread);
     // Deliver the reply's messages before `head` moves to the reply's head.
-    for (const message of reply.messages) this.#stream.offer(message);
+    for (const message of reply.messages) this.#stream._offer(message);
     // Fetch what the reply leaves out. With `history`, the reply has only the newest messages. If the client was in the
     // room earlier, messages between the last delivered one and the first one of the reply may be missing.
-    if (reply.truncated || hasHistory) this.#stream.reach(reply.head);
+    if (reply.truncated || hasHistory) this.#stream._reach(reply.head);
     this.#advance(reply.head);
     this.#typists.clear();
-    for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
+    for (const typer of reply.typing) this.#typists._started(typer, typer.expires_in_ms);
     // In a large room the reply has only the number of typers, not the time at which each typing ends.
-    if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
+    if (reply.typing_count > reply.typing.length) this.#typists._counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
     this.#moderated({ archived: false, slow_mode_s: 0, muted_until: 0, ...reply });
     this.#events.emit("unread", this.unread);
@@ -371,7 +370,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#wanted = 0;
     this.#said = false;
     this.#outside(error);
-    this.forget(); // if the room is deleted and created again, its numbers start at 1
+    this._forget(); // if the room is deleted and created again, its numbers start at 1
     this.#events.emit("removed", why);
   }
 
@@ -381,7 +380,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#after = null;
     this.#history = undefined;
     this.#endMute();
-    this.#stream.forget();
+    this.#stream._forget();
     this.#typists.clear();
     this.#keystrokes.ended();
     this.#answer(error);
@@ -393,14 +392,24 @@ export class Room<Body = unknown, SignalBody = unknown> {
     if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest!);
     // The key is also the trace. The server copies the trace into the event of the message. So this client recognizes its
     // own message, whether the event comes before or after the answer.
-    return this.#core.deliver(`room ${this.name}`, type, { room: this.name, ...fields, key, trace: key });
+    return this.#fetch(type, { ...fields, key, trace: key }, `room ${this.name}`);
+  }
+
+  /** Send a command of this room and return its answer, across reconnects. */
+  #fetch<Reply>(type: string, fields: object, lane: Lane = Symbol()): Promise<Reply> {
+    return this.#core._deliver(lane, type, { room: this.name, ...fields });
+  }
+
+  /** Emit an event of the room and of the client. */
+  #emit(type: "message" | "typing", event: any): void {
+    this.#events.emit(type, event);
+    this.#core._events.emit(type, event);
   }
 
   #tell(message: RoomMessage<Body>): void {
-    if (message.ref === null) this.#typists.stopped(message.user);
+    if (message.ref === null) this.#typists._stopped(message.user);
     this.#advance(Math.max(this.head, message.seq)); // a message that was fetched late is not the newest
-    this.#events.emit("message", message);
-    this.#core.events.emit("message", message);
+    this.#emit("message", message);
   }
 
   #advance(head: number): void {
@@ -425,7 +434,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #mute(end: number): void {
     this.#endMute();
     const left = end - this.#core.now();
-    if (left > 0 && left < Infinity) this.#endMute = this.#core.clock.after(left, () => this.#mute(end));
+    if (left > 0 && left < Infinity) this.#endMute = this.#core._clock.after(left, () => this.#mute(end));
     const until = left > 0 ? end : null;
     if (until !== this.mutedUntil) this.#events.emit("muted", (this.mutedUntil = until));
   }
@@ -438,8 +447,6 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   #typingChanged(): void {
     const { typers, count } = this.#typists;
-    this.#typing = { room: this.name, typers, count };
-    this.#events.emit("typing", this.#typing);
-    this.#core.events.emit("typing", this.#typing);
+    this.#emit("typing", (this.#typing = { room: this.name, typers, count }));
   }
 }

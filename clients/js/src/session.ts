@@ -4,16 +4,26 @@
 //                └────────────┴──────────► closed (by the program, a close code 4500–4999, or no signed-in user)
 
 import { backoff, BACKOFF } from "./backoff.js";
-import { type Clock, systemClock } from "./clock.js";
+import { type Clock, pause, systemClock } from "./clock.js";
 import { Emitter } from "./emitter.js";
 import { because, GreendotError } from "./errors.js";
 import { BAD_TOKEN, CALM_MS, EXPIRED, PREPARED_MS, RETRY_MS, STEADY_MS } from "./limits.js";
 import { disconnected, encode, Link, type LinkEnd } from "./link.js";
-import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, SignalOptions, Undo, WebSocketMaker } from "./options.js";
+import type {
+  ClientEvents,
+  Connection,
+  ConnectionState,
+  GreendotOptions,
+  Page,
+  SignalOptions,
+  Store,
+  Undo,
+  WebSocketMaker,
+} from "./options.js";
 import { type Lane, Outbox } from "./outbox.js";
 import { browserPage } from "./page.js";
 import { isFinal, reasonFor, type Reason } from "./reasons.js";
-import { Cursors, memoryStore } from "./store.js";
+import { Cursors } from "./store.js";
 import { Tokens } from "./tokens.js";
 import { TYPING } from "./typing.js";
 import type { RawEvent, TypingTimes, Welcome } from "./wire.js";
@@ -35,12 +45,14 @@ const EVENTS: Record<keyof ClientEvents, 1> = {
 /** Callbacks of the client for its session. */
 export interface Owner {
   /** Return the hello for the owner of the token, with the session, rooms and inbox to resume. */
-  hello(token: string, owner: string): Promise<object>;
+  _hello(token: string, owner: string): Promise<object>;
   event(frame: RawEvent): void;
+  /** Listen to the page until the session is closed. */
+  _listen(page: Page): Undo[];
   /** The link is lost. */
-  lost(): void;
+  _lost(): void;
   /** The session is closed until `connect`. */
-  closed(error: GreendotError): void;
+  _closed(error: GreendotError): void;
 }
 
 let openAny: typeof import("./sse.js").open | undefined; // loaded after an attempt without a welcome
@@ -48,15 +60,15 @@ let openAny: typeof import("./sse.js").open | undefined; // loaded after an atte
 export class Session {
   connection: Connection = { state: "idle", reason: null, failures: 0 };
   welcome: Welcome | null = null;
-  readonly clock: Clock;
-  readonly page: Page | null;
-  readonly cursors: Cursors;
-  readonly events: Emitter<ClientEvents>;
-  readonly outbox: Outbox;
+  readonly _clock: Clock;
+  readonly _page: Page | null;
+  readonly _cursors: Cursors;
+  readonly _events: Emitter<ClientEvents>;
+  readonly _outbox: Outbox;
   #options: GreendotOptions;
   #owner: Owner;
   #tokens: Tokens;
-  random: () => number;
+  _random: () => number;
   #url: string;
   #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
@@ -72,18 +84,18 @@ export class Session {
   #unlisten: Undo[] = [];
 
   constructor(options: GreendotOptions, owner: Owner) {
-    const { clock = systemClock, random = Math.random, page = browserPage(), storage = memoryStore() } = options;
+    const { clock = systemClock, random = Math.random, page = browserPage(), storage = new Map() as unknown as Store } = options;
     this.#options = options;
     this.#owner = owner;
     this.#url = addressOf(options.url);
     this.#webSocket = options.webSocket ?? globalThis.WebSocket;
     this.#tokens = new Tokens(options.getToken);
-    this.random = random;
-    this.clock = clock;
-    this.page = page;
-    this.cursors = new Cursors(storage, clock, this.failed);
-    this.events = new Emitter(this.threw, EVENTS);
-    this.outbox = new Outbox(options.queue, (command, fold) => this.#request(command, fold), clock);
+    this._random = random;
+    this._clock = clock;
+    this._page = page;
+    this._cursors = new Cursors(storage, clock, this._failed);
+    this._events = new Emitter(this._threw, EVENTS);
+    this._outbox = new Outbox(options.queue, this.#request, clock);
   }
 
   get online(): boolean {
@@ -95,24 +107,25 @@ export class Session {
   }
 
   get visible(): boolean {
-    return this.page?.isVisible() ?? true;
+    return this._page?.isVisible() ?? true;
   }
 
   /** Return the estimated time of the server. */
   now(): number {
-    return this.clock.now() + this.#ahead;
+    return this._clock.now() + this.#ahead;
   }
 
   // Commands of rooms, inbox and presence
 
   /** Send a command that is useless later. Returns whether it was sent. */
-  tell(type: string, fields?: object): boolean {
-    return this.#link?.tell(encode(type, fields)) ?? false;
+  _tell(type: string, fields?: object): boolean {
+    return this.#link?._tell(encode(type, fields)) ?? false;
   }
 
   /** Send a signal, and ask for a reply if the caller wants one. */
   signal(fields: object, { key, reply }: SignalOptions = {}): boolean | Promise<void> {
-    return this[reply ? "ask" : "tell"]("signal.send", { ...fields, key }) as boolean | Promise<void>;
+    const sent = { ...fields, key };
+    return reply ? this.ask("signal.send", sent) : this._tell("signal.send", sent);
   }
 
   /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
@@ -120,35 +133,35 @@ export class Session {
     const link = this.#link;
     for (;;) {
       try {
-        return await (link === this.#link ? this.#request(encode(type, fields), fold) : lost());
+        return await this.#request(encode(type, fields), fold, link); // fails if the link has ended
       } catch (error) {
         const { code, retry, retryInMs } = error as GreendotError;
         if (!retry || code === "disconnected" || code === "internal") throw error;
-        await new Promise<void>((resolve) => this.clock.after(retryInMs ?? RETRY_MS, resolve));
+        await pause(this._clock, retryInMs);
       }
     }
   }
 
   /** Send an idempotent command and return its answer, across reconnects. Each lane keeps its order. */
-  async deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
+  async _deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const { state, reason } = this.connection;
     if (state === "closed") throw new GreendotError("closed", reason!.text);
-    return this.outbox.send(lane, encode(type, fields), fold);
+    return this._outbox.send(lane, encode(type, fields), fold);
   }
 
   /** Emit an error that no promise reports. */
-  failed = (error: GreendotError): void => this.events.emit("error", error);
+  _failed = (error: GreendotError): void => this._events.emit("error", error);
 
   /** Log and emit the error of a listener for this event type. */
-  threw = (error: unknown, type?: unknown): void => {
+  _threw = (error: unknown, type?: unknown): void => {
     console.error("greendot: a listener threw", error);
     // A failing listener of `error` must not receive its own error: it would throw forever.
-    if (type !== "error") this.failed(because("listener", "a listener threw", error));
+    if (type !== "error") this._failed(because("listener", "a listener threw", error));
   };
 
-  #request<Reply>(command: string, fold?: (reply: Reply) => void): Promise<Reply> {
-    return this.#link ? this.#link.request(command, fold) : lost();
-  }
+  #request = <Reply>(command: string, fold?: (reply: Reply) => void, link = this.#link): Promise<Reply> => {
+    return link ? link.request(command, fold) : Promise.reject(disconnected());
+  };
 
   // Links
 
@@ -166,7 +179,7 @@ export class Session {
   }
 
   close(bye: boolean): void {
-    if (this.connection.state !== "closed") this.#stop(reasonFor("closed"), bye);
+    if (this.connection.state !== "closed") this.#stop("closed", "", bye);
   }
 
   async #connect(): Promise<void> {
@@ -174,7 +187,7 @@ export class Session {
     const tokens = this.#tokens;
     this.#timer();
     // A getToken or a storage that never answers must not prevent further attempts.
-    this.#timer = this.clock.after(PREPARED_MS, () => {
+    this.#timer = this._clock.after(PREPARED_MS, () => {
       this.#attempt += 1;
       this.#wait("no_token", "getToken did not answer");
     });
@@ -183,21 +196,21 @@ export class Session {
     try {
       const token = await tokens.current(this.now());
       if (attempt !== this.#attempt) return;
-      if (token === null) return this.#stop(reasonFor("signed_out"));
-      const hello = await this.#owner.hello(token, tokens.claims.owner);
+      if (token === null) return this.#stop("signed_out");
+      const hello = await this.#owner._hello(token, tokens._claims._owner);
       if (attempt !== this.#attempt) return;
       const on = {
         event: (frame: RawEvent) => this.#received(frame),
-        failure: this.failed,
+        _failure: this._failed,
         end: (end: LinkEnd) => link === this.#link && this.#ended(end),
       };
       this.#timer();
       const socket = openAny?.(this.#url, this.#options) ?? new this.#webSocket!(this.#url);
-      this.#link = link = new Link(socket, hello, on, this.clock, this.random);
+      this.#link = link = new Link(socket, hello, on, this._clock, this._random);
     } catch (error) {
       if (attempt !== this.#attempt) return;
       const { code, message } = error as GreendotError;
-      if (code === "no_token") this.failed(error as GreendotError);
+      if (code === "no_token") this._failed(error as GreendotError);
       this.#wait(code === "no_token" ? code : "unreachable", message);
     }
   }
@@ -206,10 +219,10 @@ export class Session {
     const data = frame.data as any;
     if (frame.type === "welcome") {
       this.welcome = data;
-      this.#ahead = data.server_time - this.clock.now();
-      this.#onlineAt = this.clock.now();
+      this.#ahead = data.server_time - this._clock.now();
+      this.#onlineAt = this._clock.now();
       this.#hintMs = null;
-      this.#planRefresh();
+      this.#refreshIn();
       // Restore before the state changes: listeners of `state` find everything restored that needs no answer.
       this.#owner.event(frame);
       this.#become("online", null);
@@ -219,118 +232,112 @@ export class Session {
     this.#owner.event(frame);
   }
 
-  #ended({ code, detail, refusal, opened }: LinkEnd): void {
+  #ended({ code, _detail: detail, _refusal: refusal, _opened: opened }: LinkEnd): void {
     this.#link = null;
     this.#refreshing();
-    if (this.clock.now() - this.#onlineAt > STEADY_MS) {
+    if (this._clock.now() - this.#onlineAt > STEADY_MS) {
       this.#failures = 0;
       this.#anotherToken = true;
     }
     if (!opened) import("./sse.js").then(({ open }) => (openAny = open), () => {});
     this.#onlineAt = Infinity;
-    this.#owner.lost();
+    this.#owner._lost();
     if (code === EXPIRED || code === BAD_TOKEN) {
-      this.#tokens.forget(code === EXPIRED ? "expired" : "refused");
+      this.#tokens._forget(code === EXPIRED ? "expired" : "refused");
       if (this.#anotherToken) {
         this.#anotherToken = false;
         return void this.#connect();
       }
     }
     if (refusal) this.#hintMs = refusal.retryInMs;
-    if (isFinal(code)) this.#stop(reasonFor(code, detail));
-    else if (refusal && !refusal.retry) this.#stop(reasonFor(refusal.code, detail));
+    if (isFinal(code)) this.#stop(code, detail);
+    else if (refusal && !refusal.retry) this.#stop(refusal.code, detail);
     else this.#wait(opened ? code : "unreachable", detail);
   }
 
   #wait(code: number | string, detail: string): void {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
-    const isOnline = this.page?.isOnline() ?? true;
+    const isOnline = this._page?.isOnline() ?? true;
     // Without a network an attempt rarely succeeds, but the page's report may be wrong.
-    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.random, bounds)) : bounds.capMs;
+    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this._random, bounds)) : bounds.capMs;
     if (code !== "offline") {
-      this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
+      this.#notBefore = this._clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
       this.#failures += 1;
     }
     this.#hintMs = null;
-    this.#timer = this.clock.after(ms, () => void this.#connect());
+    this.#timer = this._clock.after(ms, () => void this.#connect());
     this.#become(isOnline ? "waiting" : "offline", reasonFor(isOnline ? code : "offline", detail, ms));
   }
 
-  #stop(reason: Reason, bye = false): void {
+  #stop(code: number | string, detail = "", bye = false): void {
+    const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
     this.#link = null; // before the link ends, so that its end causes no reconnect
-    link?.leave(bye);
-    this.#tokens.forget("first"); // another user may connect next
+    link?._leave(bye);
+    this.#tokens._forget("first"); // another user may connect next
     this.#timer();
     this.#refreshing();
     for (const undo of this.#unlisten.splice(0)) undo();
-    this.#owner.closed(new GreendotError("closed", reason.detail || reason.text));
+    this.#owner._closed(new GreendotError("closed", detail || reason.text));
     this.#become("closed", reason);
   }
 
   #become(state: ConnectionState, reason: Reason | null): void {
     this.connection = { state, reason, failures: this.#failures };
-    this.events.emit("state", this.connection);
+    this._events.emit("state", this.connection);
   }
 
   // The page
 
   #listen(): void {
-    const { page } = this;
+    const { _page: page } = this;
     if (!page || this.#unlisten.length) return;
     this.#unlisten = [
       page.on("network", () => this.#wake()),
       page.on("visibility", () => page.isVisible() && this.#wake()),
+      ...this.#owner._listen(page),
     ];
   }
 
   /** Check the connection after sleep, a network change, or when the page becomes visible. */
   #wake(): void {
     const { state } = this.connection;
-    if (this.#link) return this.#link.probe();
+    if (this.#link) return this.#link._probe();
     if (state !== "waiting" && state !== "offline") return;
-    const ms = Math.max(this.#notBefore - this.clock.now(), 0);
-    if (this.page!.isOnline()) {
+    const ms = Math.max(this.#notBefore - this._clock.now(), 0);
+    if (this._page!.isOnline()) {
       this.#timer();
-      this.#timer = this.clock.after(ms, () => void this.#connect());
+      this.#timer = this._clock.after(ms, () => void this.#connect());
       if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
     } else if (state === "waiting") this.#wait("offline", ""); // the planned attempt would fail at once
   }
 
   // The token
 
-  #planRefresh(): void {
-    const ms = this.#tokens.refreshInMs(this.now(), this.random);
-    if (ms !== null) this.#refreshIn(ms, 1);
-  }
-
-  #refreshIn(ms: number, failures: number): void {
-    this.#refreshing = this.clock.after(ms, () => void this.#refresh(failures));
+  /** Plan the refresh of the token, by default shortly before it expires. */
+  #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), failures = 1): void {
+    if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(failures));
   }
 
   async #refresh(failures: number): Promise<void> {
     const tokens = this.#tokens;
     const link = this.#link;
     try {
-      const token = await tokens.renew("refresh", this.now());
+      const token = await tokens._renew("refresh");
       if (link !== this.#link || !link) return;
-      if (token === null) return this.#stop(reasonFor("signed_out"), true);
+      if (token === null) return this.#stop("signed_out", "", true);
       await this.ask("token.refresh", { token });
-      if (link === this.#link) this.#planRefresh();
+      if (link === this.#link) this.#refreshIn();
     } catch (error) {
       if (link !== this.#link) return;
-      this.failed(error as GreendotError);
+      this._failed(error as GreendotError);
       // The server refused the token: the next connection requests another one.
-      if (!(error as GreendotError).retry) return tokens.forget("refused");
-      this.#refreshIn(RETRY_MS + backoff(failures, null, this.random), failures + 1);
+      if (!(error as GreendotError).retry) return tokens._forget("refused");
+      this.#refreshIn(RETRY_MS + backoff(failures, null, this._random), failures + 1);
     }
   }
-}
-
-function lost(): Promise<never> {
-  return Promise.reject(disconnected());
 }
 
 /** Return the WebSocket URL for the option `url`. Throws if it is invalid. */

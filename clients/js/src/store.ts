@@ -17,12 +17,12 @@ export function localStore(prefix = "greendot:", storage: Pick<Storage, "getItem
 }
 
 export class Cursors {
+  _inbox: number | null = null;
   #store: Store;
   #clock: Clock;
   #failed: (error: GreendotError) => void;
   #owner: string | null = null;
   #rooms = new Map<string, number>();
-  #inbox: number | null = null;
   #saving: Undo | null = null;
 
   constructor(store: Store, clock: Clock, failed: (error: GreendotError) => void) {
@@ -31,32 +31,28 @@ export class Cursors {
     this.#failed = failed;
   }
 
-  get inbox(): number | null {
-    return this.#inbox;
-  }
-
   room(name: string): number | null {
     return this.#rooms.get(name) ?? null;
   }
 
   /** Save and detach the previous user: moves until `load` are not saved. Returns false if the user is the same. */
-  leave(owner: string): boolean {
+  _leave(owner: string): boolean {
     if (owner === this.#owner) return false;
-    this.save();
+    this._save();
     this.#owner = null;
     return true;
   }
 
   /** Load the cursors of this user. */
-  async load(owner: string): Promise<void> {
+  async _load(owner: string): Promise<void> {
     const kept = await this.#guarded(async () => JSON.parse((await this.#store.get(`cursors:${owner}`)) ?? "{}"));
     this.#owner = owner;
     this.#rooms = new Map(Object.entries<number>(kept?.rooms ?? {}).filter(([, seq]) => Number.isSafeInteger(seq)));
-    this.#inbox = Number.isSafeInteger(kept?.inbox) ? kept.inbox : null;
+    this._inbox = Number.isSafeInteger(kept?.inbox) ? kept.inbox : null;
   }
 
   /** Move the cursor of a room. Null removes it. */
-  moveRoom(name: string, seq: number | null): void {
+  _moveRoom(name: string, seq: number | null): void {
     this.#rooms.delete(name); // moved to the end, because it was used last
     if (seq !== null) this.#rooms.set(name, seq);
     const [oldest] = this.#rooms.keys();
@@ -64,16 +60,16 @@ export class Cursors {
     this.#later();
   }
 
-  moveInbox(seq: number | null): void {
-    this.#inbox = seq;
+  _moveInbox(seq: number | null): void {
+    this._inbox = seq;
     this.#later();
   }
 
-  save(): void {
+  _save(): void {
     if (!this.#saving) return;
     this.#saving();
     this.#saving = null;
-    const kept = JSON.stringify({ rooms: Object.fromEntries(this.#rooms), inbox: this.#inbox });
+    const kept = JSON.stringify({ rooms: Object.fromEntries(this.#rooms), inbox: this._inbox });
     const owner = this.#owner;
     void this.#guarded(async () => this.#store.set(`cursors:${owner}`, kept));
   }
@@ -88,7 +84,7 @@ export class Cursors {
   }
 
   #later(): void {
-    if (this.#owner !== null) this.#saving ??= this.#clock.after(SAVE_MS, () => this.save());
+    if (this.#owner !== null) this.#saving ??= this.#clock.after(SAVE_MS, () => this._save());
   }
 
   async #guarded<T>(work: () => Promise<T>): Promise<T | null> {

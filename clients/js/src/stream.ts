@@ -1,11 +1,9 @@
 // Records of a room or an inbox, delivered once and in order. Missing records are fetched.
 
 import type { GreendotError } from "./errors.js";
+import { MOST_FETCHED } from "./limits.js";
 import { Line } from "./line.js";
 import type { Gap } from "./options.js";
-
-const MOST_FETCHED = 1_000; // beyond this number a gap is reported, because fetching so many records is rarely useful
-export const PAGE = 300; // the server's maximum per page
 
 /** Callbacks to fetch and deliver records. */
 export interface Ends<Rec> {
@@ -13,13 +11,13 @@ export interface Ends<Rec> {
   head(): Promise<number>;
   /** Fetch the oldest records after a number, in ascending order. */
   page(after: number): Promise<Rec[]>;
-  tell(record: Rec): void;
+  _tell(record: Rec): void;
   /** Report records that are not delivered. */
   gap(gap: Gap): void;
   /** Report that records cannot be fetched. */
-  failed(error: GreendotError): void;
+  _failed(error: GreendotError): void;
   /** `last` has changed. */
-  moved(): void;
+  _moved(): void;
 }
 
 export class Stream<Rec extends { seq: number }> {
@@ -37,31 +35,31 @@ export class Stream<Rec extends { seq: number }> {
   }
 
   /** Deliver records after `last`. A stream that is already followed continues at its position. */
-  follow(last: number): void {
+  _follow(last: number): void {
     if (this.#line) return;
     this.#line = new Line(last);
-    this.#ends.moved();
+    this.#ends._moved();
   }
 
-  forget(): void {
+  _forget(): void {
     this.#line = null;
-    this.#ends.moved();
+    this.#ends._moved();
   }
 
   /** Drop held records after a lost connection. The next connection delivers the records after the last one. */
-  restart(): void {
+  _restart(): void {
     if (this.#line) this.#line = new Line(this.#line.last);
   }
 
   /** Process a record of an event. */
-  offer(record: Rec): void {
-    if (this.#line?.offer(record)) this.#tell(record);
+  _offer(record: Rec): void {
+    if (this.#line?._offer(record)) this.#tell(record);
     else this.#look();
   }
 
   /** Fetch records that the server left out. */
-  miss(): void {
-    this.#line?.miss();
+  _miss(): void {
+    this.#line?._miss();
     this.#look();
   }
 
@@ -72,39 +70,39 @@ export class Stream<Rec extends { seq: number }> {
    * Only a head below `since` shows that the server lost records and continues numbering from there. The old cursor would
    * then drop every new record as already delivered.
    */
-  reach(head: number, since: number | null = this.last): void {
-    this.follow(head);
+  _reach(head: number, since: number | null = this.last): void {
+    this._follow(head);
     const line = this.#line!;
     if (head < (since ?? 0) || head > line.last + MOST_FETCHED) {
       const after = line.last;
       line.last = head;
-      this.#ends.moved();
+      this.#ends._moved();
       this.#ends.gap({ after, head });
-    } else if (head > line.last) line.behind = true;
+    } else if (head > line.last) line._behind = true;
     this.#look();
   }
 
   #tell(record: Rec): void {
-    this.#ends.moved();
-    this.#ends.tell(record);
+    this.#ends._moved();
+    this.#ends._tell(record);
   }
 
   #look(): void {
     const line = this.#line;
-    if (!line?.behind || this.#fetching === line) return;
+    if (!line?._behind || this.#fetching === line) return;
     this.#fetching = line;
     void this.#catchUp(line);
   }
 
   async #catchUp(line: Line<Rec>): Promise<void> {
-    while (line === this.#line && line.behind) {
+    while (line === this.#line && line._behind) {
       try {
         await this.#fetch(line);
       } catch (error) {
         if (line !== this.#line) return;
         if ((error as GreendotError).code === "disconnected") break; // the next connection continues at this position
-        this.#ends.failed(error as GreendotError);
-        line.skip(line.target(line.last));
+        this.#ends._failed(error as GreendotError);
+        line._skip(line._target(line.last));
         this.#settle(line);
       }
     }
@@ -113,14 +111,14 @@ export class Stream<Rec extends { seq: number }> {
 
   /** Fetch and deliver missing records, then the records that came meanwhile. */
   async #fetch(line: Line<Rec>): Promise<void> {
-    const head = line.target(await this.#ends.head());
+    const head = line._target(await this.#ends.head());
     if (line !== this.#line) return;
-    this.reach(head);
+    this._reach(head);
     while (line.last < head) {
       const page = await this.#ends.page(line.last);
       if (line !== this.#line) return;
-      for (const record of page) if (line.fetched(record)) this.#tell(record);
-      if (!page.length) line.skip(head); // the records are archived or past their retention
+      for (const record of page) if (line._fetched(record)) this.#tell(record);
+      if (!page.length) line._skip(head); // the records are archived or past their retention
     }
     this.#settle(line);
   }
@@ -128,7 +126,7 @@ export class Stream<Rec extends { seq: number }> {
   #settle(line: Line<Rec>): void {
     let record;
     while ((record = line.next())) this.#tell(record);
-    line.settle();
-    this.#ends.moved();
+    line._settle();
+    this.#ends._moved();
   }
 }

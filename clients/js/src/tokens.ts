@@ -6,9 +6,9 @@ import type { GreendotOptions, TokenWanted } from "./options.js";
 
 export interface Claims {
   /** Tenant and user of the token. Stored data belongs to one owner. */
-  owner: string;
+  _owner: string;
   /** Time of expiry in milliseconds; null if the token has none. */
-  expiresAt: number | null;
+  _expiresAt: number | null;
 }
 
 /** Read the claims of a token without verification, which is the server's task. */
@@ -17,9 +17,9 @@ export function claimsOf(token: string): Claims {
     const part = token.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/");
     // Non-ASCII names are decoded wrongly but consistently, which is enough to distinguish owners.
     const { tenant = "", sub = "", exp } = JSON.parse(atob(part));
-    return { owner: `${tenant}/${sub}`, expiresAt: Number.isFinite(exp) ? exp * 1000 : null };
+    return { _owner: `${tenant}/${sub}`, _expiresAt: exp * 1000 || null };
   } catch {
-    return { owner: "", expiresAt: null };
+    return { _owner: "", _expiresAt: null };
   }
 }
 
@@ -27,8 +27,7 @@ export class Tokens {
   #get: GreendotOptions["getToken"];
   #kept: string | null = null;
   #wanted: TokenWanted = "first";
-  #lead = 0;
-  claims = claimsOf("");
+  _claims = claimsOf("");
 
   constructor(get: GreendotOptions["getToken"]) {
     this.#get = get;
@@ -36,32 +35,34 @@ export class Tokens {
 
   /** Return a valid token, or null if no user is signed in. Fails with `no_token` if `getToken` fails. `now` is the server's time. */
   async current(now: number): Promise<string | null> {
-    const { expiresAt } = this.claims;
+    const { _expiresAt: expiresAt } = this._claims;
     // Without a time of expiry, a new token is requested each time.
     if (this.#kept !== null && expiresAt !== null && expiresAt - now > ENDS_SOON_MS) return this.#kept;
-    return this.renew(this.#kept === null ? this.#wanted : "expired", now);
+    return this._renew(this.#kept === null ? this.#wanted : "expired");
   }
 
-  async renew(why: TokenWanted, now: number): Promise<string | null> {
+  async _renew(why: TokenWanted): Promise<string | null> {
     const token = await this.#ask(why);
     this.#kept = token;
-    this.claims = claimsOf(token ?? "");
+    this._claims = claimsOf(token ?? "");
     this.#wanted = "first";
-    this.#lead = Math.min(Math.max(((this.claims.expiresAt ?? 0) - now) / 5, LEAST_LEAD_MS), MOST_LEAD_MS);
     return token;
   }
 
   /** Discard the token. The next call of `current` requests another one. */
-  forget(why: TokenWanted): void {
+  _forget(why: TokenWanted): void {
     this.#kept = null;
     this.#wanted = why;
   }
 
-  /** Return the delay before the token must be replaced; null if the token has no expiry. */
-  refreshInMs(now: number, random: () => number): number | null {
-    const { expiresAt } = this.claims;
+  /** Return the delay before the token must be replaced; null if the token has no expiry. `now` is the server's time. */
+  _refreshInMs(now: number, random: () => number): number | null {
+    const { _expiresAt: expiresAt } = this._claims;
+    if (expiresAt === null) return null;
+    const left = expiresAt - now;
+    const lead = Math.min(Math.max(left / 5, LEAST_LEAD_MS), MOST_LEAD_MS);
     // Random, so that clients that connected together do not call the backend together.
-    return expiresAt === null ? null : Math.max(expiresAt - this.#lead * (1 + random() / 2) - now, 0);
+    return Math.max(left - lead * (1 + random() / 2), 0);
   }
 
   async #ask(why: TokenWanted): Promise<string | null> {

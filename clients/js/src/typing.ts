@@ -31,30 +31,30 @@ export class Typists {
     return Math.max(this.#count, this.#ends.size);
   }
 
-  started({ user, name, info }: Typer, expiresInMs: number): void {
+  _started({ user, name, info }: Typer, expiresInMs: number): void {
     const known = this.#ends.get(user);
     known?.undo();
-    const undo = this.#clock.after(expiresInMs + SLACK_MS, () => this.stopped(user));
+    const undo = this.#clock.after(expiresInMs + SLACK_MS, () => this._stopped(user));
     this.#ends.set(user, { typer: known?.typer ?? { user, name, info }, undo });
     if (!known) this.#changed();
   }
 
-  stopped(user: string): void {
+  _stopped(user: string): void {
     this.#ends.get(user)?.undo();
     if (this.#ends.delete(user)) this.#changed();
   }
 
-  counted(count: number, expiresInMs: number): void {
+  _counted(count: number, expiresInMs: number): void {
     this.#countEnd();
-    this.#countEnd = count ? this.#clock.after(expiresInMs + SLACK_MS, () => this.counted(0, 0)) : () => {};
+    this.#countEnd = count ? this.#clock.after(expiresInMs + SLACK_MS, () => this._counted(0, 0)) : () => {};
     const changed = count !== this.#count;
     this.#count = count;
     if (changed) this.#changed();
   }
 
   clear(): void {
-    for (const user of [...this.#ends.keys()]) this.stopped(user);
-    this.counted(0, 0);
+    this.#ends.forEach((_, user) => this._stopped(user));
+    this._counted(0, 0);
   }
 }
 
@@ -77,12 +77,12 @@ export class Keystrokes {
     this.#later();
     if (!isTyping) {
       if (this.#holds) this.#say("typing.stop");
-      this.#holds = false;
-      return;
+      return this.ended();
     }
     const { repeat_ms, throttle_ms } = this.#times();
-    const wait = this.#startedAt + (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - this.#clock.now();
-    if (wait <= 0) this.#start();
+    const passed = this.#clock.now() - this.#startedAt; // negative if the clock was set back
+    const wait = (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - passed;
+    if (wait <= 0 || passed < 0) this.#start();
     // Too soon after the last start: send the next one as soon as the throttle allows.
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
   }

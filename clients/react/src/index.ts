@@ -1,10 +1,22 @@
-export { useConnection, type UsedConnection } from "./connection.js";
+export { appStatePage } from "@greendot/client/stores";
+export type {
+  AppStateLike,
+  InboxActions,
+  InboxOptions,
+  InboxState,
+  Outgoing,
+  ReceiptState,
+  RoomActions,
+  RoomOptions,
+  RoomState,
+  TypingOptions,
+  UsedConnection,
+} from "@greendot/client/stores";
+export { useConnection } from "./connection.js";
 export { GreendotProvider, type GreendotProviderProps, useGreendot } from "./provider.js";
 export { useInbox, type UsedInbox } from "./inbox.js";
-export type { InboxState } from "./inboxstore.js";
 export { useLastSeen, usePresence } from "./presence.js";
-export { useReceipts, type ReceiptState, type UsedReceipts } from "./receipts.js";
+export { useReceipts, type UsedReceipts } from "./receipts.js";
 export { useRoom, type UsedRoom } from "./room.js";
-export type { Outgoing, RoomOptions, RoomState } from "./roomstore.js";
-export { useTyping, type TypingOptions, type UsedTyping } from "./typing.js";
+export { useTyping, type UsedTyping } from "./typing.js";
 export { useUnread } from "./unread.js";

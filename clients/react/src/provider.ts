@@ -1,6 +1,7 @@
 // Provider of the client for the components below it.
 
-import { Greendot, type GreendotOptions, type Undo } from "@greendot/client";
+import type { Greendot, GreendotOptions } from "@greendot/client";
+import { appStatePage, type AppStateLike, createClient, hold } from "@greendot/client/stores";
 import { createContext, createElement, type ReactElement, type ReactNode, useContext, useEffect, useRef, useState } from "react";
 
 export type GreendotProviderProps = { children?: ReactNode } & (
@@ -8,6 +9,7 @@ export type GreendotProviderProps = { children?: ReactNode } & (
       /** Your own client. You connect and close it. */
       client: Greendot;
       options?: undefined;
+      appState?: undefined;
     }
   | {
       /**
@@ -16,17 +18,26 @@ export type GreendotProviderProps = { children?: ReactNode } & (
        */
       options: GreendotOptions;
       client?: undefined;
+      /**
+       * `AppState` of React Native: in the foreground the user is active, in the background not. On return the client checks
+       * its connection at once. A client of your own needs the option `page: appStatePage(AppState)`.
+       */
+      appState?: AppStateLike;
     }
 );
 
 const Context = createContext<Greendot | null>(null);
 
-export function GreendotProvider({ client, options, children }: GreendotProviderProps): ReactElement {
+export function GreendotProvider({ client, options, appState, children }: GreendotProviderProps): ReactElement {
   const latest = useRef(options);
   useEffect(() => {
     latest.current = options;
   });
-  const [own] = useState(() => (client || !options ? null : make(options, () => latest.current ?? options)));
+  const [own] = useState(() => {
+    if (client || !options) return null;
+    const page = appState ? { page: appStatePage(appState) } : {};
+    return createClient({ ...options, ...page }, () => latest.current ?? options);
+  });
   useEffect(() => (own ? hold(own) : undefined), [own]);
   const used = client ?? own;
   if (!used) throw new Error("<GreendotProvider> needs the prop `client`, or `options` from its first render on");
@@ -38,24 +49,4 @@ export function useGreendot(): Greendot {
   const client = useContext(Context);
   if (!client) throw new Error("no <GreendotProvider> above this component: wrap the component in one");
   return client;
-}
-
-function make(options: GreendotOptions, latest: () => GreendotOptions): Greendot {
-  // On a server there is no page to resolve a path against, and the client never connects.
-  const isPathOfNothing = typeof location === "undefined" && options.url.startsWith("/");
-  const url = isPathOfNothing ? `ws://server.invalid${options.url}` : options.url;
-  return new Greendot({ ...options, url, getToken: (why) => latest().getToken(why) });
-}
-
-const holders = new WeakMap<Greendot, number>();
-
-function hold(client: Greendot): Undo {
-  const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);
-  count(1);
-  client.connect();
-  return () => {
-    count(-1);
-    // Deferred: StrictMode mounts everything a second time in the same turn.
-    queueMicrotask(() => holders.get(client) || client.close());
-  };
 }

@@ -1,26 +1,14 @@
 // Hook of a room's read receipts.
 
-import type { Greendot, ReaderCount, Receipt, Room, Undo } from "@greendot/client";
+import { receiptsSource, type ReceiptState, seenBy } from "@greendot/client/stores";
 import { useMemo } from "react";
 import { useGreendot } from "./provider.js";
-import { stay } from "./roompart.js";
-import { Shared, useShared } from "./shared.js";
-
-const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer users
-
-export interface ReceiptState {
-  /** How far users have read, ordered by user id; empty in large rooms, and in rooms without receipts. */
-  receipts: readonly Receipt[];
-  /** In large rooms: the latest number of readers that the server sent, or null. */
-  readers: ReaderCount | null;
-}
+import { useSource } from "./source.js";
 
 export interface UsedReceipts extends ReceiptState {
   /** Return the ids of the other users who have read the message `seq`. */
   seenBy(seq: number): string[];
 }
-
-const NONE: ReceiptState = Object.freeze({ receipts: Object.freeze([]), readers: null });
 
 /**
  * Return how far the users in `room` have read. The room is joined while the component is mounted. After a reconnect the
@@ -28,57 +16,6 @@ const NONE: ReceiptState = Object.freeze({ receipts: Object.freeze([]), readers:
  */
 export function useReceipts(room: string): UsedReceipts {
   const client = useGreendot();
-  const state = useShared(`receipts ${room}`, (client) => new Receipts(client, room), NONE);
-  return useMemo(() => {
-    const seenBy = (seq: number) =>
-      state.receipts.filter((one) => one.seq >= seq && one.user !== client.user).map((one) => one.user);
-    return { ...state, seenBy };
-  }, [client, state]);
-}
-
-class Receipts extends Shared<ReceiptState> {
-  #room: Room;
-  #fetch = 0; // number of the last fetch; answers to older ones are ignored
-  #told = new Map<string, number>(); // receipts that came since then
-
-  constructor(client: Greendot, name: string) {
-    super(NONE);
-    this.#room = client.room(name);
-  }
-
-  protected override follow(): Undo[] {
-    const room = this.#room;
-    if (room.joined) void this.#list();
-    return [
-      room.on("joined", () => void this.#list()),
-      room.on("receipt", ({ user, seq }) => {
-        this.#told.set(user, seq);
-        this.#show(this.value.receipts);
-      }),
-      room.on("receipt_count", (readers) => this.become({ ...this.value, readers })),
-      room.on("removed", () => this.#end()),
-      stay(room),
-      () => this.#end(),
-    ];
-  }
-
-  async #list(): Promise<void> {
-    const fetch = ++this.#fetch;
-    this.#told.clear();
-    const page = await this.#room.receipts({ limit: MOST }).catch(() => null); // refused: no receipts, or a large room
-    if (fetch === this.#fetch) this.#show(page?.receipts ?? []);
-  }
-
-  #show(known: readonly Receipt[]): void {
-    const all = new Map(known.map((one) => [one.user, one.seq]));
-    for (const [user, seq] of this.#told) all.set(user, Math.max(seq, all.get(user) ?? 0));
-    const receipts = [...all].map(([user, seq]) => ({ user, seq })).sort((a, b) => (a.user < b.user ? -1 : 1));
-    this.become({ ...this.value, receipts });
-  }
-
-  #end(): void {
-    this.#fetch += 1;
-    this.#told.clear();
-    this.become(NONE);
-  }
+  const state = useSource((client) => receiptsSource(client, room), room);
+  return useMemo(() => ({ ...state, seenBy: (seq: number) => seenBy(client, state, seq) }), [client, state]);
 }

@@ -1,16 +1,10 @@
 // Hook for typing in a room.
 
-import { type Typer, type Typing, typingText, type TypingWords } from "@greendot/client";
+import type { Typer } from "@greendot/client";
+import { typingLine, type TypingOptions, typingSource } from "@greendot/client/stores";
 import { useMemo } from "react";
 import { useGreendot } from "./provider.js";
-import { RoomPart } from "./roompart.js";
-import { useShared } from "./shared.js";
-
-export interface TypingOptions {
-  /** Locale for the plurals of `words`. */
-  locale?: string;
-  words?: TypingWords;
-}
+import { useSource } from "./source.js";
 
 export interface UsedTyping {
   /** Users who type; empty in large rooms, where only `count` is known. */
@@ -22,14 +16,10 @@ export interface UsedTyping {
   setTyping(isTyping?: boolean): void;
 }
 
-const NOBODY: Typing = Object.freeze({ room: "", typers: [], count: 0 });
-
 /** Return the users who type in `room`. The room is joined while the component is mounted. */
-export function useTyping(room: string, { locale, words }: TypingOptions = {}): UsedTyping {
+export function useTyping(room: string, options: TypingOptions = {}): UsedTyping {
   const client = useGreendot();
-  const { typers, count } = useShared(`typing ${room}`, (client) => new RoomPart(client, room, "typing", (of) => of.typers), NOBODY);
-  const names = typers.map(({ user, name }) => name ?? user);
-  const text = typingText(names, count, { ...(locale && { locale }), ...(words && { words }) });
+  const { typers, count } = useSource((client) => typingSource(client, room), room);
   const setTyping = useMemo(() => (isTyping = true) => client.room(room).typing(isTyping), [client, room]);
-  return { typers, count, text, setTyping };
+  return { typers, count, text: typingLine({ typers, count }, options), setTyping };
 }

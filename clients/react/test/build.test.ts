@@ -8,6 +8,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { beforeAll, expect, test } from "vitest";
 // @ts-expect-error: a script without types
 import { bundles } from "../build.mjs";
+import * as components from "../src/components/index.js";
 import * as source from "../src/index.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -17,16 +18,19 @@ const require = createRequire(import.meta.url);
 beforeAll(() => bundles(dist), 120_000);
 
 test("both builds export what the sources do, and say that they are for the client's side", async () => {
-  const module = await import(/* @vite-ignore */ pathToFileURL(join(dist, "greendot-react.js")).href);
-  const common = require(join(dist, "cjs/greendot-react.js"));
-  for (const built of [module, common]) expect(Object.keys(built).sort()).toEqual(Object.keys(source).sort());
-  for (const file of ["greendot-react.js", "cjs/greendot-react.js"]) {
-    expect(readFileSync(join(dist, file), "utf8").startsWith('"use client";')).toBe(true);
+  for (const [file, exported] of Object.entries({ "greendot-react.js": source, "components.js": components })) {
+    const module = await import(/* @vite-ignore */ pathToFileURL(join(dist, file)).href);
+    const common = require(join(dist, "cjs", file));
+    for (const built of [module, common]) expect(Object.keys(built).sort()).toEqual(Object.keys(exported).sort());
+    for (const path of [file, join("cjs", file)]) expect(readFileSync(join(dist, path), "utf8").startsWith('"use client";')).toBe(true);
   }
 });
 
-test("neither build brings a React or a client of its own", () => {
-  const text = readFileSync(join(dist, "greendot-react.js"), "utf8");
-  const imported = [...text.matchAll(/from "([^".][^"]*)"/g)].map(([, name]) => name);
-  expect([...new Set(imported)].sort()).toEqual(["@greendot/client", "react"]);
+test("no build brings a React or a client of its own, and the components use the hooks beside them", () => {
+  const importedBy = (file: string) => {
+    const found = readFileSync(join(dist, file), "utf8").matchAll(/from "([^"]*)"/g);
+    return [...new Set([...found].map(([, name]) => name))].sort();
+  };
+  expect(importedBy("greendot-react.js")).toEqual(["@greendot/client/stores", "react"]);
+  expect(importedBy("components.js")).toEqual(["./greendot-react.js", "react", "react/jsx-runtime"]);
 });

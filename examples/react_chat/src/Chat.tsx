@@ -1,11 +1,12 @@
 import type { ShownMessage } from "@greendot/client";
 import { useConnection } from "@greendot/react";
+import { Face } from "@greendot/react/components";
 import { useState } from "react";
 import type { Me } from "./backend";
 import { Bell } from "./Bell";
 import { Composer, type Text } from "./Composer";
 import { Messages } from "./Messages";
-import { Avatar, People } from "./People";
+import { People } from "./People";
 
 export function Chat({ room, me, leave }: { room: string; me: Me; leave: () => void }) {
   const [editing, setEditing] = useState<ShownMessage<Text> | null>(null);
@@ -15,7 +16,7 @@ export function Chat({ room, me, leave }: { room: string; me: Me; leave: () => v
         <header>
           <h1>React chat</h1>
           <Bell />
-          <p className="me"><Avatar of={{ name: me.name, info: me }} /> {me.name} <button className="plain" onClick={leave}>Leave</button></p>
+          <p className="me"><Face user={me.name} profile={{ name: me.name, info: me }} /> {me.name} <button className="plain" onClick={leave}>Leave</button></p>
         </header>
         <People room={room} me={me} />
       </aside>

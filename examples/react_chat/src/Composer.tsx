@@ -1,5 +1,6 @@
 import type { ShownMessage } from "@greendot/client";
-import { useRoom, useTyping } from "@greendot/react";
+import { useRoom } from "@greendot/react";
+import { TypingLine } from "@greendot/react/components";
 import { type FormEvent, useState } from "react";
 
 export interface Text {
@@ -8,8 +9,7 @@ export interface Text {
 
 /** Field for a new message, or for the message that is being edited. */
 export function Composer({ room: name, editing, done }: { room: string; editing: ShownMessage<Text> | null; done: () => void }) {
-  const { room, send, archived, mutedUntil, slowModeS } = useRoom<Text>(name);
-  const { text: typing, setTyping } = useTyping(name);
+  const { room, send, setTyping, archived, mutedUntil, slowModeS } = useRoom<Text>(name);
   const [text, setText] = useState(editing?.body.text ?? "");
   const label = editing ? "Edited message" : `Message to ${name}`;
   const change = (text: string) => {
@@ -27,7 +27,8 @@ export function Composer({ room: name, editing, done }: { room: string; editing:
   if (archived || muted) return <p className="archived" role="status">{muted || "This room is archived: it can only be read."}</p>;
   return (
     <form className="composer" onSubmit={submit} onKeyDown={({ key }) => key === "Escape" && done()}>
-      <p className="typing" role="status">{typing || (slowModeS > 0 && `Slow mode: one message in ${slowModeS} s`)}</p>
+      <TypingLine room={name} />
+      {slowModeS > 0 && <p className="slow" role="status">Slow mode: one message in {slowModeS} s</p>}
       <input aria-label={label} placeholder={label} value={text} onChange={({ target }) => change(target.value)} autoComplete="off" autoFocus={!!editing} />
       <button disabled={!text.trim()}>{editing ? "Save" : "Send"}</button>
     </form>

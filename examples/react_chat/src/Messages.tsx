@@ -1,8 +1,8 @@
 import type { ShownMessage } from "@greendot/client";
 import { useConnection, usePresence, useReceipts, useRoom, type UsedRoom } from "@greendot/react";
+import { Face, Facepile } from "@greendot/react/components";
 import { useLayoutEffect, useRef } from "react";
 import type { Text } from "./Composer";
-import { Avatar } from "./People";
 
 const REACTIONS = ["👍", "❤️", "😂"];
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
@@ -46,7 +46,7 @@ function Message({ message, room: { room, react, archived }, edit, readers }: { 
   const offered = new Set([...given.keys(), ...(mayChange ? REACTIONS : [])]);
   return (
     <li className={isMine ? "mine" : undefined}>
-      <span className="from"><Avatar of={message} /> {name ?? user} <time dateTime={new Date(at).toISOString()}>{TIME.format(at)}</time></span>
+      <span className="from"><Face user={user} profile={message} /> {name ?? user} <time dateTime={new Date(at).toISOString()}>{TIME.format(at)}</time></span>
       <p>{deleted ? <i>deleted</i> : body.text}{edited && !deleted && <small> edited</small>}</p>
       <span className="actions">
         {[...offered].map((reaction) => {
@@ -64,7 +64,7 @@ function Message({ message, room: { room, react, archived }, edit, readers }: { 
 function SeenBy({ users }: { users: string[] }) {
   const people = usePresence(users);
   const text = `Seen by ${users.map((user) => people.get(user)?.name ?? user).join(", ")}`;
-  return <span className="seen" role="img" aria-label={text} title={text}>{users.map((user) => <Avatar key={user} of={people.get(user)} />)}</span>;
+  return <Facepile className="seen" users={users} label={() => text} />;
 }
 
 /** Return the other users who have read the messages, by the number of the last message that each has read. */

@@ -1,5 +1,5 @@
-import type { Profile } from "@greendot/client";
 import { useConnection, useLastSeen, usePresence, useRoom } from "@greendot/react";
+import { Avatar } from "@greendot/react/components";
 import { useEffect, useRef } from "react";
 import { type Me, nudge } from "./backend";
 
@@ -26,16 +26,10 @@ function Person({ id, nudge }: { id: string; nudge: (() => void) | null }) {
   const polled = person?.mode === "poll" && (person.recently_active ? "recently active" : "not active recently");
   return (
     <li data-user={id}>
-      <Avatar of={person} />
-      <span className="dot" data-state={state} aria-hidden="true" />
+      <Avatar user={id} />
       <span className="name">{person?.name ?? id}{!nudge && <small> you</small>}</span>
       <span className="state">{polled || (lastSeen ? `last seen ${lastSeen}` : state)}</span>
       {nudge && <button className="plain" onClick={nudge}>Nudge</button>}
     </li>
   );
-}
-
-/** Avatar of a user, or the first letter of the name, on the user's colour. */
-export function Avatar({ of }: { of: Profile | undefined }) {
-  return <span className="avatar" style={{ background: of?.info?.colour }} aria-hidden="true">{of?.info?.avatar ?? of?.name?.[0]}</span>;
 }

@@ -238,6 +238,13 @@ class NodeReporter:
         channel = self._sources.hub.find(Topic("room", tenant, room))
         return 0 if channel is None else len(channel.listeners)
 
+    def _hidden_listeners(self, tenant: str, room: str) -> int:
+        """Return the number of a room's listeners on this node that belong to invisible users."""
+        channel, statuses = self._sources.hub.find(Topic("room", tenant, room)), self._sources.statuses
+        if channel is None:
+            return 0
+        return sum(len(self._sources.registry.connections_in(channel, user)) for user in statuses.invisible(tenant))
+
     def _listened(self, question: ListenedQuery) -> ListenedReport:
         rooms: Iterable[str] = question.rooms
         if not question.rooms:
@@ -245,6 +252,9 @@ class NodeReporter:
             rooms = (it.name for it in foreign if it.kind == "room" and it.tenant == question.tenant)
             rooms = [room for room in rooms if room.startswith(question.prefix)]
         found = {room: self._listeners(question.tenant, room) for room in rooms}
+        if question.shown_only:
+            for room in found:
+                found[room] -= self._hidden_listeners(question.tenant, room)
         return ListenedReport({room: count for room, count in found.items() if count})
 
     def _topic(self, topic: Topic) -> TopicReport:

@@ -21,6 +21,7 @@ from greendot.node.session import Session
 from greendot.node.tasks import Tasks
 from greendot.node.timers import Timers
 from greendot.presence.sessions import SessionService
+from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchService
 from greendot.protocol.replies import SessionInfo
 from greendot.rooms.service import RoomService
@@ -44,6 +45,7 @@ class NodeSources(Struct):
     metrics: Metrics
     recorder: EventRecorder
     sessions: SessionService
+    statuses: StatusService
     watching: WatchService
     rooms: RoomService
     hello: HelloService

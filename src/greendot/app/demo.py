@@ -1,4 +1,4 @@
-"""Demo page, its tokens and its trials.
+"""Demo page, playground, their tokens and their trials.
 
 They are served in dev mode only, where any caller may act as any user. On loopback each program is such a caller. If
 other machines reach the server, callers need its gate token (`dev_gate`).
@@ -19,7 +19,7 @@ from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
 from greendot.engine.port import Engine
 from greendot.http.dev_gate import PARAMETER, Gate
-from greendot.http.pages import demo_pages
+from greendot.http.pages import demo_pages, playground_pages
 from greendot.http.problem import Problem
 from greendot.http.request import Body, check_query, json, read_body
 from greendot.ids import ID_RULE, valid_id
@@ -84,7 +84,7 @@ class NewVisitors:
 
 
 class DevRoutes:
-    """Routes of the demo page, its tokens and its trials, open to any caller that passes the gate."""
+    """Routes of demo and playground, their tokens and trials, open to any caller that passes the gate."""
 
     def __init__(
         self, clock: Clock, inbox_service: InboxService, node: NodeView, new_visitors: NewVisitors, dev: Dev
@@ -98,6 +98,7 @@ class DevRoutes:
     def routes(self) -> list[Route]:
         routes = [
             *demo_pages(),
+            *playground_pages(),
             Route("/dev/token", self.token),
             Route("/dev/periods", self.periods),
             Route("/dev/notify", self.notify, methods=["POST"]),

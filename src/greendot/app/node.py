@@ -446,6 +446,7 @@ class Node:
             metrics=self.metrics,
             recorder=self.recorder,
             sessions=self.sessions,
+            statuses=self.statuses,
             watching=self.watching,
             rooms=self.rooms,
             hello=self.hello,
@@ -554,6 +555,7 @@ class Node:
             backpressure=self.backpressure,
             sessions_of=self.sessions_of,
             listened=self._listened,
+            is_invisible=self.statuses.is_invisible,
             heartbeat_s=self.settings.presence.heartbeat_s,
         )
 

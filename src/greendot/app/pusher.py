@@ -34,6 +34,7 @@ class PusherService:
         subscriber = Subscriber(services, identities, EventCache(services), events)
         self._tasks = services.context.tasks
         self._protocol = PusherProtocol(services, self._apps, identities, subscriber, ClientEvents(services, events))
+        self.status_changed = self._protocol.status_changed
         self.sockets = SocketRoute(PATH, self._protocol.connect)
         self.routes: list[Route] = PusherRoutes(services, self._apps, EventPublisher(services)).routes()
 

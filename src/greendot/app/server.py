@@ -140,8 +140,8 @@ class Greendot:
         # Jobs and the outbox need no sockets: other nodes can take them over at once.
         others = [self.scheduler.close(), *([] if self._relay is None else [self._relay.close()])]
         await all_ended(self.node.drain(self.settings.server.drain_s), *others)
-        about_events = [part for part in (self._webhooks, self.pushing, self.pusher) if part is not None]
-        await all_ended(*(part.close() for part in (*self.ports, *about_events)))
+        outbound = [part for part in (self._webhooks, self.pushing, self.pusher, self.centrifuge) if part is not None]
+        await all_ended(*(part.close() for part in (*self.ports, *outbound)))
         await all_ended(self.node.close())
         await all_ended(*(client.close() for client in self._visibility_clients.values()))
         await all_ended(*(hook.client.close() for hook in self._publish_hooks.values() if hook is not None))
@@ -166,7 +166,9 @@ def make_dev_periods(settings: Settings) -> DevPeriods:
 def make_pusher(settings: Settings, node: Node, clock: Clock) -> PusherService:
     from greendot.app.pusher import PusherService
 
-    return PusherService(settings, node.foreign_services(), clock)
+    service = PusherService(settings, node.foreign_services(), clock)
+    node.statuses.listeners.append(service.status_changed)
+    return service
 
 
 def make_centrifuge(settings: Settings, node: Node, keys: ApiKeys) -> CentrifugeService:

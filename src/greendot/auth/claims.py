@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct
 from greendot.auth.keyring import VerificationKey
 from greendot.auth.model import Grants
 from greendot.errors import TokenError
+from greendot.ids import APP_USER
 from greendot.protocol.tokens import Claims, info_in
 
 
@@ -27,6 +28,8 @@ class TokenRules(Struct, frozen=True):
         """
         if claims.channel is not None and not is_subscription:
             raise TokenError("this token is for a subscription (claim `channel`); send a token without this claim")
+        if claims.sub == APP_USER:  # else the user could send what clients take for events of the app
+            raise TokenError(f"the user id {APP_USER!r} (`sub`) stands for the app; use another id")
         # The node's clock decides about the time, so that tests can move it.
         expires_at = round(claims.exp * 1000)
         if key.not_after is not None:

@@ -250,6 +250,7 @@ def _announce(settings: Settings, port: int, notes: list[str], companion: LocalE
     if settings.server.dev:
         gate = f"?gate={settings.server.dev_gate}" if settings.server.dev_gate else ""
         click.echo(f"Open  http{s}://{shown}:{port}/{gate}  in two browser tabs.")
+        click.echo(f"Playground:  http{s}://{shown}:{port}/playground{gate}  (sends any frame, shows all frames)")
         if settings.server.host not in LOOPBACK_ADDRESSES:
             click.secho(_exposed(settings), err=True, fg="red", bold=True)
     if settings.admin.enabled:

@@ -10,6 +10,7 @@ from greendot.clock import Clock
 from greendot.connect.connections import ClientConnections
 from greendot.connect.dispatch import Dispatcher
 from greendot.engine.port import Engine
+from greendot.ids import Key
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.context import NodeContext
@@ -40,6 +41,7 @@ class NodeServices(Struct, frozen=True):
     backpressure: Backpressure
     sessions_of: Callable[[str, str], Awaitable[SessionsReply]]  # by tenant and user, on all nodes
     listened: Callable[[ListenedQuery], Awaitable[dict[str, int]]]  # rooms with their listeners, on all nodes
+    is_invisible: Callable[[Key], bool]  # by tenant and user, of users with sessions on this node
     heartbeat_s: float
     expires_ms: int = 86_400_000  # longest lifetime of an identity that a foreign protocol has verified
 

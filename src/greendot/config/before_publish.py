@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.fields import LEAST_SECRET, Mistakes, Secret, about
-from greendot.config.webhooks import Webhooks, check_url
+from greendot.config.fields import Mistakes, Secret, about
+from greendot.config.webhooks import Webhooks, check_asked
 
 
 class BeforePublish(Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,14 +25,5 @@ class BeforePublish(Struct, frozen=True, forbid_unknown_fields=True):
 
 def check_before_publish(section: str, hook: BeforePublish, common: Webhooks) -> Mistakes:
     """Yield the mistakes in the settings of the webhook before publishing."""
-    url, secret = f"{section}.url", f"{section}.secret"
-    if not hook.url:
-        if hook.secret:
-            yield f"{secret} is set but {url} is not, so no message would be checked. Set both."
-        return
-    yield from check_url(url, hook.url, common.allow_private)
-    if len(hook.secret) < LEAST_SECRET:
-        yield (
-            f"{secret} must have at least {LEAST_SECRET} characters, or requests could be forged. "
-            "Generate one with: openssl rand -hex 32"
-        )
+    url, secret = (f"{section}.url", hook.url), (f"{section}.secret", hook.secret)
+    yield from check_asked(url, secret, common.allow_private, "no message would be checked")

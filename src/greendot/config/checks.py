@@ -40,7 +40,7 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_shared(settings, "limits", _check_limits)
     yield from _check_shared(settings, "visibility", partial(check_visibility, common=settings.webhooks))
     yield from _check_shared(settings, "before_publish", partial(check_before_publish, common=settings.webhooks))
-    yield from _check_shared(settings, "centrifuge", check_centrifuge)
+    yield from _check_shared(settings, "centrifuge", partial(check_centrifuge, common=settings.webhooks))
     yield from check_networks("push.allow_private", settings.push.allow_private)
     yield from _check_shared(settings, "push", partial(check_push, allow_private=settings.push.allow_private))
     yield from _check_celebrities(settings)

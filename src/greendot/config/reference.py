@@ -84,7 +84,14 @@ def _value(default: Any) -> str:
     return msgspec.json.encode(default).decode()
 
 
-_PATHS = ("webhooks", "before_publish", "visibility", "push", "pusher")  # sections with URLs whose paths may be secret
+_PATHS = (
+    "webhooks",
+    "before_publish",
+    "visibility",
+    "push",
+    "pusher",
+    "centrifuge",
+)  # sections with URLs whose paths may be secret
 # Not urlsplit: newer Pythons refuse several hosts of which one is in brackets.
 _LOGIN = re.compile("(?<=://)[^/?#]*@")
 _END_OF_HOSTS = re.compile("[/?#]")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from greendot.config.fields import Mistakes, Secret, about, check_length
+from greendot.config.fields import LEAST_SECRET, Mistakes, Secret, about, check_length
 from greendot.config.ingress import is_network
 
 HookType = Literal[
@@ -92,6 +92,25 @@ def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in:
         yield (
             f"{setting} begins with http://, so requests could be read in transit. Use https://, or, for an app "
             f"in your own network, list that network in {listed_in}."
+        )
+
+
+def check_asked(
+    url: tuple[str, str], secret: tuple[str, str], allow_private: tuple[str, ...], without: str
+) -> Mistakes:
+    """Yield the mistakes in URL and secret of a webhook that the app answers, each with the name of its setting.
+
+    `without` names the effect that a secret without a URL does not have.
+    """
+    if not url[1]:
+        if secret[1]:
+            yield f"{secret[0]} is set but {url[0]} is not, so {without}. Set both."
+        return
+    yield from check_url(*url, allow_private)
+    if len(secret[1]) < LEAST_SECRET:
+        yield (
+            f"{secret[0]} must have at least {LEAST_SECRET} characters, or requests could be forged. "
+            "Generate one with: openssl rand -hex 32"
         )
 
 

@@ -29,6 +29,7 @@ from greendot.engine.results import (
     page_by_id,
     read_cursor,
 )
+from greendot.engine.used_names_model import UsedNames
 from greendot.ids import Key, new_incarnation
 from greendot.limits.overload_model import Level
 from greendot.node.bucket_model import BucketDict
@@ -101,6 +102,7 @@ class MemoryEngine:
         self._typing: dict[Key, TypingUsers] = {}
         self._typing_pruned = 0
         self._occupants: dict[Key, Occupants] = {}
+        self._used = UsedNames()
         self._incarnation = ""
         self._host: Host | None = None
         self._topics = BucketDict[Topic, None]()
@@ -442,6 +444,11 @@ class MemoryEngine:
     async def room_nodes(self, tenant: str, room: str) -> set[str]:
         occupants = self._occupants.get((tenant, room))
         return set() if occupants is None else {n for n in occupants.nodes() if self._nodes[n].ends is None}
+
+    # --- used names ---
+
+    async def use(self, tenant: str, name: str, keep_ms: int) -> int:
+        return self._used.use(tenant, name, self.now_ms(), keep_ms)
 
     # --- bus ---
 

@@ -95,7 +95,8 @@ class Deliver(NodeMessage, frozen=True, tag="d"):
 
     frame: bytes  # empty for a hint: a record whose content is only in the store
     seq: int | None = None  # number of a record, which must arrive, in order. None: a signal, may be merged or dropped
-    key: object = None  # waiting signals with the same key replace each other
+    # Waiting signals with the same key replace each other. Decoded as a tuple: a list could not be a key of a buffer.
+    key: str | tuple[str | None, ...] | None = None
     without_connection: str | None = None  # id of the sending connection, which is skipped; the id names its node
     members_rev: int = 0  # revision of the members who may receive a room's record
     # Add fields at the end and with a default: nodes of the previous version read the fields before and ignore others.

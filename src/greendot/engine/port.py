@@ -1,6 +1,6 @@
 """Engine port: signals that all nodes share.
 
-An engine combines four small ports on one connection: presence, typing, room occupancy and the bus. Every adapter
+An engine combines small ports on one connection: presence, typing, rooms, used names and the bus. Every adapter
 passes `greendot.testing.engine_suite` unchanged. A verb is a method of these ports that reads or changes shared state.
 To linger is to count as online for the grace, after the connection has ended. All verbs share these guarantees:
 
@@ -313,8 +313,28 @@ class Bus(Protocol):
     async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
 
 
+class UsedNamesEngine(Protocol):
+    """Names that were used on any node, so that a replay is noticed on all of them."""
+
+    async def use(self, tenant: Tenant, name: str, keep_ms: int) -> int:
+        """Return the milliseconds since the first use of the name; 0 if this is the first. One round trip at most.
+
+        The name is remembered for `keep_ms` from its first use on. While the engine is away, only uses on this node
+        count: this verb does not raise EngineUnavailable. Each node has a limit of names for that case.
+        """
+        ...
+
+
 class Engine(
-    PresenceEngine, TypingEngine, RoomEngine, Bus, TransitionEngine, CountingEngine, RestoringEngine, Protocol
+    PresenceEngine,
+    TypingEngine,
+    RoomEngine,
+    UsedNamesEngine,
+    Bus,
+    TransitionEngine,
+    CountingEngine,
+    RestoringEngine,
+    Protocol,
 ):
     """All engine ports, and the life of the node that uses them."""
 

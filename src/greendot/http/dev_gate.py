@@ -14,6 +14,7 @@ from greendot.http.problem import Problem
 
 PARAMETER = "gate"
 COOKIE = "greendot_gate"
+PAGES = ("/", "/playground")  # opened with the token, they keep it as a cookie
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -34,7 +35,7 @@ class Gate:
                     "this development server requires its gate token: open /?gate=TOKEN with the token that the server "
                     "printed when it started, or send it as `Authorization: Bearer TOKEN`",
                 )
-            if request.url.path == "/" and PARAMETER in request.query_params:
+            if request.url.path in PAGES and PARAMETER in request.query_params:
                 return self._entered(request)
             return await endpoint(request)
 
@@ -46,7 +47,8 @@ class Gate:
     def _entered(self, request: Request) -> Response:
         """Return the way to the same page without the token, so that the token is not in bookmarks and screenshots."""
         rest = [(name, value) for name, value in request.query_params.multi_items() if name != PARAMETER]
-        answer = Response(status_code=303, headers={"Location": f"/?{urlencode(rest)}" if rest else "/"})
+        path = request.url.path
+        answer = Response(status_code=303, headers={"Location": f"{path}?{urlencode(rest)}" if rest else path})
         secure = request.url.scheme == "https"
         answer.set_cookie(COOKIE, self._token.decode(), httponly=True, samesite="lax", secure=secure)
         return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from starlette.requests import Request
@@ -57,6 +57,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 SHARED = ("tokens.css", "favicon.svg")  # files of the demo that other pages use too
+READERS = ("dom.js", "schema.js")  # files of the API documentation that the playground uses too
 
 
 def demo_pages() -> list[Route]:
@@ -75,8 +76,13 @@ def docs_pages() -> list[Route]:
     return _pages_at("/docs", WEB / "docs")
 
 
-def _pages_at(place: str, folder: Path) -> list[Route]:
-    files = _files(folder)
+def playground_pages() -> list[Route]:
+    """Return the routes of the playground, at `/playground`. The page reads schemas as the API documentation does."""
+    return _pages_at("/playground", WEB / "playground", [WEB / "docs" / name for name in READERS])
+
+
+def _pages_at(place: str, folder: Path, more: Sequence[Path] = ()) -> list[Route]:
+    files = [*_files(folder), *more]
     files += [file for file in _files(WEB) if file.name in SHARED]
     return [_page(place if file.name == "index.html" else f"{place}/{file.name}", file) for file in files]
 

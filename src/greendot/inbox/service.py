@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, structs
 from greendot.engine.messages import Deliver, InboxChanged, Message, Notified, Topic
 from greendot.engine.port import Engine
 from greendot.errors import Refused
-from greendot.ids import Key, new_message_id, number_of
+from greendot.ids import APP_USER, Key, new_message_id, number_of
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.kinds_model import Kinds
 from greendot.node.commands import CommandTable
@@ -34,7 +34,7 @@ from greendot.telemetry.spans import parent, span
 MOST_IDS = 1_000  # maximum number of ids in an event to the user's other devices
 TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications, and bytes, for one user in one bus message
 IN_A_ROW = 50  # messages published before other tasks run
-SENDER = "system"  # sender of a notification that is not kept; devices get it as a signal
+SENDER = APP_USER  # sender of a notification that is not kept; devices get it as a signal
 _MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
     InboxSeen: ("seen", "seen"),
     InboxRead: ("read", "read"),

@@ -54,7 +54,7 @@ __all__ = [
     "UserChange",
 ]
 
-MOST_THREADS = 20  # that wait for Greendot; other threads stay free for the app
+MOST_THREADS = 20  # threads that wait for Greendot at once; the app's own threads stay free
 ALL = "*"
 _NOT_BLOCKING = {"token", "verify_webhook"}
 logger = logging.getLogger("greendot.fastapi")
@@ -93,7 +93,7 @@ class Settings:
         return found
 
     def mistakes(self, url: str = "url", secret: str = "secret") -> Iterator[str]:  # noqa: S107  (name of a setting)
-        """Yield a sentence for each mistake, without the value, which may have a password."""
+        """Yield a sentence for each mistake. No sentence shows the URL, which may have a password, or a secret."""
         example = "the address of the Greendot server, such as http://127.0.0.1:8000"
         try:
             Server(self.url)
@@ -183,9 +183,9 @@ class Greendot:
     def on(self, event_type: Literal["*"]) -> Callable[[Handler[Any]], Handler[Any]]: ...
 
     def on(self, event_type: str) -> Callable[[Handler[Any]], Handler[Any]]:
-        """Register a handler for a type of webhook events, or for all types (`*`). It takes the event.
+        """Register a handler for a type of webhook events, or for all types (`*`). Its argument is the event.
 
-        A handler that is no coroutine function runs in a thread. If a handler raises an exception, the webhook is
+        A handler that is not a coroutine function runs in a thread. If a handler raises an exception, the webhook is
         answered with 500, and Greendot sends the event again.
         """
         if event_type not in DATA and event_type != ALL:
@@ -213,8 +213,9 @@ class Greendot:
     ) -> APIRouter:
         """Return a router with `POST /token` and, if there is a secret for webhooks, `POST /webhook`.
 
-        `current_user` is a dependency of your app that returns the signed-in user or raises 401. `user_id` and
-        `claims` are functions of this user: its id, and claims of its tokens such as name and rooms.
+        `current_user` is a dependency of your app that returns the signed-in user. If no user is signed in, it raises
+        an HTTPException, or returns None, which becomes 401. `user_id` and `claims` are called with this user.
+        `user_id` returns the user's id, and `claims` the claims of the token, such as `name` and `rooms`.
         """
         router = APIRouter(lifespan=self._lifespan)
         if current_user is not None:
@@ -242,7 +243,7 @@ class Greendot:
             response.headers["Cache-Control"] = "no-store"
             try:
                 made = self.server.token(str(user_id(user)), ttl=self.settings.token_ttl_s, **dict(claims(user)))
-            except ValueError as error:  # for example, a name that is not a valid id
+            except ValueError as error:  # for example, user_id returned a text with a space
                 logger.error("no token for the signed-in user: %s", error)
                 raise HTTPException(400, str(error)) from None
             return {"token": made}
@@ -272,7 +273,10 @@ class Greendot:
         return Response(status_code=204)
 
     async def _dispatch(self, delivery: HookDelivery) -> bool:
-        """Call the handlers of events that no earlier delivery brought. Return whether all handlers succeeded."""
+        """Call the handlers of events that were not handled before. Return whether all handlers succeeded.
+
+        An event counts as handled if all its handlers succeeded. Otherwise Greendot sends it again.
+        """
         succeeded = True
         for received in delivery.events:
             if f"event {received.id}" in self._seen:

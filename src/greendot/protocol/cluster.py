@@ -221,6 +221,7 @@ class ListenedQuery(Struct, frozen=True, tag=True):
     tenant: str
     rooms: list[str] = []
     prefix: str = ""  # of the rooms, without `rooms`
+    shown_only: bool = False  # leave out the clients of invisible users
 
 
 class ListenedReport(Struct, frozen=True):

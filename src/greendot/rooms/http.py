@@ -16,7 +16,7 @@ from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Body, Page, Position, Span, check_size
 from greendot.http.schema import one_of
-from greendot.ids import TEXT_PATTERN, new_message_id
+from greendot.ids import APP_USER, TEXT_PATTERN, new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.presence.profile_model import NO_PROFILE
@@ -117,7 +117,7 @@ class PostSignal(Body, rename={"sender": "from"}):
     user: SignalUser = None
     body: SignalBody = UNSET
     key: SignalKey = None
-    sender: Annotated[Id, about("Id that recipients see as the sender.")] = "system"
+    sender: Annotated[Id, about("Id that recipients see as the sender.")] = APP_USER
     name: Annotated[Text | None, about("Display name of the sender; null: none.")] = None
 
 

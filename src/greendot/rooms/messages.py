@@ -324,9 +324,11 @@ class RoomMessages:
     async def put_room(
         self, tenant: str, room: str, open: bool | None, bus: BusMode | None, receipts: bool | None = None
     ) -> Room:
+        before = await self._store.room(tenant, room) if open is None else None
         found = await self._store.put_room(tenant, room, open=open, bus=bus, receipts=receipts)
         is_new = not found.head and not found.members_rev  # clients of foreign protocols may listen already
-        if open is not None or is_new:
+        is_closed = before is not None and before.open != found.open  # it was provisional
+        if open is not None or is_new or is_closed:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
         return found
 

@@ -13,7 +13,7 @@ from greendot.errors import NoSuchMessage
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Body, Span, check_size
-from greendot.ids import new_message_id
+from greendot.ids import APP_USER, new_message_id
 from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.protocol.commands import Id, Seq
@@ -26,7 +26,7 @@ from greendot.store.audit import AuditAction, AuditEntry, AuditFilter, AuditNote
 from greendot.store.port import Store
 from greendot.store.rooms import Draft
 
-SYSTEM = "system"  # shown as the author of a change without `by`
+SYSTEM = APP_USER  # shown as the author of a change without `by`
 
 
 class PatchMessage(Body):

@@ -6,13 +6,13 @@ GreendotError
 │   ├── BadAnswer            response that this version cannot decode
 │   └── Problem              refusal with an RFC 9457 document
 │       ├── BadRequest       400, 413: the request is wrong; `detail` names the reason
-│       ├── BadKey           401: the API key is unknown, or has ended
+│       ├── BadKey           401: the API key is missing, unknown or expired
 │       ├── Forbidden        403: the key lacks the scope that `detail` names
 │       ├── NotFound         404: there is no such room, message or session
 │       ├── Conflict         409: a deleted room of this name is being removed; retry later
 │       ├── RateLimited      429: too many requests; nothing was done. `retry_after_s`: seconds to wait
 │       └── Unavailable      502, 503, 504: not now; retry with the same key
-└── BadWebhook               request that Greendot did not send
+└── BadWebhook               request that Greendot did not send, or did not send recently
 
 No error contains the API key, a token or the content of a request.
 """
@@ -49,11 +49,11 @@ class Problem(ServerError):
 
 
 class BadRequest(Problem):
-    """Wrong request; `detail` names the reason. A retry is refused again."""
+    """Wrong request; `detail` names the reason. A retry would be refused again."""
 
 
 class BadKey(Problem):
-    """API key that is missing, unknown, or has ended."""
+    """API key that is missing, unknown or expired."""
 
 
 class Forbidden(Problem):
@@ -69,7 +69,7 @@ class Conflict(Problem):
 
 
 class RateLimited(Problem):
-    """Request over a rate limit. Nothing of it was done."""
+    """Request over a rate limit. The server did nothing of it."""
 
 
 class Unavailable(Problem):

@@ -20,8 +20,8 @@ Importance = Literal["low", "normal", "high", "critical"]
 class NotificationOptions(TypedDict, total=False):
     """Options of `notify`. A notification expires at `expires_at` (ms UTC), or after `ttl`, or never.
 
-    The others are for its push: importance, the room of the message that it is about, the earlier push that it
-    replaces on a device, and `push=False` for a notification that stays in the inbox.
+    The others are for its push. `room` is the room that the notification is about. On a device, the push replaces an
+    earlier one with the same `collapse`. With `push=False` there is no push.
     """
 
     expires_at: int | None
@@ -77,14 +77,15 @@ class Inboxes:
     ) -> Notified:
         """Write a notification to the user's inbox and send it to the user's devices.
 
-        `key` names the notification: with the same key, from any process, it is the same notification, and the result
-        is not `new`. A call without a key generates one, which covers the retries of that call.
+        `key` identifies the notification. A second call with the same key, from any process, writes nothing. It returns
+        the first notification, with `new` False. Without `key`, this call generates a key, so that its own retries
+        write the notification once.
         """
         one = Notification(user=user, kind=kind, body=body, key=key, **options)
         return self._http.call(Call("POST", "/v1/notifications", one.request_body()), Notified)
 
     def notify_many(self, notifications: Iterable[Notification]) -> list[Notified]:
-        """Write up to 10,000 notifications in one request, all or none; return the results in their order."""
+        """Write up to 10,000 notifications in one request, all or none. Return a result for each, in the same order."""
         said = [one.request_body() for one in notifications]
         if not said:
             return []
@@ -99,9 +100,10 @@ class Inboxes:
         limit: int = 50,
         filter: Filter = "all",
     ) -> Inbox:
-        """Return a page of the user's inbox, up to 300 entries.
+        """Return a page of the user's inbox, with up to `limit` entries (at most 300).
 
-        The page has the oldest entries after `after`, else the newest (before `before`).
+        With `after`, these are the oldest entries whose number is above `after`. Otherwise they are the newest entries,
+        with `before` only those whose number is below `before`.
         """
         asked = query(after=after, before=before, limit=limit, filter=filter)
         return self._http.call(Call("GET", f"/v1/users/{checked('user', user)}/inbox", query=asked), Inbox)

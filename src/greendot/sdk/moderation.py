@@ -13,7 +13,10 @@ MOST_ENTRIES = 300  # per page
 
 
 class Moderating:
-    """Part of `Server` for moderation. `by` and `reason` are for the audit; without `by` it has the API key's name."""
+    """Part of `Server` for moderation.
+
+    The audit records `by`, the person who makes the change, and `reason`. Without `by` it records the API key's name.
+    """
 
     _http: Http
 
@@ -27,7 +30,7 @@ class Moderating:
         reason: str | None = None,
         key: str | None = None,
     ) -> Sent:
-        """Replace the body of message `seq`, whoever wrote it; return id and number of the edit.
+        """Replace the body of message `seq` of any author; return id and number of the edit.
 
         Clients see `by`, or `system`, as the editor. `key` has the same effect as in `send`. Raise NotFound if there is
         no such message, or if it was deleted.
@@ -36,7 +39,7 @@ class Moderating:
         return self._http.call(Call("PATCH", _message_path(room, seq), said), Sent)
 
     def delete_message(self, room: str, seq: int, *, by: str | None = None, reason: str | None = None) -> Sent:
-        """Delete message `seq`, whoever wrote it; return id and number of the deletion.
+        """Delete message `seq` of any author; return id and number of the deletion.
 
         After this call, no reader gets the content of the message or of its edits. A second call returns the same.
         """
@@ -50,7 +53,10 @@ class Moderating:
     def archive_room(
         self, room: str, archived: bool = True, *, by: str | None = None, reason: str | None = None
     ) -> Room:
-        """Archive a room, so that it can only be read, or end that. Create the room if there is none."""
+        """Archive a room, so that it can only be read. With `archived=False`, make it writable again.
+
+        Create the room if there is none.
+        """
         said = given(by=by, reason=reason) | {"archived": archived}
         return self._http.call(Call("PUT", room_path(room), said), Room)
 
@@ -68,9 +74,10 @@ class Moderating:
         by: str | None = None,
         reason: str | None = None,
     ) -> Restriction:
-        """Mute a user in a room, or in all rooms: the user can only read. `until` is in ms UTC; None: no end.
+        """Mute a user in `room`, or in all rooms if `room` is None. A muted user can read, but cannot send.
 
-        After this call, no message of the user is stored.
+        The mute ends at `until` (ms UTC); None: no end. After this call, no message that the user sends there is
+        stored. Messages that the backend writes as this user are stored.
         """
         said = given(until=until, by=by, reason=reason)
         return self._http.call(Call("PUT", _restriction_path("mutes", room, user), said), Restriction)
@@ -90,7 +97,7 @@ class Moderating:
         by: str | None = None,
         reason: str | None = None,
     ) -> Restriction:
-        """Ban a user from a room, or from the tenant. `until` is in ms UTC; None: no end.
+        """Ban a user from `room`, or from the tenant if `room` is None. The ban ends at `until` (ms UTC); None: no end.
 
         After this call, the user gets nothing more of the room. Without a room, the user's connections are closed. If
         this raises Unavailable, a node has not confirmed the ban: call again.
@@ -105,11 +112,17 @@ class Moderating:
         )
 
     def mutes(self, room: str | None = None) -> Iterator[Restriction]:
-        """Yield the users who are muted in a room, or in all rooms, read page by page."""
+        """Yield the mutes in `room`; without `room`, the mutes in all rooms, but not those in single rooms.
+
+        The call fetches them page by page.
+        """
         return self._restricted(_restriction_path("mutes", room))
 
     def bans(self, room: str | None = None) -> Iterator[Restriction]:
-        """Yield the users who are banned from a room, or from the tenant, read page by page."""
+        """Yield the bans from `room`; without `room`, the bans from the tenant, but not those from single rooms.
+
+        The call fetches them page by page.
+        """
         return self._restricted(_restriction_path("bans", room))
 
     def _restricted(self, path: str) -> Iterator[Restriction]:

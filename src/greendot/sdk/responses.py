@@ -171,7 +171,11 @@ class Messages(Struct, frozen=True):
 
 
 class AuditEntry(Struct, frozen=True):
-    """Change by moderation. `actor` made it, and `user` is whom it concerns; None: no user, or an erased one."""
+    """Change by moderation. `actor` made it.
+
+    `user` was muted or banned, or is the author of the changed message. None: the change is about no user, or the user
+    was erased.
+    """
 
     number: int
     at: int
@@ -192,7 +196,7 @@ class AuditEntries(Struct, frozen=True):
 
 
 class Restriction(Struct, frozen=True):
-    """Mute or ban of a user. `room` is None in the whole tenant, `until` (ms UTC) is None without an end."""
+    """Mute or ban of a user. `room` None: in the whole tenant. `until` is in ms UTC; None: no end."""
 
     user: str
     room: str | None

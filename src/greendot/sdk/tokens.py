@@ -30,7 +30,7 @@ class Claims(TypedDict, total=False):
 
 
 def mint(secret: Hidden, user: str, ttl: float | timedelta, claims: Claims) -> str:
-    """Return a signed token. Raise ValueError that names the wrong argument."""
+    """Return a signed token. If an argument is wrong, raise ValueError, which names it."""
     if len(secret.text) < SHORTEST:
         raise ValueError(
             f"give Server the secret the server signs with (auth.secret), of {SHORTEST} characters or more"

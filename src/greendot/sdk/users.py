@@ -24,7 +24,7 @@ class People:
     _http: Http
 
     def presence(self, users: Iterable[str]) -> list[Presence]:
-        """Return the presence of `users` in their order; more than 10,000 take several requests."""
+        """Return the presence of `users`, in the same order. More than 10,000 users take several requests."""
         wanted = [users] if isinstance(users, str) else [*users]
         found: list[Presence] = []
         for start in range(0, len(wanted), MOST_ASKED):
@@ -64,7 +64,7 @@ class People:
         until: int | None = None,
         text: str | None = None,
     ) -> Presence:
-        """Set a user's status, until `until` (ms UTC) if given; return the user's presence."""
+        """Set a user's status; return the user's presence. The status ends at `until` (ms UTC); None: no end."""
         path = f"/v1/users/{checked('user', user)}/status"
         return self._http.call(Call("PUT", path, given(status=status, until=until, text=text)), OnePresence).presence
 
@@ -79,7 +79,9 @@ class People:
         name: str | UnsetType | None = UNSET,
         info: Mapping[str, Any] | UnsetType | None = UNSET,
     ) -> UserInfo:
-        """Set a user's name or info (at most 1,024 bytes as JSON), or both; None removes it. Return both.
+        """Set a user's name, info (at most 1,024 bytes as JSON), or both. Return name and info.
+
+        None removes a field. A field that is left out stays unchanged.
 
         Watchers and users in the same rooms get the change at once.
         """
@@ -104,25 +106,35 @@ class People:
         self._http.call(Call("PUT", _mode(user), given(mode=mode)), OneMode)
 
     def add_contact(self, user: str, other: str, *, last_contact_at: int | None = None) -> Contact:
-        """Add `other` to the contacts of `user`, one way. The last contact is now, or at `last_contact_at` (ms UTC)."""
+        """Add `other` to the contacts of `user`, but not `user` to those of `other`.
+
+        The time of their last contact is `last_contact_at` (ms UTC); None: now.
+        """
         return self._http.call(Call("PUT", _contact(user, other), given(last_contact_at=last_contact_at)), Contact)
 
     def remove_contact(self, user: str, other: str) -> None:
-        """Remove a contact. The change is in effect on every node after the return."""
+        """Remove a contact. When this returns, the change is in effect on every node."""
         self._http.call(Call("DELETE", _contact(user, other)), type(None))
 
-    # Revocation. After the return, revoked tokens and sessions receive nothing more. Unavailable: call again.
+    # Revocation. After each of these calls, the revoked tokens and sessions receive nothing more. If a call raises
+    # Unavailable, a node has not confirmed the revocation: call again.
 
     def revoke_user(self, user: str, *, before: int | None = None) -> Revoked:
         """Revoke every token of the user issued before now, or before `before` (ms UTC)."""
         return self._revoke(user=checked("user", user), before=before)
 
     def revoke_token(self, jti: str, *, user: str | None = None, expires_at: int | None = None) -> Revoked:
-        """Revoke the token with this `jti`. With its user and expiry (ms UTC) the server searches and keeps less."""
+        """Revoke the token with this `jti`.
+
+        If you know them, pass the token's user and its expiry (ms UTC). Then the call waits only for the nodes of this
+        user, and the server keeps the revocation only until the expiry.
+        """
+        if not isinstance(jti, str) or not jti:  # left out, `user` alone would revoke every token of the user
+            raise ValueError("jti must be the claim `jti` of a token; `revoke_user` revokes every token of a user")
         return self._revoke(jti=jti, user=user, expires_at=expires_at)
 
     def revoke_session(self, session: str) -> Revoked:
-        """Close the session, which cannot be resumed, and revoke its token if it has a `jti`."""
+        """Close the session, and revoke its token if the token has a `jti`. The session cannot be resumed."""
         return self._revoke(session=checked("session", session))
 
     def revoke_all(self, *, before: int | None = None) -> Revoked:

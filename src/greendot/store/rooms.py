@@ -107,6 +107,9 @@ class Written(NamedTuple):
 MOST_OPEN = 10_000  # open rooms in a list of a user's rooms
 
 
+NewRoom = Literal["closed", "open", "provisional"]  # what a room is if it does not exist yet
+
+
 class RoomStore(Protocol):
     """Port for rooms and their members."""
 
@@ -118,12 +121,13 @@ class RoomStore(Protocol):
         open: bool | None = None,
         bus: BusMode | None = None,
         receipts: bool | None = None,
-        new_open: bool = False,
+        new: NewRoom = "closed",
     ) -> Room:
         """Create or change the room; its messages and members stay.
 
-        None keeps the current value; a new room is closed, unless `new_open`, `full` and without receipts. Opening or
-        closing raises `members_rev`.
+        None keeps the current value; a new room is `new`, `full` and without receipts. Opening or closing raises
+        `members_rev`. A provisional room is open until a call with `new` "closed", which creates it: it is closed then,
+        unless `open`.
         RoomBeingDeleted if a room of this name was deleted and still has rows.
         """
         ...

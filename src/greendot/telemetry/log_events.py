@@ -150,6 +150,12 @@ PUBLISH_UNANSWERED = LogEvent(
     "webhook before publishing of tenant %(tenant)s failed: %(reason)s; before_publish.on_failure decides",
     apart=("tenant",),
 )
+RPC_UNANSWERED = LogEvent(
+    "rpc.unanswered",
+    WARNING,
+    "the app of tenant %(tenant)s did not answer a call (centrifuge.rpc_url): %(reason)s; clients get error 100",
+    apart=("tenant",),
+)
 
 # --- HTTP and operators ---
 REQUEST_REFUSED = LogEvent("request.refused", DEBUG, "%(method)s %(route)s refused with status %(status)d")

@@ -27,10 +27,30 @@ class RoomSuite(StoreHarness):
 
     async def test_a_room_that_is_made_open_stays_as_it_is_if_it_exists(self) -> None:
         async with self.opened() as store:
-            assert (await store.put_room(T, "r1", new_open=True)).open
+            assert (await store.put_room(T, "r1", new="open")).open
             closed = await store.put_room(T, "r2")
-            assert await store.put_room(T, "r2", new_open=True) == closed
+            assert await store.put_room(T, "r2", new="open") == closed
             assert not closed.open
+
+    async def test_a_provisional_room_is_open_until_it_is_created(self) -> None:
+        async with self.opened() as store:
+            for room in ("r1", "r2", "r3"):
+                made = await store.put_room(T, room, new="provisional")
+                assert made.open
+                assert await store.put_room(T, room, new="provisional") == made
+                assert await store.put_room(T, room, new="open") == made
+            closed = await store.put_room(T, "r1")
+            assert (closed.open, closed.members_rev > made.members_rev) == (False, True)
+            opened = await store.put_room(T, "r2", open=True)
+            assert (opened.open, opened.members_rev) == (True, made.members_rev)
+            assert not (await store.put_room(T, "r3", open=False)).open
+            # From now on they are rooms as all others.
+            assert await store.put_room(T, "r1", new="provisional") == closed
+            assert await store.put_room(T, "r2", bus="full") == opened
+            assert (await store.put_room(T, "r3", open=True)).open
+            assert (await store.put_room(T, "r3")).open
+            await store.put_room(T, "r4")
+            assert not (await store.put_room(T, "r4", new="provisional")).open
 
     async def test_whether_content_travels_on_the_bus_is_kept_and_changes_no_membership(self) -> None:
         async with self.opened() as store:

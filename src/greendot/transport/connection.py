@@ -145,6 +145,7 @@ class SocketConnection(Framing):
         self._owner.violated(self, code, reason)
 
     def on_client_close(self, code: int) -> None:
+        self.flush()  # answers to commands that came in the same packet
         write_now(self.socket, self.fd, close_frame(code or Close.NORMAL))
         self.socket.close()
         self._end(EndCause.CLIENT_CLOSE, code)

@@ -6,6 +6,8 @@ parser in C, with objects of its own for each socket, took longer for a client t
 
 from __future__ import annotations
 
+from codecs import utf_8_decode
+
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
 
@@ -82,7 +84,31 @@ def text_of(payload: bytes | bytearray) -> str:
     try:
         return payload.decode()
     except UnicodeDecodeError:
-        raise BadFrame(Close.BAD_UTF8, "text frames must be UTF-8") from None
+        raise _bad_text() from None
+
+
+class TextFragments(bytearray):
+    """Begun text message. Each fragment is checked as it arrives, so that bad text is refused before the last one."""
+
+    __slots__ = ("_checked",)
+
+    _checked: int  # bytes of whole characters; a character may be split between fragments
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._checked = 0
+
+    def add(self, payload: bytes) -> None:
+        """Append a fragment that is not the last. Raise BadFrame if the message cannot become UTF-8."""
+        self += payload
+        try:
+            self._checked += utf_8_decode(bytes(self[self._checked :]), "strict", False)[1]
+        except UnicodeDecodeError:
+            raise _bad_text() from None
+
+
+def _bad_text() -> BadFrame:
+    return BadFrame(Close.BAD_UTF8, "text frames must be UTF-8")
 
 
 def close_code(payload: bytes) -> int:

@@ -23,6 +23,7 @@ from greendot.transport.frame_model import (
     TEXT,
     WHOLE_TEXT,
     BadFrame,
+    TextFragments,
     close_code,
     next_frame,
     text_of,
@@ -98,7 +99,7 @@ class Framing(asyncio.BufferedProtocol):
     fd: int  # descriptor of a plain socket; -1 for TLS, and when closing
     closing: bool  # a close frame was sent or received: nothing more is sent
     deaf: bool  # frames are ignored: the connection is closing, or is about to be closed
-    _fragments: bytearray | None  # of an incomplete message
+    _fragments: TextFragments | None  # of an incomplete message
     _ignored: int  # frames received since a close frame
     _paused: int  # reasons to pause reading, as bits
     _buffer: memoryview  # for one read; shared by all sockets, because the data is copied at once
@@ -231,8 +232,9 @@ class Framing(asyncio.BufferedProtocol):
             self._fragment(first, payload)
         elif kind == CLOSE:
             code = close_code(payload)
-            self.closing = self.deaf = True
-            self.on_client_close(code)
+            self.deaf = True
+            self.on_client_close(code)  # may still send answers, and a close frame behind them
+            self.closing = True
         elif kind == BINARY:
             if first < 0x80 or self._fragments is not None:
                 raise BadFrame(Close.BINARY, "binary messages must not be fragmented")
@@ -244,14 +246,15 @@ class Framing(asyncio.BufferedProtocol):
         if (first & 0x0F == TEXT) == (self._fragments is not None):
             raise BadFrame(Close.PROTOCOL_VIOLATION, "fragments of a message are out of order")
         if self._fragments is None:
-            self._fragments = bytearray()
-        self._fragments += payload
-        if len(self._fragments) > MAX_FRAME:
+            self._fragments = TextFragments()
+        if len(self._fragments) + len(payload) > MAX_FRAME:
             raise BadFrame(Close.TOO_BIG, "a message must not exceed 64 KiB")
         if first < 0x80:
+            self._fragments.add(payload)
             self.on_counted()  # the last fragment is counted together with the message
         else:
             whole, self._fragments = self._fragments, None
+            whole += payload
             self.on_text(text_of(whole))
 
     def _ignore(self, kind: int) -> None:

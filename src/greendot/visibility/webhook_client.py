@@ -19,11 +19,19 @@ class HttpVisibilityClient:
         self._clock = clock
 
     async def ask(self, body: bytes) -> bytes:
-        """Return the answer to a request. Raise NotCalled if the answer is late or its status is not 200."""
+        """Return the answer to a request, which is UTF-8.
+
+        Raise NotCalled if the answer is late, if its status is not 200, or if it is not UTF-8: its parts are passed on
+        to clients, which would close their connections.
+        """
         signed = signature([self._secret], self._clock.now_ms() // 1000, body)
         answer = await self._caller.post(body, {SIGNATURE: signed})
         if answer.status != 200:
             raise NotCalled(f"{self._caller.host} answered {answer.status}, expected 200")
+        try:
+            answer.body.decode()
+        except UnicodeDecodeError:
+            raise NotCalled(f"{self._caller.host} answered text that is not UTF-8") from None
         return answer.body
 
     async def close(self) -> None:

@@ -6,6 +6,8 @@ interface Clock {
     /** Call `call` after `ms` milliseconds. Returns a function that cancels the call. */
     after(ms: number, call: () => void): () => void;
 }
+/** Wait before a command is sent again: the server's delay, or the default. */
+declare function pause(clock: Clock, retryInMs: number | null): Promise<void>;
 declare const systemClock: Clock;
 
 /** Error codes of the server (docs/protocol.md, Errors) and of the client. */
@@ -508,9 +510,9 @@ declare class Outbox {
     /** Send a command and return its answer, across reconnects. */
     send<Reply>(lane: Lane, command: string, fold?: (reply: Reply) => void): Promise<Reply>;
     /** Send the commands that wait, on a new connection. */
-    flush(): void;
+    _flush(): void;
     /** Reject all commands: the client is closed. */
-    fail(error: GreendotError): void;
+    _fail(error: GreendotError): void;
 }
 
 /** Return a storage in memory, which lasts as long as the page. */
@@ -519,17 +521,17 @@ declare function memoryStore(): Store;
 declare function localStore(prefix?: string, storage?: Pick<Storage, "getItem" | "setItem">): Store;
 declare class Cursors {
     #private;
+    _inbox: number | null;
     constructor(store: Store, clock: Clock, failed: (error: GreendotError) => void);
-    get inbox(): number | null;
     room(name: string): number | null;
     /** Save and detach the previous user: moves until `load` are not saved. Returns false if the user is the same. */
-    leave(owner: string): boolean;
+    _leave(owner: string): boolean;
     /** Load the cursors of this user. */
-    load(owner: string): Promise<void>;
+    _load(owner: string): Promise<void>;
     /** Move the cursor of a room. Null removes it. */
-    moveRoom(name: string, seq: number | null): void;
-    moveInbox(seq: number | null): void;
-    save(): void;
+    _moveRoom(name: string, seq: number | null): void;
+    _moveInbox(seq: number | null): void;
+    _save(): void;
     /** Return this device's name. It is the same as long as the storage keeps it. */
     device(make: () => string): Promise<string>;
 }
@@ -537,23 +539,25 @@ declare class Cursors {
 /** Callbacks of the client for its session. */
 interface Owner {
     /** Return the hello for the owner of the token, with the session, rooms and inbox to resume. */
-    hello(token: string, owner: string): Promise<object>;
+    _hello(token: string, owner: string): Promise<object>;
     event(frame: RawEvent): void;
+    /** Listen to the page until the session is closed. */
+    _listen(page: Page): Undo[];
     /** The link is lost. */
-    lost(): void;
+    _lost(): void;
     /** The session is closed until `connect`. */
-    closed(error: GreendotError): void;
+    _closed(error: GreendotError): void;
 }
 declare class Session {
     #private;
     connection: Connection;
     welcome: Welcome | null;
-    readonly clock: Clock;
-    readonly page: Page | null;
-    readonly cursors: Cursors;
-    readonly events: Emitter<ClientEvents>;
-    readonly outbox: Outbox;
-    random: () => number;
+    readonly _clock: Clock;
+    readonly _page: Page | null;
+    readonly _cursors: Cursors;
+    readonly _events: Emitter<ClientEvents>;
+    readonly _outbox: Outbox;
+    _random: () => number;
     constructor(options: GreendotOptions, owner: Owner);
     get online(): boolean;
     get typing(): TypingTimes;
@@ -561,17 +565,17 @@ declare class Session {
     /** Return the estimated time of the server. */
     now(): number;
     /** Send a command that is useless later. Returns whether it was sent. */
-    tell(type: string, fields?: object): boolean;
+    _tell(type: string, fields?: object): boolean;
     /** Send a signal, and ask for a reply if the caller wants one. */
     signal(fields: object, { key, reply }?: SignalOptions): boolean | Promise<void>;
     /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
     ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
     /** Send an idempotent command and return its answer, across reconnects. Each lane keeps its order. */
-    deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
+    _deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
     /** Emit an error that no promise reports. */
-    failed: (error: GreendotError) => void;
+    _failed: (error: GreendotError) => void;
     /** Log and emit the error of a listener for this event type. */
-    threw: (error: unknown, type?: unknown) => void;
+    _threw: (error: unknown, type?: unknown) => void;
     connect(): void;
     close(bye: boolean): void;
 }

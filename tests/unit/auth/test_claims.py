@@ -36,6 +36,11 @@ def test_the_leeway_is_given_at_both_ends() -> None:
     assert not refused(rules, NOW, nbf=NOW // 1000 + 6).expired
 
 
+def test_no_token_is_for_the_user_that_stands_for_the_app() -> None:
+    assert "stands for the app" in str(refused(TokenRules(), sub="system"))
+    assert granted(TokenRules(), sub="System").user == "System"
+
+
 def test_without_a_leeway_there_is_none() -> None:
     assert refused(TokenRules(), NOW + 60_000).expired
     assert "yet" in str(refused(TokenRules(), NOW, nbf=NOW // 1000 + 1))

@@ -32,6 +32,10 @@ def test_the_protocol_is_off_unless_a_tenant_has_it(tmp_path: Path) -> None:
         ('[centrifuge.namespaces."a:b"]\n', "no name of a namespace"),
         ("[centrifuge.namespaces.a]\nhistry = true\n", "history"),
         ("[centrifuge]\nnamespaces = 5\n", "must be a section"),
+        ('[centrifuge]\nrpc_url = "https://h/rpc"\n', "centrifuge.rpc_secret must have at least 32"),
+        (f'[centrifuge]\nrpc_secret = "{"x" * 32}"\n', "centrifuge.rpc_url is not"),
+        (f'[centrifuge]\nrpc_url = "http://10.0.0.1/"\nrpc_secret = "{"x" * 32}"\n', "webhooks.allow_private"),
+        ("[centrifuge]\nrpc_timeout_s = 11\n", "rpc_timeout_s"),
         ("[tenants.acme.centrifuge]\nenabled = 3\n", "true or false"),
     ],
 )

@@ -11,7 +11,15 @@ from greendot.config import Settings, load, shown
 from greendot.config.fields import is_secret, split
 
 HUSH = "hush" * 16
-SECRET_NAMES = ("secret", "secret_before", "ask_secret", "hash_key", "webhook_secret", "webhook_secret_before")
+SECRET_NAMES = (
+    "secret",
+    "secret_before",
+    "ask_secret",
+    "hash_key",
+    "rpc_secret",
+    "webhook_secret",
+    "webhook_secret_before",
+)
 
 
 def secret_settings(kind: Any = Settings, at: str = "") -> set[str]:

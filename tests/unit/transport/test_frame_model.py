@@ -6,7 +6,7 @@ import pytest
 
 from greendot.protocol.codec import MAX_FRAME
 from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
-from greendot.transport.frame_model import BadFrame, close_code, next_frame, text_of
+from greendot.transport.frame_model import BadFrame, TextFragments, close_code, next_frame, text_of
 
 CONTINUATION, BINARY = 0x0, 0x2
 SIZES = (0, 1, 3, 4, 5, 7, 125, 126, 127, 255, 256, 4_096, 65_535, MAX_FRAME)
@@ -116,3 +116,34 @@ def test_frames_of_the_test_client_are_read_back() -> None:
         at = frame[2]
     assert found == [(0x89, b"?"), (0x01, b"a"), (0x80, b"b"), (0x8A, b""), (0x88, b"\x03\xe8")]
     assert at == len(data)
+
+
+TEXTS = ["", "a", "κόσμε", "\U0001f600", "\u0800\U00010000\x7f\x80", "é" * 300]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_text_may_be_split_between_the_bytes_of_a_character(text: str, size: int) -> None:
+    data, fragments = text.encode(), TextFragments()
+    for at in range(0, len(data), size):
+        fragments.add(data[at : at + size])
+    assert text_of(fragments) == text
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (["κόσμε".encode(), b"", b"\xf4"], b"\x90"),  # beyond the last code point
+        ([b"\xed", b"\xa0"], b"\x80"),  # a surrogate
+        ([b"a\xe2", b"\x82"], b"a"),  # a character that never ends
+        ([], b"a\xc0\xaf"),  # longer than necessary
+        (["é".encode()] * 100, b"\xff"),
+    ],
+)
+def test_a_fragment_that_makes_the_text_bad_is_refused_at_once(good: list[bytes], bad: bytes) -> None:
+    fragments = TextFragments()
+    for payload in good:
+        fragments.add(payload)
+    with pytest.raises(BadFrame) as refused:
+        fragments.add(bad)
+    assert (refused.value.code, refused.value.of_close) == (1007, False)

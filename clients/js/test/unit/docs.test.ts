@@ -12,6 +12,7 @@ const ROOT = join(HERE, "../../../..");
 const AROUND = `
   import { Greendot, lastSeenText, showMessages, typingText } from "../../src/index.js";
   import { pushPermission, subscribePush, unsubscribePush } from "../../src/push.js";
+  import { roomActions, roomSource } from "../../src/stores/index.js";
   declare const [input, line, bell, button]: [HTMLInputElement, HTMLElement, HTMLElement, HTMLElement];
   declare const [draw, toast, redraw]: ((what?: unknown) => void)[];
   declare const [names, count]: [string[], number];
@@ -19,7 +20,7 @@ const AROUND = `
 
 function examples(page: string): string[] {
   const text = readFileSync(join(ROOT, page), "utf8");
-  return [...text.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!.replace(/^import .* from "@greendot\/client(\/push)?";$/gm, ""));
+  return [...text.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!.replace(/^import .* from "@greendot\/client(\/push|\/stores)?";$/gm, ""));
 }
 
 /** The example with what a reader would have around it. */

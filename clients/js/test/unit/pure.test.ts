@@ -81,33 +81,33 @@ describe("a line of records", () => {
 
   test("lets each through once and in order, and holds what is early", () => {
     const line = new Line<{ seq: number }>(10);
-    expect(records(11, 11, 10, 12).map((record) => line.offer(record))).toEqual([true, false, false, true]);
-    expect(line.behind).toBe(false);
-    expect(records(15, 14).map((record) => line.offer(record))).toEqual([false, false]);
-    expect([line.behind, line.last, line.target(12)]).toEqual([true, 12, 13]);
-    expect(line.fetched({ seq: 13 })).toBe(true);
+    expect(records(11, 11, 10, 12).map((record) => line._offer(record))).toEqual([true, false, false, true]);
+    expect(line._behind).toBe(false);
+    expect(records(15, 14).map((record) => line._offer(record))).toEqual([false, false]);
+    expect([line._behind, line.last, line._target(12)]).toEqual([true, 12, 13]);
+    expect(line._fetched({ seq: 13 })).toBe(true);
     expect([line.next(), line.next(), line.next()]).toEqual([{ seq: 14 }, { seq: 15 }, undefined]);
-    line.settle();
-    expect([line.behind, line.last]).toEqual([false, 15]);
+    line._settle();
+    expect([line._behind, line.last]).toEqual([false, 15]);
   });
 
   test("goes on fetching what was missed while it fetched", () => {
     const line = new Line<{ seq: number }>(0);
-    line.miss();
-    line.miss();
-    line.settle();
-    expect(line.behind).toBe(true);
-    line.settle();
-    expect(line.behind).toBe(false);
+    line._miss();
+    line._miss();
+    line._settle();
+    expect(line._behind).toBe(true);
+    line._settle();
+    expect(line._behind).toBe(false);
   });
 
   test("holds a thousand, and fetches the rest", () => {
     const line = new Line<{ seq: number }>(0);
-    for (let seq = 2; seq < 1_200; seq++) line.offer({ seq });
-    line.fetched({ seq: 1 });
+    for (let seq = 2; seq < 1_200; seq++) line._offer({ seq });
+    line._fetched({ seq: 1 });
     while (line.next());
-    line.settle();
-    expect([line.last, line.behind]).toEqual([1_001, true]);
+    line._settle();
+    expect([line.last, line._behind]).toEqual([1_001, true]);
   });
 });
 
@@ -166,6 +166,17 @@ describe("typing", () => {
     expect(said.at(-1)! - said.at(-2)!).toBeLessThanOrEqual(throttle_ms + 200);
   });
 
+  test("is repeated at once if the clock was set back", () => {
+    let now = 1_800_000_000_000;
+    const said = vi.fn(() => true);
+    const keys = new Keystrokes({ now: () => now, after: () => () => {} }, said, () => TYPING);
+    keys.typing(true);
+    now -= 3_600_000;
+    keys.typing(true);
+    keys.typing(true);
+    expect(said).toHaveBeenCalledTimes(2);
+  });
+
   test("what could not be said is said with the next key", () => {
     let online = false;
     const said = vi.fn(() => online);
@@ -181,15 +192,15 @@ describe("typing", () => {
     const clock = new ManualClock();
     const changed = vi.fn();
     const typists = new Typists(clock, changed);
-    typists.started({ user: "a", name: "Ann" }, 5_000);
+    typists._started({ user: "a", name: "Ann" }, 5_000);
     await clock.pass(3_000);
-    typists.started({ user: "a", name: "Ann" }, 5_000); // goes on: nothing to show anew
+    typists._started({ user: "a", name: "Ann" }, 5_000); // goes on: nothing to show anew
     expect(changed).toHaveBeenCalledTimes(1);
     await clock.pass(5_999);
     expect(typists.typers).toEqual([{ user: "a", name: "Ann" }]);
     await clock.pass(1);
     expect([typists.typers, typists.count]).toEqual([[], 0]);
-    typists.counted(7, 5_000);
+    typists._counted(7, 5_000);
     expect(typists.count).toBe(7);
     await clock.pass(6_000);
     expect([typists.count, clock.timers]).toEqual([0, 0]);
@@ -288,10 +299,10 @@ describe("listeners", () => {
 
 describe("tokens", () => {
   test("say whose they are and when they end; what is no token says nothing", () => {
-    expect(claimsOf(tokenUntil(1_800_000_000_000, "älice?>"))).toMatchObject({ expiresAt: 1_800_000_000_000 });
-    expect(claimsOf(tokenUntil(5_000, "bob")).owner).toBe("/bob");
+    expect(claimsOf(tokenUntil(1_800_000_000_000, "älice?>"))).toMatchObject({ _expiresAt: 1_800_000_000_000 });
+    expect(claimsOf(tokenUntil(5_000, "bob"))._owner).toBe("/bob");
     for (const odd of ["", "x", "a.b.c", `a.${btoa("[]")}.c`, `a.${btoa('{"exp":"soon"}')}.c`]) {
-      expect(claimsOf(odd).expiresAt).toBeNull();
+      expect(claimsOf(odd)._expiresAt).toBeNull();
     }
   });
 });

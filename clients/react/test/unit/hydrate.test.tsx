@@ -3,7 +3,7 @@ import { renderToString } from "react-dom/server";
 import { StrictMode } from "react";
 import { expect, test, vi } from "vitest";
 import { GreendotProvider, useConnection, usePresence, useUnread } from "../../src/index.js";
-import { FakeClient, person } from "./fake.js";
+import { FakeClient, person } from "../../../js/test/unit/fake.js";
 import { act, settle } from "./show.js";
 
 test("a page that was rendered on a server is taken over without a difference, then shows what is known", async () => {

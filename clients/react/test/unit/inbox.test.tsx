@@ -1,7 +1,7 @@
 import { GreendotError } from "@greendot/client";
 import { describe, expect, test } from "vitest";
 import { useInbox, useUnread } from "../../src/index.js";
-import { entry, FakeClient, Later } from "./fake.js";
+import { entry, FakeClient, Later } from "../../../js/test/unit/fake.js";
 import { hookIn, settle } from "./show.js";
 
 async function withInbox<Value>(use: () => Value, ...entries: ReturnType<typeof entry>[]) {

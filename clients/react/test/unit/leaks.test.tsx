@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { useConnection, useInbox, usePresence, useRoom, useTyping, useUnread } from "../../src/index.js";
-import { FakeClient, person } from "./fake.js";
+import { FakeClient, person } from "../../../js/test/unit/fake.js";
 import { settle, show } from "./show.js";
 
 function Everything({ number }: { number: number }) {

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { useLastSeen, usePresence } from "../../src/index.js";
-import { FakeClient, person } from "./fake.js";
+import { FakeClient, person } from "../../../js/test/unit/fake.js";
 import { act, hookIn, settle, show } from "./show.js";
 
 describe("usePresence", () => {

@@ -3,7 +3,7 @@ import { render } from "@testing-library/react";
 import { StrictMode, version } from "react";
 import { describe, expect, test, vi } from "vitest";
 import { GreendotProvider, useConnection, useGreendot } from "../../src/index.js";
-import { FakeClient } from "./fake.js";
+import { FakeClient } from "../../../js/test/unit/fake.js";
 import { hookIn, settle } from "./show.js";
 
 /** Sockets that never open. */

@@ -1,7 +1,7 @@
 import { GreendotError } from "@greendot/client";
 import { describe, expect, test } from "vitest";
 import { useReceipts, useRoom, useTyping, useUnread } from "../../src/index.js";
-import { FakeClient, Later, said } from "./fake.js";
+import { FakeClient, Later, said } from "../../../js/test/unit/fake.js";
 import { hookIn, settle, show } from "./show.js";
 
 const texts = (room: { messages: readonly { body: unknown }[] }) => room.messages.map(({ body }) => body);

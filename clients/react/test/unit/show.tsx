@@ -3,7 +3,7 @@
 import { act, render, type RenderResult } from "@testing-library/react";
 import { type ReactNode, StrictMode } from "react";
 import { GreendotProvider } from "../../src/index.js";
-import type { FakeClient } from "./fake.js";
+import type { FakeClient } from "../../../js/test/unit/fake.js";
 
 export { act };
 

@@ -33,7 +33,7 @@ from greendot.compat.centrifuge.api_model import (
 from greendot.compat.centrifuge.channel_model import channel_of
 from greendot.compat.centrifuge.channels import CentrifugeServices, Channels, Place, clients_in, epoch_of
 from greendot.compat.centrifuge.codec_model import Empty, HistoryResult, PresenceResult, PresenceStatsResult
-from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
+from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, close_of_app, error_of
 from greendot.compat.centrifuge.push_model import PUBLICATION, SERVER
 from greendot.engine.messages import Deliver, MemberRemoved, RoomOrder, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
@@ -48,13 +48,11 @@ from greendot.store.rooms import Draft
 
 AT_ONCE = 50  # channels of one request that are handled at the same time
 MOST_PRESENT = 1_000  # users in one result
-OUR_CODES = frozenset(range(4000, 4010)) | frozenset(range(4500, 4510))  # with meanings for clients of all protocols
-CODES_OFFSET = 10  # an app's code among them becomes one of the same range, after which clients do the same
 LONGEST_REASON = 30  # characters of a close reason that other nodes get
 
 
 class ApiServices(Struct, frozen=True):
-    """Services of the server API beside those of the protocol."""
+    """Services of the node that only the server API uses."""
 
     rpc: ClusterRpc
     tenant_stats: Callable[[str], dict[str, Any]]  # numbers of a tenant on this node
@@ -165,15 +163,14 @@ class ServerApi:
 
     async def disconnect(self, tenant: str, asked: DisconnectRequest) -> Empty:
         given = asked.disconnect
-        code = given.code if given is not None and 4000 <= given.code < 5000 else int(Close.DISCONNECTED)
-        if given is not None and given.code in OUR_CODES:
-            code = given.code + CODES_OFFSET
+        is_own = given is not None and 4000 <= given.code < 5000
+        code = close_of_app(given.code) if given is not None and is_own else int(Close.DISCONNECTED)
         reason = (given.reason if given is not None else "") or "disconnected by the app"
         await self._end(tenant, asked.user, asked.client or asked.session, code, reason, asked.whitelist)
         return Empty()
 
     async def refresh(self, tenant: str, asked: RefreshRequest) -> Empty:
-        """End connections whose tokens the app no longer accepts. A token cannot be made to last longer."""
+        """End connections whose tokens the app no longer accepts. This API cannot extend a token."""
         if not asked.expired:
             why = "the end of a connection is that of its token; only `expired: true` is available"
             raise CfRefused(CfErr.NOT_AVAILABLE, why)
@@ -214,14 +211,14 @@ class ServerApi:
         raise CfRefused(CfErr.NOT_AVAILABLE, why)
 
     async def channels(self, tenant: str, asked: ChannelsRequest) -> ChannelsResult:
-        """Return the channels with subscribers, on all nodes. Rooms in which only native clients are have none."""
+        """Return the channels with subscribers, on all nodes. A room with native clients only is not among them."""
         found = await self._node.listened(ListenedQuery(tenant))
         named = {channel_of(room): ChannelInfo(count) for room, count in found.items()}
         wanted = {name for name in named if not asked.pattern or fnmatchcase(name, asked.pattern)}
         return ChannelsResult({name: info for name, info in named.items() if name in wanted})
 
     async def info(self, tenant: str, asked: InfoRequest) -> InfoResult:
-        """Return this node with the numbers of the tenant: those of other tenants are not shown."""
+        """Return this node with the numbers of the caller's tenant only."""
         own = self._more.tenant_stats(tenant)
         up_s = (self._clock.now_ms() - self._more.started_at) // 1000
         name = str(own["node"])
@@ -229,7 +226,7 @@ class ServerApi:
 
 
 def _body(asked: PublishRequest | BroadcastRequest) -> Raw:
-    """Return the data of a publication. Raise CfRefused if there is none, or clients could not read it."""
+    """Return the data of a publication. Raise CfRefused if it is missing, or if clients could not read it."""
     data = None if isinstance(asked.data, UnsetType) else bytes(asked.data)
     if data is None and asked.b64data:
         try:

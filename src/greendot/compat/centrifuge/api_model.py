@@ -120,7 +120,7 @@ REQUESTS: dict[str, tuple[type[Any], KeyScope]] = {  # method → body and scope
 
 
 class PublishResult(Struct, frozen=True):
-    """Result of `publish`: the position of the publication. A channel without a history has none."""
+    """Result of `publish`: the position of the publication. In a channel without a history there is no position."""
 
     offset: int = 0
     epoch: str = ""

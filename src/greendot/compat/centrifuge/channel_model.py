@@ -1,6 +1,6 @@
 """Channels of Centrifuge clients: their rooms, their namespaces, their rules.
 
-A channel is the room of the same name. Channels may have characters that a room id has not, such as the `:` of
+A channel is the room of the same name. Room ids do not allow all characters of channel names, such as the `:` of
 `news:42`. These are written as `=` and two hexadecimal digits for each byte: room `news=3A42`.
 """
 
@@ -67,20 +67,21 @@ class Rules(Struct, frozen=True):
     publish: bool = True  # clients may publish
     subscribe: bool = True  # clients may subscribe without a subscription token
     creates: bool = True  # a subscription without a token creates the room if it does not exist
+    declared: bool = True  # by the operator; False: the app may not know of the room, and closes it by creating it
 
 
 class Namespaces:
     """Rules of a tenant's channels.
 
-    Channels of no declared namespace have the default rules. They create rooms only if `creates`: any client could then
-    open a room by its name before the app creates the room for its members.
+    Channels of no declared namespace have the default rules. They create rooms only if `creates`. Any client could then
+    open a room by its name before the app creates the room for its members, so the app's creation closes such a room.
     """
 
     __slots__ = ("_default", "_named")
 
     def __init__(self, named: Mapping[str, Rules], *, creates: bool = False) -> None:
         self._named = dict(named)
-        self._default = self._named.get(DEFAULT, Rules(creates=creates))
+        self._default = self._named.get(DEFAULT, Rules(creates=creates, declared=False))
 
     def rules(self, channel: str) -> Rules | None:
         """Return the rules of a channel; None if there are namespaces, and its own is not among them."""
@@ -103,6 +104,6 @@ def opens(channel: str, rules: Rules) -> bool:
 
 
 def users_of(channel: str) -> frozenset[str] | None:
-    """Return the only users of a channel such as `dialog#42,43`; None if its name does not limit them."""
+    """Return the users to whom the name of a channel such as `dialog#42,43` limits it; None without such a limit."""
     _, separator, users = channel.rpartition(BOUNDARY)
     return frozenset(users.split(",")) if separator else None

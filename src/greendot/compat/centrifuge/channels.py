@@ -22,7 +22,7 @@ from greendot.connect.hello import HelloService
 from greendot.engine.messages import Topic
 from greendot.errors import RoomBeingDeleted
 from greendot.protocol.replies import PresentReply
-from greendot.store.rooms import Room
+from greendot.store.rooms import NewRoom, Room
 from greendot.store.wire import message_page
 
 MOST_PUBLICATIONS = 300  # in one result
@@ -54,6 +54,13 @@ class Place(NamedTuple):
     def is_open(self) -> bool:
         """Return whether a room that is made for the channel is open."""
         return opens(self.channel, self.rules)
+
+    @property
+    def new_room(self) -> NewRoom:
+        """Return what a room that is made for the channel is."""
+        if not self.is_open:
+            return "closed"
+        return "open" if self.rules.declared else "provisional"
 
 
 class Channels:
@@ -91,7 +98,7 @@ class Channels:
         if found is not None:
             return found
         try:
-            return await self._store.put_room(place.tenant, place.room, new_open=place.is_open)
+            return await self._store.put_room(place.tenant, place.room, new=place.new_room)
         except RoomBeingDeleted:
             why = f"the room of channel {place.channel!r} was deleted a moment ago; try again later"
             raise CfRefused(CfErr.UNKNOWN_CHANNEL, why, temporary=True) from None
@@ -125,7 +132,7 @@ class Channels:
 
 
 def epoch_of(room: Room) -> str:
-    """Return the epoch of a room's messages: another one if the room was deleted and created again."""
+    """Return the epoch of a room's messages. A room that was deleted and created again has another epoch."""
     return str(room.epoch)
 
 

@@ -1,6 +1,6 @@
 """Frames of the Centrifuge protocol in JSON: commands of clients, replies and pushes of the server.
 
-A frame has several commands, or several replies, with a newline between two of them. So no reply may contain a
+A frame has one or more commands or replies, with a newline between two of them. So no reply may contain a
 newline, not even as white space in the JSON of a user (`compact`).
 """
 
@@ -16,6 +16,7 @@ from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused
 from greendot.protocol.codec import text_frame
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, decoder, has_vast_number, is_too_deep
 
+MOST_METHOD = 200  # characters of the method of an RPC
 MOST_COMMANDS = 1_000  # commands in one frame
 Offset = Annotated[int, Meta(ge=0, le=2**53)]
 CommandNumber = Annotated[int, Meta(ge=0, le=2**32)]
@@ -108,7 +109,8 @@ class SubRefresh(Struct):
 class Rpc(Struct):
     """Command `rpc`."""
 
-    method: str = ""
+    method: Annotated[str, Meta(max_length=MOST_METHOD)] = ""
+    data: Raw = NULL
 
 
 class Send(Struct):
@@ -199,13 +201,13 @@ def read_command(text: str) -> Command:
     method = found[0] if found else PONG.method
     if not read.id and not isinstance(method, Send | Ping):
         raise BadCommand(CfErr.BAD_REQUEST, "a command needs an `id` above 0")
-    if isinstance(method, Publish) and has_vast_number(bytes(method.data)):
-        raise BadCommand(CfErr.BAD_REQUEST, f"field `data` of publish {VAST_NUMBER}", read.id)
+    if isinstance(method, Publish | Rpc) and has_vast_number(bytes(method.data)):
+        raise BadCommand(CfErr.BAD_REQUEST, f"field `data` {VAST_NUMBER}", read.id)
     return Command(read.id, method)
 
 
 def _explain(text: str, error: msgspec.DecodeError) -> BadCommand:
-    """Return the error of a line that is no command, with the number of the command if the line has one."""
+    """Return the error of a line that is not a command. It has the number of the command if the line has a number."""
     if not isinstance(error, msgspec.ValidationError):
         return BadCommand(CfErr.BAD_REQUEST, "a command must be one JSON object")
     try:
@@ -310,6 +312,12 @@ class HistoryResult(Struct, frozen=True):
     offset: int
 
 
+class RpcResult(Struct, frozen=True):
+    """Result of `rpc`."""
+
+    data: Raw
+
+
 class Empty(Struct, frozen=True):
     """Result of a command that returns nothing."""
 
@@ -322,6 +330,7 @@ Result = (
     | PresenceResult
     | PresenceStatsResult
     | HistoryResult
+    | RpcResult
     | Empty
 )
 _encode = msgspec.json.Encoder().encode
@@ -329,7 +338,7 @@ PING_FRAME = text_frame(b"{}")
 
 
 def compact(body: Raw | bytes) -> Raw:
-    """Return JSON without a raw newline, which would end a reply. Strings have none: JSON escapes them there."""
+    """Return JSON without raw newlines, because a newline ends a reply. In strings, JSON escapes newlines."""
     data = bytes(body)
     if b"\n" in data or b"\r" in data:
         data = msgspec.json.format(data, indent=-1)

@@ -49,6 +49,8 @@ class CfClose(IntEnum):
     INAPPROPRIATE_PROTOCOL = 3506
 
 
+OUR_CODES = frozenset(range(4000, 4010)) | frozenset(range(4500, 4510))  # with meanings for clients of all protocols
+CODES_OFFSET = 10  # an app's code among them becomes one of the same range, after which clients do the same
 UNSUBSCRIBED = 2000  # code of the push to a client that the server has unsubscribed; the client does not return
 EXPIRED = 2501  # likewise, because its token has expired; the client gets another token and subscribes again
 
@@ -67,6 +69,13 @@ class CfRefused(Exception):
     def __init__(self, code: CfErr, message: str, *, temporary: bool = False) -> None:
         super().__init__(message)
         self.error = CfError(int(code), message, temporary)
+
+    @classmethod
+    def of(cls, error: CfError) -> CfRefused:
+        """Return the refusal with an error that the app has chosen."""
+        refused = cls(CfErr.INTERNAL, error.message)
+        refused.error = error
+        return refused
 
 
 _ERRORS: dict[str, CfErr] = {
@@ -130,3 +139,8 @@ def close_of(code: int, reason: str, *, is_greeted: bool) -> tuple[int, str]:
     if found is None:
         return code, reason or "closed"
     return int(found), reason or found.name.replace("_", " ").lower()
+
+
+def close_of_app(code: int) -> int:
+    """Return the native close code for a code that the app has chosen."""
+    return code + CODES_OFFSET if code in OUR_CODES else code

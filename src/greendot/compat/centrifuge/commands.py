@@ -117,7 +117,7 @@ class ChannelCommands:
     ) -> SubscriptionGrant | None:
         """Grant the room of a channel that the token or the channel's name allows. Return what the token grants.
 
-        Otherwise the room decides: it may be open, the user a member, or the room among those of the connection token.
+        Otherwise the room decides: it is open, the user is a member, or the connection token names the room.
         """
         if token:
             granted = await self._read_token(session, place, token)
@@ -220,7 +220,7 @@ class ChannelCommands:
         return Empty()
 
     def forget_lost(self, connection: CentrifugeConnection, session: Session, channel: str) -> None:
-        """Forget a subscription whose room the node has removed the connection from, with what its token grants."""
+        """Forget a subscription and the grants of its token: the node has removed the connection from its room."""
         subscription = connection.subscriptions.get(channel)
         if subscription is not None and subscription.room not in (connection.rooms or ()):
             self._forget(connection, session, channel, subscription.room)
@@ -234,7 +234,7 @@ class ChannelCommands:
     # --- orders of the app ---
 
     def ordered(self, connection: Connection, order: RoomOrder) -> None:
-        """Subscribe or unsubscribe a client, because the app has called the server API."""
+        """Subscribe or unsubscribe a client, as the app has requested with the server API."""
         session = connection.session
         if not isinstance(connection, CentrifugeConnection) or session is None:
             return

@@ -52,7 +52,7 @@ class CentrifugeConnection(ForeignConnection):
             super().on_binary(payload)
 
     def json_of(self, message: str) -> str:
-        """Return a message as JSON of commands. Raise BadCommand if it is a frame that is no Protobuf."""
+        """Return a message as JSON of commands. Raise BadCommand if it is not valid Protobuf."""
         if not self.is_binary or not message.startswith(BINARY):
             return message
         from greendot.compat.centrifuge.protobuf import as_json  # its library is optional
@@ -60,7 +60,7 @@ class CentrifugeConnection(ForeignConnection):
         return as_json(message[len(BINARY) :].encode("latin-1"))
 
     def grant(self, session: Session, room: str) -> None:
-        """Let the session be in a room, beside those that its token grants."""
+        """Grant the session a room, in addition to the rooms that its token grants."""
         if room not in self.granted_rooms:
             self.granted_rooms = (*self.granted_rooms, room)
             session.grants = structs.replace(session.grants, rooms=(*session.grants.rooms, room))

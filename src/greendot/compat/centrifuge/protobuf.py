@@ -1,7 +1,7 @@
 """Centrifuge protocol in Protobuf: commands become the JSON of the same protocol, and replies in JSON become messages.
 
-A frame has several messages, each after its length. Fields with
-bytes contain JSON, as rooms do. Imported only if a client asks for Protobuf, because the library is optional.
+A frame has several messages, each after its length. Fields with bytes contain JSON, as rooms do. This module is
+imported only if a client requests Protobuf, because the library is optional.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _split(payload: bytes) -> Iterator[bytes]:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """Return the fields of a message. Lists and maps are left out: no command that we read has any."""
+    """Return the fields of a message. Lists and maps are left out, because no command of a client has them."""
     found: dict[str, Any] = {}
     for field, value in message.ListFields():
         if isinstance(value, Message):

@@ -44,6 +44,7 @@ from greendot.compat.centrifuge.codec_model import (
 from greendot.compat.centrifuge.codes_model import CfErr, CfError, CfRefused, error_of
 from greendot.compat.centrifuge.commands import MOST_TTL_S, ChannelCommands, make_dialect
 from greendot.compat.centrifuge.connection import CentrifugeConnection
+from greendot.compat.centrifuge.rpc import RpcProxy
 from greendot.compat.centrifuge.tokens import granted_channels
 from greendot.connect.dispatch import refusal_of
 from greendot.errors import EngineUnavailable, KeysUnavailable, Refused, StoreUnavailable, TokenError, Unstorable
@@ -63,7 +64,6 @@ AT_ONCE = 64  # commands of one frame that are handled without giving other conn
 MOST_REFUSED = 100  # commands of one frame over the limit that are answered
 PING_S, PONG_S = 25, 10.0  # seconds between two pings, and time for the answer
 VERSION = f"greendot {__version__}"
-NO_RPC = "this server has no RPC; send a request to your app, or publish to a channel"
 _NAMES: dict[type[Method], str] = {  # of results in replies
     Subscribe: "subscribe",
     Unsubscribe: "unsubscribe",
@@ -73,6 +73,7 @@ _NAMES: dict[type[Method], str] = {  # of results in replies
     History: "history",
     Refresh: "refresh",
     SubRefresh: "sub_refresh",
+    Rpc: "rpc",
 }
 Handler = Callable[[CentrifugeConnection, Session, Any], Awaitable[Result]]
 
@@ -81,7 +82,11 @@ class CentrifugeProtocol:
     """Centrifuge protocol of all tenants that have it (`node.session.ForeignProtocol`)."""
 
     def __init__(
-        self, services: CentrifugeServices, commands: ChannelCommands, namespaces: Mapping[str, Namespaces]
+        self,
+        services: CentrifugeServices,
+        commands: ChannelCommands,
+        namespaces: Mapping[str, Namespaces],
+        rpc: RpcProxy,
     ) -> None:
         self._services = services
         self._node = services.node
@@ -102,7 +107,7 @@ class CentrifugeProtocol:
             PresenceStats: commands.presence_stats,
             History: commands.history,
             Refresh: self._refresh,
-            Rpc: self._rpc,
+            Rpc: rpc.call,
         }
 
     # --- the socket ---
@@ -322,9 +327,6 @@ class CentrifugeProtocol:
         await self._node.dispatcher.execute(connection, wire.TokenRefresh(token=asked.token))
         self._commands.keep_claimed(connection, session, granted_channels(asked.token))
         return RefreshResult(session.id, VERSION, expires=True, ttl=self._ttl_s(session))
-
-    async def _rpc(self, connection: CentrifugeConnection, session: Session, asked: Rpc) -> Result:
-        raise CfRefused(CfErr.NOT_AVAILABLE, NO_RPC)
 
 
 def has_protobuf() -> bool:

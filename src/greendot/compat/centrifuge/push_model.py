@@ -11,10 +11,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from greendot.compat.centrifuge.channel_model import Namespaces, channel_of
 from greendot.compat.centrifuge.codec_model import NULL, ClientInfo, Publication, compact, push_frame
 from greendot.compat.centrifuge.codes_model import UNSUBSCRIBED
+from greendot.ids import APP_USER
 from greendot.protocol.decoding import decoder
 from greendot.protocol.events import RoomMessage
 
-SERVER = "system"  # author of what the app publishes by the server API; such publications have no `info`
+SERVER = APP_USER  # author of what the app publishes by the server API; such publications have no `info`
 PUBLICATION = "publication"  # kind of the signals that carry publications of channels without a history
 
 
@@ -54,14 +55,14 @@ _read_changed = decoder(_Changed)
 
 
 def client_info(user: str, info: dict[str, Any] | Raw | UnsetType) -> ClientInfo:
-    """Return a user as Centrifuge clients see users: one client for each."""
+    """Return a user in the form of a Centrifuge client. Each user is shown as one client."""
     if isinstance(info, dict):
         info = Raw(msgspec.json.encode(info))
     return ClientInfo(user, user, info if isinstance(info, UnsetType) else compact(info))
 
 
 def publication(message: RoomMessage | _Message) -> Publication:
-    """Return a message of a room as a publication. A change of an earlier message has tags that say so."""
+    """Return a message of a room as a publication. A change of an earlier message has the tags `op` and `ref`."""
     tags: Mapping[str, str] | UnsetType = UNSET
     if message.op is not None:
         tags = {"op": message.op, "ref": str(message.ref)} if message.ref is not None else {"op": message.op}

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
-
-SAME_S = 2.0  # two requests in one second may be equal; an equal one after this time is a replay
-REPLAY_S = 1_200.0  # twice the longest distance of a request's time from ours
-MOST_SEEN = 100_000  # signatures kept; above it the oldest is dropped
 
 
 class PusherApp(Struct, frozen=True):
@@ -51,17 +46,3 @@ class PusherApps:
 
     def __iter__(self) -> Iterator[PusherApp]:
         return iter([*self._by_key.values()])
-
-
-class SeenSignatures:
-    """Signatures of requests that this node has accepted, to refuse a replay."""
-
-    def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()  # by key and signature: time of the first use
-
-    def is_replay(self, key: str, signature: str, now: float) -> bool:
-        """Return whether the request was accepted before. Equal requests of one second are none."""
-        while self._seen and (len(self._seen) > MOST_SEEN or next(iter(self._seen.values())) < now - REPLAY_S):
-            self._seen.popitem(last=False)
-        first = self._seen.setdefault((key, signature), now)
-        return now - first > SAME_S

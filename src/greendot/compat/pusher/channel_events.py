@@ -46,13 +46,21 @@ class ChannelEvents:
     def subscribed(self, app: PusherApp, channel: ChannelName) -> None:
         self._check_soon(app, channel, 0.0)
 
-    def counts_changed(self, app: PusherApp, channel: ChannelName) -> None:
-        """Send the number of subscribers soon, if the app wants it. Report the channel if it becomes vacant."""
+    def counts_changed(self, app: PusherApp, channel: ChannelName, session: Session | None) -> None:
+        """Send the number of subscribers soon, if the app wants it. Report the channel if it becomes vacant.
+
+        Clients of an invisible user are not counted. For them no number is sent, because its time would show the user.
+        """
         if channel.kind == "user":
             return
         self._check_soon(app, channel, VACANT_S)
+        if session is None or not self._services.is_invisible(session.key):
+            self.count_soon(app, channel)
+
+    def count_soon(self, app: PusherApp, channel: ChannelName) -> None:
+        """Send the number of subscribers soon, if the app wants it."""
         place = app.tenant, channel.room
-        if app.subscription_count and channel.kind != "presence" and place not in self._due:
+        if app.subscription_count and channel.kind not in ("presence", "user") and place not in self._due:
             self._due.add(place)
             local = self._services.context.hub.find(Topic("room", *place))
             is_large = local is not None and len(local.listeners) > LARGE
@@ -69,7 +77,7 @@ class ChannelEvents:
 
     def left(self, app: PusherApp, channel: ChannelName, session: Session | None) -> None:
         """Note the end of a subscription. Report the member of a presence channel, once the user is gone."""
-        self.counts_changed(app, channel)
+        self.counts_changed(app, channel, session)
         if channel.kind == "presence" and session is not None and "member_removed" in app.webhook_events:
             self._later(VACANT_S, self._check_member, app, channel, session.user)
 
@@ -115,13 +123,13 @@ class ChannelEvents:
 
     # --- numbers ---
 
-    async def count(self, tenant: str, room: str) -> int:
+    async def count(self, tenant: str, room: str, *, shown_only: bool = False) -> int:
         """Return the number of clients that listen to a room, on all nodes that answer."""
-        return (await self._services.listened(ListenedQuery(tenant, [room]))).get(room, 0)
+        return (await self._services.listened(ListenedQuery(tenant, [room], shown_only=shown_only))).get(room, 0)
 
     async def _send_count(self, app: PusherApp, channel: ChannelName) -> None:
         self._due.discard((app.tenant, channel.room))
-        count = await self.count(app.tenant, channel.room)
+        count = await self.count(app.tenant, channel.room, shown_only=True)
         body = Raw(msgspec.json.encode({"subscription_count": count}))
         signal = Signal(sender=APP, name=None, kind=COUNT, room=channel.room, body=body)
         frame = encode_event(signal, self._services.clock.now_ms())

@@ -1,7 +1,7 @@
 """Names of Pusher channels, and the rooms that they stand for.
 
-A channel is the room of the same name. Room ids have no `,` and `;`, which channel names may have. They become `+c` and
-`+s`, because no channel name has a `+`.
+A channel is the room of the same name. Room ids may not have `,` and `;`, but channel names may. These become
+`+c` and `+s`, because no channel name has a `+`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,13 @@ def parse_channel(name: str) -> ChannelName | None:
         return ChannelName(name, "user", user) if valid_id(user) else None
     if _NAME.match(name) is None:
         return None
-    room = name.replace(",", "+c").replace(";", "+s")
+    room = room_id(name)
     return ChannelName(name, _kind(name), room, name.startswith(_CACHES)) if valid_id(room) else None
+
+
+def room_id(name: str) -> str:
+    """Return the id of a channel's room, or its beginning for the beginning of a name."""
+    return name.replace(",", "+c").replace(";", "+s")
 
 
 def _kind(name: str) -> ChannelKind:

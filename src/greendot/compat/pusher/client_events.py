@@ -95,7 +95,7 @@ class ClientEvents:
     def _publish(self, connection: PusherConnection, frame: ClientFrame, subscription: Subscription) -> None:
         """Send the event of a client without a user. Raise Refused in stored rooms, and above a limit.
 
-        Mutes, bans and roles of a stored room apply to users, so a client needs one to send there.
+        Mutes, bans and roles of a stored room apply to users, so a client without a user cannot send there.
         """
         room, kind = subscription.channel.room, frame.event.removeprefix(PREFIX)
         local = self._services.rooms.local(Topic("room", connection.app.tenant, room))

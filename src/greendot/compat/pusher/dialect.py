@@ -1,7 +1,8 @@
 """Native frames, as clients of the Pusher protocol get them. Each frame is converted once for all clients of an app.
 
-Messages and signals of the app are events of the server. Its sender is `system`, so that no user can send such events.
-Signals of users are client events. A native message becomes the event `message`, with the message as data.
+Messages and signals of the app are events of the server. Their sender is `system`. No token is for this user, so no
+user can send such events. Signals of users are client events. A native message becomes the event `message`, with the
+message as data.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from greendot.compat.pusher import frames
 from greendot.compat.pusher.channel_model import channel_of
+from greendot.ids import APP_USER
 from greendot.protocol.decoding import decoder
 from greendot.protocol.versions import TEXT, Dialect, Reading, frame_head, split_frames
 
-APP = "system"  # author of messages and sender of signals that come from the app
+APP = APP_USER  # author of messages and sender of signals that come from the app
 TYPING = "typing"  # kind of the signal that `client-typing` is
 TYPED_S = 6.0  # a native typing event is dropped, if the user's `client-typing` came within this time before
 MOST_TYPISTS = 10_000

@@ -79,7 +79,7 @@ def event_frame(event: str, data: Raw, channel: str | None = None, user: str | N
 
 
 def quoted(data: bytes) -> Raw:
-    """Return JSON as a JSON string: the protocol has data of the server in strings."""
+    """Return JSON as a JSON string, because the protocol sends the server's data as strings."""
     return Raw(_encode(data.decode()))
 
 

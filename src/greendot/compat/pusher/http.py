@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from greendot.compat.connection import NodeServices
-from greendot.compat.pusher.apps import PusherApp, PusherApps, SeenSignatures
-from greendot.compat.pusher.channel_model import ChannelName, channel_of, parse_channel
+from greendot.compat.pusher.apps import PusherApp, PusherApps
+from greendot.compat.pusher.channel_model import ChannelName, channel_of, parse_channel, room_id
 from greendot.compat.pusher.dialect import PROTECTED
 from greendot.compat.pusher.publisher import EventPublisher
-from greendot.compat.pusher.signature_model import SignedRequest, WrongRequest
+from greendot.compat.pusher.signature_model import SAME_S, SignedRequest, WrongRequest
 from greendot.ids import valid_id
 from greendot.protocol.cluster import ListenedQuery
 from greendot.protocol.codes import Close
@@ -25,6 +25,7 @@ from greendot.protocol.decoding import decode
 MOST_CHANNELS = 100  # of one event
 MOST_EVENTS = 10  # in one batch
 MOST_BODY = 1024 * 1024  # bytes
+SKEW_S = 60  # greatest difference between the clocks of two nodes
 MOST_USERS = 3_000  # users in the list of a channel's users
 MOST_COUNTED = 500  # channels whose users one request counts: each is a read of the engine
 TERMINATED = "terminated by the app"  # reason of the close
@@ -75,7 +76,6 @@ class PusherRoutes:
         self._services = services
         self._apps = apps
         self._publisher = publisher
-        self._seen = SeenSignatures()
 
     def routes(self) -> list[Route]:
         base = "/apps/{app_id}"
@@ -96,7 +96,7 @@ class PusherRoutes:
                 app, signed = self._signed(request)  # before the body is read, which has no limit of rate
                 self._services.rate_limits.app_request(app.tenant, f"pusher:{app.key}")
                 body = await _read(request)
-                self._check_body(app, request, signed, body)
+                await self._check_body(app, request, signed, body)
                 return _json(200, await endpoint(app, SignedCall(request.path_params, signed.values), body))
             except ApiError as error:
                 return _json(error.status, {"error": str(error)})
@@ -119,14 +119,21 @@ class PusherRoutes:
             raise ApiError(401, str(error)) from None
         return app, signed
 
-    def _check_body(self, app: PusherApp, request: Request, signed: SignedRequest, body: bytes) -> None:
-        """Raise ApiError unless the app has signed the body, and if the request is a replay."""
+    async def _check_body(self, app: PusherApp, request: Request, signed: SignedRequest, body: bytes) -> None:
+        """Raise ApiError if the app has not signed the body, or if the request is a replay.
+
+        Equal requests within one second have the same signature, and each is accepted. An equal request that comes
+        later is a replay, also if another node received the first one.
+        """
         try:
             signed.check_body(body)
         except WrongRequest as error:
             raise ApiError(401, str(error)) from None
-        now = self._services.clock.monotonic()
-        if request.method == "POST" and self._seen.is_replay(app.key, signed.signature, now):
+        if request.method != "POST":
+            return
+        keep_s = signed.accepted_until_s + SKEW_S - self._services.clock.now_ms() // 1000
+        used_ms = await self._services.engine.use(app.tenant, f"{app.key}:{signed.signature}", keep_s * 1000)
+        if used_ms > SAME_S * 1000:
             raise ApiError(401, "this request was received before; sign each request anew")
 
     # --- events ---
@@ -181,7 +188,7 @@ class PusherRoutes:
         wanted = {*request.query.get("info", "").split(",")} - {""}
         if "user_count" in wanted and not prefix.startswith("presence-"):
             raise ApiError(400, "info=user_count needs filter_by_prefix=presence-")
-        found = await self._services.listened(ListenedQuery(app.tenant, [], prefix))
+        found = await self._services.listened(ListenedQuery(app.tenant, [], room_id(prefix)))
         if "user_count" in wanted and len(found) > MOST_COUNTED:
             raise ApiError(400, f"info=user_count is for at most {MOST_COUNTED} channels; use a longer prefix")
         channels: dict[str, Any] = {}

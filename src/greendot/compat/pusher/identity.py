@@ -71,7 +71,7 @@ class Identities:
 
     @staticmethod
     def allow(connection: PusherConnection, room: str) -> None:
-        """Let the connection's user into a room for which the app has signed."""
+        """Grant the connection's user a room: the app has signed a subscription to its channel."""
         session = connection.session
         if session is not None:
             session.unstored = (session.unstored or set()) | {room}
@@ -93,7 +93,7 @@ def _signed(connection: PusherConnection) -> tuple[str, ...]:
 
 
 def user_info(info: Raw) -> tuple[str | None, bytes | None]:
-    """Return the name in the info of a user, and the info as our profiles have it. Info that is no object is left out.
+    """Return the name in the info of a user, and the info for a profile. Info that is not an object is left out.
 
     Raise NotAccepted if it is too large.
     """

@@ -23,7 +23,7 @@ from greendot.compat.pusher.identity import Identities, NotAccepted
 from greendot.compat.pusher.signature_model import is_signed, user_text
 from greendot.compat.pusher.subscriptions import Subscriber
 from greendot.errors import Refused
-from greendot.ids import valid_id
+from greendot.ids import Key, valid_id
 from greendot.protocol import commands as wire
 from greendot.transport.upgrade import ForeignRequest, ForeignSocket
 
@@ -134,6 +134,12 @@ class PusherProtocol:
                 if isinstance(connection, PusherConnection) and not connection.code:
                     self._follow_app(connection)
 
+    def status_changed(self, key: Key) -> None:
+        """Adapt to a user on this node who has become invisible, or visible again."""
+        for connection in self._services.context.registry.connections_of(*key):
+            if isinstance(connection, PusherConnection):
+                self._subscriber.shown_or_hidden(connection)
+
     def _ping_received(self, connection: PusherConnection, frame: ClientFrame) -> None:
         connection.send(frames.PONG, record=False, key="pong")
 
@@ -173,7 +179,7 @@ class PusherProtocol:
         connection.close_as(codes.UNAUTHORIZED, why, frames.error_frame(codes.UNAUTHORIZED, why[:300]))
 
     async def _watch(self, connection: PusherConnection, users: list[str]) -> None:
-        """Watch the users of a watchlist. Send who of them is online now."""
+        """Watch the users of a watchlist. Send the ids of those who are online now."""
         if len(users) > MOST_WATCHED:
             why = f"a watchlist may have at most {MOST_WATCHED} users; the first are watched"
             connection.send(frames.error_frame(codes.LONG_WATCHLIST, why))

@@ -18,7 +18,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.decoding import has_vast_number, is_too_deep
 from greendot.protocol.events import Signal
 from greendot.rooms.members import AGAIN_MS
-from greendot.store.rooms import Draft, Room
+from greendot.store.rooms import Draft, NewRoom, Room
 from greendot.telemetry.spans import parent
 
 
@@ -58,7 +58,8 @@ class EventPublisher:
             if refused.code != Err.NO_SUCH_ROOM or not channel.caches:
                 raise
             try:  # the room may exist by now, and then it stays open or closed
-                await self._services.store.put_room(app.tenant, channel.room, new_open=channel.kind == "public")
+                new: NewRoom = "open" if channel.kind == "public" else "closed"
+                await self._services.store.put_room(app.tenant, channel.room, new=new)
             except RoomBeingDeleted:
                 why = f"room {channel.room!r} was deleted a moment ago; try again later"
                 raise Refused(Err.UNAVAILABLE, why, retry_in_ms=AGAIN_MS) from None

@@ -12,6 +12,7 @@ from hashlib import md5, sha256
 from urllib.parse import parse_qsl
 
 LATE_S = 600  # longest distance of a request's time from ours
+SAME_S = 2.0  # two requests in one second may be equal; an equal one after this time is a replay
 MOST_FIELDS = 50  # in the query of a request
 
 
@@ -37,7 +38,7 @@ def user_text(socket_id: str, user_data: str) -> str:
 
 
 class WrongRequest(Exception):
-    """Request to the HTTP API that is not signed as the protocol demands. The message names the remedy."""
+    """Request to the HTTP API with a missing or wrong signature. The message names the remedy."""
 
 
 class SignedRequest:
@@ -62,6 +63,11 @@ class SignedRequest:
     @property
     def signature(self) -> str:
         return self.values.get("auth_signature", "")
+
+    @property
+    def accepted_until_s(self) -> int:
+        """Return the time after which a request that has passed `check` is late."""
+        return int(self.values["auth_timestamp"]) + LATE_S
 
     def check(self, secrets: Sequence[str], now_s: int) -> None:
         """Raise WrongRequest unless the request is signed with one of the secrets, now. The body is checked later."""

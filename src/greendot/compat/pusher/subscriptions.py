@@ -1,7 +1,7 @@
 """Subscriptions of Pusher clients: authorised by the app's signature, then joined to the room or attached to it.
 
-A presence channel is joined as the user. Other channels are listened to. If the connection has a user and the room
-exists, they are joined too, so that the room's own rules apply to the user.
+In a presence channel, the user joins the room. In other channels, the connection only listens. But if the connection
+has a user and the room exists, the user joins it there too, so that the rules of the room apply to the user.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Subscriber:
                 self._disallow_unless_kept(connection, channel)
         connection.send(frames.subscribed(channel.name))
         await self._cached(connection, channel)
-        self._events.counts_changed(connection.app, channel)
+        self._events.counts_changed(connection.app, channel, connection.session)
 
     async def _attach(self, connection: PusherConnection, channel: ChannelName) -> None:
         """Join the room as the user, or listen to it. Raise NotAccepted if the client may do neither."""
@@ -261,7 +261,7 @@ class Subscriber:
             self._events.left(connection.app, one.channel, connection.session)
 
     def removed(self, connection: PusherConnection, room: str, reason: str) -> None:
-        """End the subscriptions to a room that the user may not be in, so that the next one is authorised again."""
+        """End the subscriptions to a room from which the user was removed. A new subscription is authorised again."""
         for one in [*connection.subscriptions.values()]:
             if one.channel.kind == "user" or one.channel.room != room:
                 continue
@@ -274,6 +274,8 @@ class Subscriber:
 
     async def user_known(self, connection: PusherConnection) -> None:
         """Join the rooms that a connection listened to before it had a user, so that their rules apply to the user."""
+        if connection.session is not None and self._services.is_invisible(connection.session.key):
+            self.shown_or_hidden(connection)
         for one in [*connection.subscriptions.values()]:
             topic = Topic("room", connection.app.tenant, one.channel.room)
             local = None if one.channel.kind == "user" or one.joined else self._services.rooms.local(topic)
@@ -292,6 +294,11 @@ class Subscriber:
                 self.unsubscribe(connection, one.channel.name)
                 refused = _not_accepted(refusal_of(error))
                 connection.send(frames.subscription_error(one.channel.name, refused.kind, str(refused), refused.status))
+
+    def shown_or_hidden(self, connection: PusherConnection) -> None:
+        """Send the numbers of subscribers: the connection's user has become invisible, or visible again."""
+        for one in connection.subscriptions.values():
+            self._events.count_soon(connection.app, one.channel)
 
     def room_closed(self, connection: PusherConnection, room: str) -> None:
         """End a subscription to a public channel whose room is not open any more."""

@@ -30,6 +30,7 @@ from greendot.engine.redis.presence import RedisPresence, Verbs
 from greendot.engine.redis.primary import Primary, check
 from greendot.engine.redis.rooms import RedisRooms, RedisTyping
 from greendot.engine.redis.sweeper import Sweeper
+from greendot.engine.redis.used_names import RedisUsedNames
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.engine.results import NodeInfo, Swept
 from greendot.errors import EngineUnavailable
@@ -96,7 +97,7 @@ class Options(Struct, frozen=True):
     seen_retention_ms: int = 30 * 86_400_000
 
 
-class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
+class RedisEngine(RedisPresence, RedisTyping, RedisRooms, RedisUsedNames):
     """Engine on Redis (see `Engine`). With `driven` False, a test calls `tick`."""
 
     def __init__(self, place: str, options: Options, clock: Clock | None = None, *, driven: bool = True) -> None:
@@ -113,6 +114,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         RedisPresence.__init__(self, verbs)
         RedisTyping.__init__(self, verbs, options.typing_ttl_ms, options.typing_throttle_ms, self.bus.here)
         RedisRooms.__init__(self, verbs)
+        RedisUsedNames.__init__(self, verbs)
         self.lives = NodeLeases(verbs, self._clock, options.periods)
         self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)

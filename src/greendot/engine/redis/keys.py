@@ -10,6 +10,7 @@
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → time of the last accepted start, negative after a stop |
 | `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |
 | `present:{tag}:tenant/room~` | sorted set | the room's users, by id; then `~INCARNATION` of their nodes |
+| `used:{tag}:tenant/DIGEST` | string | time of the first use of a name, such as the signature of a request |
 | `room:{tag}:tenant/room` | channel | messages for a room's subscribers |
 | `watch:{tag}:tenant/user` | channel | changes of a user's presence |
 | `node:{tag}:INCARNATION` | channel | messages to one node |
@@ -29,6 +30,7 @@ cluster.
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import blake2b
 from zlib import crc32
 
 from greendot.engine.messages import Topic
@@ -138,6 +140,13 @@ def present_key(prefix: str, tenant: str, room: str) -> str:
 
 def present_index_key(prefix: str, tenant: str, room: str) -> str:
     return f"{present_key(prefix, tenant, room)}~"  # no id of a room contains the sign
+
+
+def used_key(prefix: str, tenant: str, name: str) -> tuple[int, str]:
+    """Return partition and key of a used name. The key has a digest of the name, because there can be many names."""
+    digest = blake2b(name.encode(), digest_size=16).hexdigest()
+    partition = partition_of(tenant, digest)
+    return partition, f"{prefix}used:{{{TAGS[partition]}}}:{tenant}/{digest}"
 
 
 def channel(prefix: str, topic: Topic) -> str:

@@ -46,14 +46,14 @@ def token(request: HttpRequest) -> HttpResponse:
         return _problem(401, "no user is signed in; sign in first")
     try:
         made = server().token(str(user), ttl=found.token_ttl_s, **dict(found.claims(request)))
-    except ValueError as error:  # for example, a name that is not a valid id
+    except ValueError as error:  # for example, USER_ID returned a text with a space
         logger.error("no token for the signed-in user: %s", error)
         return _problem(400, str(error))
     return JsonResponse({"token": made})
 
 
 @csrf_exempt  # Greendot sends no cookie; the signature authenticates the request
-@non_atomic_requests  # each receiver decides about its own transaction
+@non_atomic_requests  # one transaction would undo the work of receivers that succeeded
 @never_cache
 @require_POST
 def webhook(request: HttpRequest) -> HttpResponse:
@@ -83,7 +83,10 @@ def webhook(request: HttpRequest) -> HttpResponse:
 
 
 def _dispatch(delivery: HookDelivery, cache: str) -> bool:
-    """Send the signals of events that no earlier delivery brought. Return whether all receivers succeeded."""
+    """Send the signals of events that were not handled before. Return whether all receivers succeeded.
+
+    An event counts as handled if all its receivers succeeded. Otherwise Greendot sends it again.
+    """
     keys = {event.id: f"greendot:event:{event.id}" for event in delivery.events}
     seen = caches[cache].get_many([*keys.values()])
     done = dict[str, bool]()

@@ -17,6 +17,7 @@ from greendot.store.rooms import (
     Member,
     MemberState,
     MembersWritten,
+    NewRoom,
     Role,
     Room,
     RoomStore,
@@ -78,11 +79,14 @@ COUNTS = """
 ROLE = "SELECT role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id = $3"
 _LOCK = "SELECT members_rev FROM greendot_rooms WHERE tenant = $1 AND room = $2 FOR UPDATE"
 _CHANGED = "UPDATE greendot_rooms SET members_rev = members_rev + 1 WHERE tenant = $1 AND room = $2"
+_OPEN = "coalesce($3, r.open AND NOT (r.provisional AND $6 = 'closed'))"
 _PUT_ROOM = f"""
-    INSERT INTO greendot_rooms AS r (tenant, room, open, bus, receipts)
-    VALUES ($1, $2, coalesce($3::boolean, $6::boolean), coalesce($4, 'full'), coalesce($5, false))
-    ON CONFLICT (tenant, room) DO UPDATE SET open = coalesce($3, r.open), bus = coalesce($4, r.bus),
-        receipts = coalesce($5, r.receipts), members_rev = r.members_rev + (r.open <> coalesce($3, r.open))::int
+    INSERT INTO greendot_rooms AS r (tenant, room, open, bus, receipts, provisional)
+    VALUES ($1, $2, coalesce($3::boolean, $6 <> 'closed'), coalesce($4, 'full'), coalesce($5, false),
+        $3 IS NULL AND $6::text = 'provisional')
+    ON CONFLICT (tenant, room) DO UPDATE SET open = {_OPEN}, bus = coalesce($4, r.bus),
+        receipts = coalesce($5, r.receipts), members_rev = r.members_rev + (r.open <> {_OPEN})::int,
+        provisional = r.provisional AND $3 IS NULL AND $6 <> 'closed'
     RETURNING {ROOM_FIELDS}
 """
 _PUT_MEMBER = """
@@ -106,9 +110,9 @@ class PostgresRooms:
         open: bool | None = None,
         bus: BusMode | None = None,
         receipts: bool | None = None,
-        new_open: bool = False,
+        new: NewRoom = "closed",
     ) -> Room:
-        rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus, receipts, new_open)
+        rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus, receipts, new)
         return Room(*rows[0])
 
     async def room(self, tenant: str, room: str) -> Room | None:

@@ -14,6 +14,7 @@ from greendot.store.rooms import (
     Member,
     MemberState,
     MembersWritten,
+    NewRoom,
     Role,
     Room,
     RoomStore,
@@ -58,7 +59,16 @@ USER_ROOM = f"""
 """
 MEMBERS = "SELECT user, role FROM members WHERE tenant = ? AND room = ? AND user > ? ORDER BY user LIMIT ?"
 
-_CREATE = "INSERT OR IGNORE INTO rooms (tenant, room, open, epoch) VALUES (?, ?, ?, abs(random() % (1 << 53)))"
+_CREATE = (
+    "INSERT OR IGNORE INTO rooms (tenant, room, open, provisional, epoch)"
+    " VALUES (?, ?, ?, ?, abs(random() % (1 << 53)))"
+)
+_OPEN = "ifnull(?3, open AND NOT (provisional AND ?6))"
+_PUT_ROOM = (
+    f"UPDATE rooms SET open = {_OPEN}, bus = ifnull(?4, bus), receipts = ifnull(?5, receipts),"
+    f" provisional = provisional AND ?3 IS NULL AND NOT ?6, members_rev = members_rev + (open != {_OPEN})"
+    " WHERE tenant = ?1 AND room = ?2"
+)
 DELETED = "SELECT 1 FROM room_deletions WHERE tenant = ? AND room = ?"
 NOBODY = MemberState(None, 0)
 COUNT = "SELECT count(*) FROM members WHERE tenant = ? AND room = ?"
@@ -77,18 +87,14 @@ class SqliteRooms:
         open: bool | None = None,
         bus: BusMode | None = None,
         receipts: bool | None = None,
-        new_open: bool = False,
+        new: NewRoom = "closed",
     ) -> Room:
         def work(db: sqlite3.Connection) -> Room:
             if db.execute(DELETED, (tenant, room)).fetchone() is not None:
                 raise RoomBeingDeleted(room)
-            db.execute(_CREATE, (tenant, room, new_open if open is None else open))
-            db.execute(
-                "UPDATE rooms SET open = ifnull(?3, open), bus = ifnull(?4, bus),"
-                " receipts = ifnull(?5, receipts),"
-                " members_rev = members_rev + (open != ifnull(?3, open)) WHERE tenant = ?1 AND room = ?2",
-                (tenant, room, open, bus, receipts),
-            )
+            is_open = new != "closed" if open is None else open
+            db.execute(_CREATE, (tenant, room, is_open, open is None and new == "provisional"))
+            db.execute(_PUT_ROOM, (tenant, room, open, bus, receipts, new == "closed"))
             found = read_room(db, tenant, room)
             assert found is not None
             return found

@@ -77,8 +77,8 @@ def test_a_room_that_no_channel_has_still_has_a_name() -> None:
 
 def test_without_namespaces_all_channels_have_the_defaults_and_create_no_rooms() -> None:
     namespaces = Namespaces({})
-    assert namespaces.rules("news:42") == namespaces.rules("news") == Rules(creates=False)
-    assert Namespaces({}, creates=True).rules("news") == Rules()
+    assert namespaces.rules("news:42") == namespaces.rules("news") == Rules(creates=False, declared=False)
+    assert Namespaces({}, creates=True).rules("news") == Rules(declared=False)
 
 
 def test_a_declared_namespace_opens_the_rooms_of_its_channels() -> None:

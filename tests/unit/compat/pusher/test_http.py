@@ -202,6 +202,10 @@ async def test_parameters_are_read_as_they_were_signed() -> None:
         await client.subscribe("other")
         found = await get(served, f"{BASE}/channels", filter_by_prefix="ne")
         assert found.json() == {"channels": {"news": {}}}
+        await client.subscribe("list,1;2")
+        for prefix in ("list,", "list,1;"):
+            found = await get(served, f"{BASE}/channels", filter_by_prefix=prefix)
+            assert found.json() == {"channels": {"list,1;2": {}}}, prefix
         path = target(served, "GET", f"{BASE}/channels", b"", filter_by_prefix="ne")
         assert (await ask(served.port, "GET", f"{path}&filter_by_prefix=ne")).status == 401
         path = path.replace("filter_by_prefix", "Filter_By_Prefix")

@@ -33,6 +33,8 @@ CHANNEL = "p:room:{9k}:t1/lobby"
 MESSAGES: list[Message] = [
     Deliver(b'{"type":"room.message"}', 7),
     Deliver(b"\x00\xff", None, "cursor", "k3Fa-c1"),
+    Deliver(b"{}", None, ("ann", "cursor", "k"), "k3Fa-c1", sender="ann"),
+    Deliver(b"{}", None, (None, "cursor", "k")),
     MemberRemoved("t1", "r1", "ann", "left", "abcd", 3),
     Notified([(7, b'{"type":"notification.created"}', False), (8, b"", True)]),
     InboxChanged(b"\x00\xff", "k3Fa/1", [7, 8], 9),

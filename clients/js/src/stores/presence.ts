@@ -1,0 +1,50 @@
+// Presence of users.
+
+import { type Greendot, lastSeenNext, lastSeenText, type Presence } from "../index.js";
+import type { Source } from "./shared.js";
+
+type People = ReadonlyMap<string, Presence>;
+
+const NONE: People = new Map();
+const LONGEST_MS = 0x7fffffff; // setTimeout fires at once for longer delays
+
+/** Return the presence of users by id. Users without a known presence are not in the map. */
+export function presenceSource(client: Greendot, users: readonly string[]): Source<People> {
+  const unique = [...new Set(users)];
+  let last = NONE;
+  return {
+    empty: NONE,
+    get() {
+      const entries = unique.flatMap((user) => client.presence.of(user) ?? []);
+      const isSame = entries.length === last.size && entries.every((entry) => last.get(entry.user) === entry);
+      return (last = isSame ? last : new Map(entries.map((entry) => [entry.user, entry])));
+    },
+    subscribe: (changed) => client.presence.watch(unique, changed),
+  };
+}
+
+/** Return a text such as "5 minutes ago", kept current. Empty if the user is not offline or the time is unknown. */
+export function lastSeenSource(
+  client: Greendot,
+  presence: Presence | undefined,
+  options: { locale?: string; justNow?: string } = {},
+): Source<string> {
+  const at = presence?.last_seen ?? null;
+  return {
+    empty: "",
+    get: () => lastSeenText(at, client.now(), options),
+    subscribe(changed) {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const wait = () => {
+        const ms = lastSeenNext(at, client.now());
+        if (ms === null) return;
+        timer = setTimeout(() => {
+          wait();
+          changed();
+        }, Math.min(ms, LONGEST_MS));
+      };
+      wait();
+      return () => clearTimeout(timer);
+    },
+  };
+}

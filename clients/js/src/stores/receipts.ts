@@ -1,0 +1,73 @@
+// Read receipts of a room.
+
+import type { Greendot, ReaderCount, Receipt, Room, Undo } from "../index.js";
+import { stay } from "./roompart.js";
+import { Shared, sharedSource, type Source } from "./shared.js";
+
+const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer users
+
+export interface ReceiptState {
+  /** How far users have read, ordered by user id; empty in large rooms, and in rooms without receipts. */
+  receipts: readonly Receipt[];
+  /** In large rooms: the latest number of readers that the server sent, or null. */
+  readers: ReaderCount | null;
+}
+
+const NONE: ReceiptState = Object.freeze({ receipts: Object.freeze([]), readers: null });
+
+/** Return how far users in a room have read. After a reconnect the receipts are fetched again. */
+export function receiptsSource(client: Greendot, room: string): Source<ReceiptState> {
+  return sharedSource(client, `receipts ${room}`, () => new Receipts(client, room), NONE);
+}
+
+/** Return the ids of the other users who have read the message `seq`. */
+export function seenBy(client: Greendot, { receipts }: ReceiptState, seq: number): string[] {
+  return receipts.filter((one) => one.seq >= seq && one.user !== client.user).map(({ user }) => user);
+}
+
+class Receipts extends Shared<ReceiptState> {
+  #room: Room;
+  #fetch = 0; // number of the last fetch; answers to older ones are ignored
+  #told = new Map<string, number>(); // receipts that came since then
+
+  constructor(client: Greendot, name: string) {
+    super(NONE);
+    this.#room = client.room(name);
+  }
+
+  protected override follow(): Undo[] {
+    const room = this.#room;
+    if (room.joined) void this.#list();
+    return [
+      room.on("joined", () => void this.#list()),
+      room.on("receipt", ({ user, seq }) => {
+        this.#told.set(user, seq);
+        this.#show(this.value.receipts);
+      }),
+      room.on("receipt_count", (readers) => this.become({ ...this.value, readers })),
+      room.on("removed", () => this.#end()),
+      stay(room),
+      () => this.#end(),
+    ];
+  }
+
+  async #list(): Promise<void> {
+    const fetch = ++this.#fetch;
+    this.#told.clear();
+    const page = await this.#room.receipts({ limit: MOST }).catch(() => null); // refused: no receipts, or a large room
+    if (fetch === this.#fetch) this.#show(page?.receipts ?? []);
+  }
+
+  #show(known: readonly Receipt[]): void {
+    const all = new Map(known.map((one) => [one.user, one.seq]));
+    for (const [user, seq] of this.#told) all.set(user, Math.max(seq, all.get(user) ?? 0));
+    const receipts = [...all].map(([user, seq]) => ({ user, seq })).sort((a, b) => (a.user < b.user ? -1 : 1));
+    this.become({ ...this.value, receipts });
+  }
+
+  #end(): void {
+    this.#fetch += 1;
+    this.#told.clear();
+    this.become(NONE);
+  }
+}

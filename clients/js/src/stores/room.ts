@@ -1,0 +1,258 @@
+// A room: its newest messages, outgoing messages, occupants and typers, and the actions on them.
+
+import {
+  type Greendot,
+  GreendotError,
+  newKey,
+  type Profile,
+  type Room,
+  type RoomMessage,
+  type ShownMessage,
+  type Typing,
+  type Undo,
+  type Written,
+} from "../index.js";
+import { Presents } from "./presents.js";
+import { stay } from "./roompart.js";
+import { ignorable, Shared, sharedSource, shelfOf, type Source } from "./shared.js";
+import { Transcript } from "./transcript.js";
+
+/** Options of a shown room. If several components show a room, the options of the first one apply. */
+export interface RoomOptions {
+  /** Number of records per fetch, by default 50, at most 300. */
+  pageSize?: number;
+  /** Number of newest messages to keep, by default 1,000. `loadOlder` raises it. */
+  keep?: number;
+  /** Number of newest records that come with the join, at most 100. Without it, a page is fetched after the join. */
+  history?: number;
+}
+
+/** Message that is not in the room yet. */
+export interface Outgoing<Body = unknown> {
+  key: string;
+  body: Body;
+  /** Error of a refused message; null while it is being sent. `send(body, { key })` tries again. */
+  error: GreendotError | null;
+}
+
+export interface RoomState<Body = unknown> {
+  /** Whether the room is joined on this connection. */
+  joined: boolean;
+  /** Code for the reason why the user may not be in the room; null if the user may. */
+  removed: string | null;
+  /** Messages in order, each once, with edits, deletions and reactions applied. */
+  messages: readonly ShownMessage<Body>[];
+  /** Own messages that are not in the room yet, oldest first. */
+  outgoing: readonly Outgoing<Body>[];
+  /** Whether older messages may exist. */
+  hasOlder: boolean;
+  /** Whether messages are being fetched. */
+  loading: boolean;
+  /** Error of the last fetch, or null. */
+  error: GreendotError | null;
+  typing: Typing;
+  /** Ids of the users in the room; empty in large rooms, where only `count` is known. */
+  present: readonly string[];
+  /** Names and info of the users in the room, by id. A new map after each change. */
+  profiles: ReadonlyMap<string, Profile>;
+  /** Number of users in the room; null until it is known. */
+  count: number | null;
+  unread: number;
+  /** Whether the app has archived the room: it can only be read. */
+  archived: boolean;
+  /** When the mute of the user ends, in milliseconds UTC; Infinity: no end; null: the user is not muted. */
+  mutedUntil: number | null;
+  /** Seconds between two messages of one user in slow mode; 0: no slow mode. */
+  slowModeS: number;
+}
+
+export interface RoomActions<Body = unknown, SignalBody = unknown> {
+  /** The client's room, with `edit`, `delete` and `signal`. */
+  room: Room<Body, SignalBody>;
+  /** Send a message. It is in `outgoing` until it is in `messages`. */
+  send(body: Body, options?: { key?: string }): Promise<Written>;
+  /** Set a reaction of the user to the message with number `seq`, or remove it with `on` false. */
+  react(seq: number, reaction: string, on?: boolean): Promise<Written>;
+  /** Remove a refused message from `outgoing`. */
+  discard(key: string): void;
+  /** Fetch the page before `messages`. */
+  loadOlder(): Promise<void>;
+  /** Report typing. Call it at every keystroke, with false when the field is empty. */
+  setTyping(isTyping?: boolean): void;
+  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. */
+  markRead(seq?: number): Promise<number>;
+  /** Join again after `removed` was set. */
+  join(): void;
+}
+
+const EMPTY: RoomState<any> = Object.freeze({
+  joined: false,
+  removed: null,
+  messages: Object.freeze([]),
+  outgoing: Object.freeze([]),
+  hasOlder: false,
+  loading: false,
+  error: null,
+  typing: Object.freeze({ room: "", typers: Object.freeze([]), count: 0 }),
+  present: Object.freeze([]),
+  profiles: Object.freeze(new Map()),
+  count: null,
+  unread: 0,
+  archived: false,
+  mutedUntil: null,
+  slowModeS: 0,
+} as any);
+
+class RoomStore<Body> extends Shared<RoomState<Body>> {
+  #client: Greendot;
+  #room: Room<Body>;
+  #transcript: Transcript<Body>;
+  #presents: Presents;
+  #user: string | null;
+  #leave: Undo = () => {};
+  #history: number | undefined;
+  #written = new Map<string, number>(); // key → number, of messages in `outgoing` that the server has stored
+
+  constructor(client: Greendot, name: string, { pageSize = 50, keep = 1_000, history }: RoomOptions) {
+    super(EMPTY);
+    this.#history = history;
+    this.#client = client;
+    this.#room = client.room<Body>(name);
+    this.#user = client.user;
+    this.#transcript = new Transcript(this.#room, () => client.user, pageSize, keep, (part) => this.#put(part));
+    this.#presents = new Presents(this.#room, (present, profiles) => this.#put({ present, profiles }));
+  }
+
+  protected override follow(): Undo[] {
+    const room = this.#room;
+    const listeners = [
+      room.on("joined", ({ messages }) => this.#joined(messages)),
+      room.on("removed", (why) => this.#removed(why)),
+      room.on("message", (message) => this.#told(message)),
+      room.on("resync", () => this.#transcript.reload()),
+      room.on("typing", (typing) => this.#put({ typing })),
+      room.on("unread", (unread) => this.#put({ unread })),
+      room.on("archived", (archived) => this.#put({ archived })),
+      room.on("muted", (mutedUntil) => this.#put({ mutedUntil })),
+      room.on("slow_mode", (slowModeS) => this.#put({ slowModeS })),
+      room.on("count", (count) => {
+        this.#put({ count });
+        this.#presents.counted();
+      }),
+      room.on("entered", (who) => this.#presents.moved(who, true)),
+      room.on("left", (who) => this.#presents.moved(who, false)),
+      room.on("profile", (who) => this.#presents.changed(who)),
+      this.#client.on("state", () => this.#put({ joined: room.joined })),
+      this.#client.on("welcome", ({ user }) => this.#welcomed(user)),
+    ];
+    const wasIn = room.joined;
+    this.join();
+    // With `history` the room is joined again, and the messages come with the answer.
+    if (wasIn && this.#history === undefined) this.#joined();
+    return [...listeners, () => this.#leave(), () => this.#transcript.end(), () => this.#presents.end()];
+  }
+
+  /** Join the room again, after a refusal or a removal. */
+  join(): void {
+    this.#leave();
+    this.#put({ removed: null });
+    this.#leave = stay(this.#room, this.#history);
+  }
+
+  loadOlder(): Promise<void> {
+    return this.#transcript.loadOlder();
+  }
+
+  send(body: Body, key: string = newKey()): Promise<Written> {
+    const others = this.value.outgoing.filter((one) => one.key !== key);
+    this.#put({ outgoing: [...others, { key, body, error: null }] });
+    const sending = this.#room.send(body, { key });
+    sending.then(
+      ({ seq }) => {
+        this.#written.set(key, seq);
+        this.#settle();
+      },
+      (error: GreendotError) => this.#refused(key, error),
+    );
+    return sending;
+  }
+
+  discard(key: string): void {
+    this.#written.delete(key);
+    const outgoing = this.value.outgoing.filter((one) => one.key !== key);
+    if (outgoing.length < this.value.outgoing.length) this.#put({ outgoing });
+  }
+
+  /** Remove stored messages from `outgoing` once they are delivered. Earlier, they would disappear for a moment. */
+  #settle(): void {
+    for (const [key, seq] of this.#written) if (seq <= this.#room.head || this.value.removed !== null) this.discard(key);
+  }
+
+  #refused(key: string, error: GreendotError): void {
+    this.#put({ outgoing: this.value.outgoing.map((one) => (one.key === key ? { ...one, error } : one)) });
+  }
+
+  #joined(messages?: readonly RoomMessage<Body>[]): void {
+    const { unread, count, typers, archived, mutedUntil, slowModeS } = this.#room;
+    this.#put({ joined: true, removed: null, unread, count, typing: typers, archived, mutedUntil, slowModeS });
+    this.#settle();
+    // A server before 0.1.0 sends no messages with the join.
+    const hasPage = this.#history !== undefined && (!!messages?.length || !this.#room.head || !this.#history);
+    this.#transcript.begin(hasPage ? messages : undefined);
+    this.#presents.list();
+  }
+
+  #told(message: RoomMessage<Body>): void {
+    this.#transcript.told(message);
+    if (message.key !== undefined) this.discard(message.key);
+    this.#settle();
+  }
+
+  /** Discard the messages: the user may no longer see them. */
+  #removed(why: string | null): void {
+    this.#transcript.end();
+    this.#presents.end();
+    const { messages, hasOlder, loading, typing, present, profiles, count, unread } = EMPTY;
+    const none = { messages, hasOlder, loading, typing, present, profiles, count, unread };
+    this.#put({ joined: false, removed: why ?? "removed", ...none });
+    this.#settle();
+  }
+
+  /** Discard the messages of the previous user if another user has signed in. */
+  #welcomed(user: string): void {
+    if (this.#user !== null && this.#user !== user) {
+      this.#transcript.end();
+      this.#put({ messages: EMPTY.messages, outgoing: EMPTY.outgoing });
+    }
+    this.#user = user;
+  }
+
+  #put(part: Partial<RoomState<Body>>): void {
+    const news = Object.entries(part).some(([name, value]) => !Object.is(value, this.value[name as keyof RoomState]));
+    if (news) this.become({ ...this.value, ...part });
+  }
+}
+
+const nameOf = (room: string): string => `room ${room}`;
+
+/** Return messages, occupants and typers of a room. The room is joined while the source has a subscriber. */
+export function roomSource<Body = unknown>(client: Greendot, room: string, options: RoomOptions = {}): Source<RoomState<Body>> {
+  return sharedSource<RoomState<Body>>(client, nameOf(room), () => new RoomStore<Body>(client, room, options), EMPTY);
+}
+
+/** Return the actions of a room. Messages that they send appear in the sources of the room. */
+export function roomActions<Body = unknown, SignalBody = unknown>(client: Greendot, room: string): RoomActions<Body, SignalBody> {
+  // Looked up at each call: the store exists only while a component is mounted.
+  const store = () => shelfOf(client).find(nameOf(room)) as RoomStore<Body> | undefined;
+  const own = client.room<Body, SignalBody>(room);
+  return {
+    room: own,
+    send: (body, { key } = {}) => store()?.send(body, key) ?? own.send(body, key ? { key } : {}),
+    react: (seq, reaction, on = true) => ignorable(own.react(seq, reaction, { on })),
+    discard: (key) => store()?.discard(key),
+    loadOlder: async () => store()?.loadOlder(),
+    setTyping: (isTyping = true) => own.typing(isTyping),
+    markRead: (seq) => ignorable(own.read(seq)),
+    join: () => store()?.join(),
+  };
+}

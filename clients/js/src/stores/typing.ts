@@ -1,0 +1,24 @@
+// Typing in a room.
+
+import { type Greendot, type Typing, typingText, type TypingWords } from "../index.js";
+import { RoomPart } from "./roompart.js";
+import { sharedSource, type Source } from "./shared.js";
+
+export interface TypingOptions {
+  /** Locale for the plurals of `words`. */
+  locale?: string;
+  words?: TypingWords;
+}
+
+const NONE: Typing = Object.freeze({ room: "", typers: [], count: 0 });
+
+/** Return the users who type in a room. The room is joined while the source has a subscriber. */
+export function typingSource(client: Greendot, room: string): Source<Typing> {
+  return sharedSource(client, `typing ${room}`, () => new RoomPart(client, room, "typing", (of) => of.typers), NONE);
+}
+
+/** Return a text such as "Alice and Bob are typing…", or an empty string. */
+export function typingLine({ typers, count }: Pick<Typing, "typers" | "count">, { locale, words }: TypingOptions = {}): string {
+  const names = typers.map(({ user, name }) => name ?? user);
+  return typingText(names, count, { ...(locale && { locale }), ...(words && { words }) });
+}

@@ -29,6 +29,9 @@ KINDS = {
 }
 # Keys and passwords of tests and examples, which open nothing: file and kind.
 FIXTURES: dict[str, set[str]] = {
+    "clients/server/src/tokens.ts": {"private key"},  # the frame of any key
+    "clients/server/test/server/sdk.test.ts": {"private key"},  # a key that the test makes
+    "clients/server/test/unit/tokens.test.ts": {"private key"},
     "tests/deployed/charts/shared.yaml": {"secret that is set"},  # a checksum
     "tests/deployed/charts/single.yaml": {"secret that is set"},
     "tests/deployed/charts/trial.values.yaml": {"secret that is set"},

@@ -208,7 +208,7 @@ def _fill(installed: Installation, stack: ExitStack) -> list[Lines]:
     for client in clients:
         client.until(re.compile("^read 1$"), PATIENCE_S)
     with installed.python_client("dora", "leave") as dora:
-        dora.until(re.compile("^state online"), PATIENCE_S)
+        dora.until(re.compile("^left$"), PATIENCE_S)  # ended earlier, its session would stay for the grace
     _until(
         lambda: ask("GET", "/v1/users/dora/presence")["last_seen"] is not None, "the last-seen time of dora is stored"
     )

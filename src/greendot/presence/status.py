@@ -35,6 +35,7 @@ STORE_S = 1.0  # longest wait for a stored status when a session is restored
 ASK_AGAIN_S = 5.0  # seconds until the store is asked again after it did not answer
 AT_ONCE = 500  # statuses compared with the store in one read
 AUTO = ManualStatus()  # shared by most users, so that a known status costs no memory
+SAME_MS = 10  # changes in one millisecond have versions above their time, one more for each
 SHORTEST_S, LONGEST_S = 0.001, 60.0  # seconds between two checks whether a status is over
 
 T = TypeVar("T")
@@ -347,7 +348,8 @@ class StatusService:
         self._know(key, ManualStatus(own.status, own.until, own.text))
         for session in sessions:
             session.status_as_of = doubts
-        if own.since == own.version and (own.status != "auto" if seen is None else seen[0] != own.version):
+        is_new = own.since is not None and own.version - own.since <= SAME_MS  # this change began the state
+        if is_new and (own.status != "auto" if seen is None else seen[0] != own.version):
             seen = own.version, self._context.timers.now()
         if seen is not None:
             self._seen[key] = seen

@@ -46,13 +46,12 @@ async def run(url: str, token: str, leave: str = "") -> None:
         me.on("state", lambda event: on_state(event.state))
         (own,) = await me.watch(user)
         print("state", own.state, own.status_text, flush=True)
-        if leave:
-            return
-        await me.join("hall")
-        print("joined", flush=True)
-        await ended.wait()
-        await asyncio.gather(*tasks)
-    print("received", json.dumps(received), flush=True)
+        if not leave:
+            await me.join("hall")
+            print("joined", flush=True)
+            await ended.wait()
+            await asyncio.gather(*tasks)
+    print("left" if leave else f"received {json.dumps(received)}", flush=True)
 
 
 if __name__ == "__main__":

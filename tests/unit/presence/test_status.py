@@ -205,6 +205,19 @@ async def test_busy_lasts_since_it_was_set_and_other_states_since_the_later_of_b
 
 
 @in_virtual_time
+async def test_busy_in_the_millisecond_of_the_sign_in_lasts_since_it_was_set(parts: NodeParts) -> None:
+    """Two changes in one millisecond have versions that differ, so the version of the second is after its time."""
+    service = Service(parts)
+    await parts.online("ann")
+    snapshot = await service.set(ANN, ManualStatus("busy"))
+    assert snapshot.own.since is not None
+    assert snapshot.own.version > snapshot.own.since
+    set_at = parts.context.timers.now()
+    await pass_time(2)
+    assert abs(service.since(ANN, ManualStatus("busy"), parts.context.timers.now()) - set_at) < 0.01
+
+
+@in_virtual_time
 async def test_an_expired_status_of_the_store_hides_no_user(parts: NodeParts) -> None:
     service = Service(parts)
     await parts.online("ann")

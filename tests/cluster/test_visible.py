@@ -161,6 +161,8 @@ async def test_a_stopped_node_does_not_fail_a_change_and_shows_nothing_old_when_
         await ann.request(type="room.join", room="hall")
         for client in (bob, eve):
             await client.hears("room.entered", user="ann")
+        # A change that both nodes confirm: this node then knows that the other one notices changes it has missed.
+        await eventually(lambda: hides(ann), "both nodes have confirmed a change")
         away.signal(signal.SIGSTOP)
         try:
             if loses_messages:  # those of the other node, too, which connects again

@@ -51,7 +51,11 @@ export interface Page<Key = string> {
   limit?: number;
 }
 
-/** Fields for the audit: the person who makes a change, and the reason. Without `by`, the audit has the name of the API key. */
+/**
+ * Fields for the audit: the person who makes a change, and the reason.
+ *
+ * Without `by`, the audit has the name of the API key. Clients see `by` as the author of an edit or deletion of a message.
+ */
 export interface Audit {
   by?: string;
   reason?: string;
@@ -63,8 +67,8 @@ export type NotificationOptions = Omit<Notification, "user" | "kind" | "body">;
 /**
  * Greendot server for the backend of an app: `new Server({ url: "http://127.0.0.1:8000", apiKey, secret })`.
  *
- * Make one for each process. Temporary failures are retried, if the request cannot take effect twice. Refusals and
- * permanent failures throw a `ServerError`. Fields of requests and answers have their names from the HTTP API; times are
+ * Make one for each process. Temporary failures are retried, if the request cannot take effect twice. Refusals,
+ * permanent failures and failures of the last retry throw a `ServerError`. Fields of requests and answers have their names from the HTTP API; times are
  * in milliseconds UTC.
  */
 export class Server {
@@ -206,7 +210,7 @@ export class Server {
   /**
    * Revoke every token of the user issued before now, or before `before`.
    *
-   * When this call or another one that revokes has returned, the revoked tokens and sessions receive nothing more. If the
+   * When this call or another call that revokes tokens has returned, the revoked tokens and sessions receive nothing more. If the
    * call throws Unavailable, a node has not confirmed the revocation: call again.
    */
   async revokeUser(user: string, options: { before?: number } = {}): Promise<Revoked> {
@@ -216,7 +220,7 @@ export class Server {
   /**
    * Revoke the token with this `jti`.
    *
-   * If you know them, pass the token's user and its expiry. Then the call waits only for the nodes of this user, and the
+   * Pass the user and the expiry of the token if your backend knows them. Then the call waits only for the nodes of this user, and the
    * server keeps the revocation only until the expiry.
    */
   async revokeToken(jti: string, options: { user?: string; expires_at?: number } = {}): Promise<Revoked> {
@@ -327,12 +331,12 @@ export class Server {
     return this.#call("POST /v1/rooms/{room}/messages", { path: { room }, body: message });
   }
 
-  /** Add a reaction of `user`, such as an emoji, to message `seq`. Return id and number of the reaction's record. */
+  /** Add a reaction of `user`, such as an emoji, to message `seq`. Return id and number of the stored reaction. */
   react(room: string, seq: number, reaction: string, { user }: { user: string }): Promise<Sent> {
     return this.#call("PUT /v1/rooms/{room}/messages/{seq}/reactions/{reaction}", { path: { room, seq, reaction }, query: { user } });
   }
 
-  /** Remove a reaction of `user`. Return id and number of the record, or those of the message if there was no reaction. */
+  /** Remove a reaction of `user`. Return id and number of the stored removal, or those of the message if there was no reaction. */
   unreact(room: string, seq: number, reaction: string, { user }: { user: string }): Promise<Sent> {
     return this.#call("DELETE /v1/rooms/{room}/messages/{seq}/reactions/{reaction}", { path: { room, seq, reaction }, query: { user } });
   }
@@ -340,8 +344,8 @@ export class Server {
   /**
    * Return at most 300 messages, in ascending order of their numbers.
    *
-   * With `after`, these are the oldest messages after this number. Otherwise they are the newest, with `before` only those
-   * before this number.
+   * `after`: the first messages after this number. `before`: the last messages before this number. Neither: the newest
+   * messages.
    */
   async messages<Body = unknown>(room: string, page: Page<number> & { before?: number } = {}): Promise<(Message & { body: Body })[]> {
     const { messages } = await this.#call("GET /v1/rooms/{room}/messages", { path: { room }, query: page });
@@ -398,8 +402,8 @@ export class Server {
   /**
    * Return a page of a user's inbox, with at most 300 entries.
    *
-   * With `after`, the page has the oldest entries after this number. Otherwise it has the newest entries, with `before` only
-   * those before this number.
+   * `after`: the first entries after this number. `before`: the last entries before this number. Neither: the newest
+   * entries.
    */
   inbox(user: string, page: Page<number> & { before?: number; filter?: "all" | "unread" | "unseen" | "archived" } = {}): Promise<Inbox> {
     return this.#call("GET /v1/users/{user}/inbox", { path: { user }, query: page });
@@ -471,7 +475,7 @@ export class Server {
     return this.#send("DELETE /v1/rooms/{room}/bans/{user}", { path: { room, user }, query });
   }
 
-  /** Yield the mutes in `room`, read page by page. Without `room`, yield the mutes in all rooms, but not those in single rooms. */
+  /** Yield the mutes in `room`, read page by page. Without `room`, yield the mutes of the whole tenant, but not those of single rooms. */
   async *mutes(options: { room?: string } = {}): AsyncGenerator<Restriction, void> {
     const { room } = placed(options);
     yield* this.#restricted((query) =>
@@ -487,7 +491,7 @@ export class Server {
     );
   }
 
-  /** Return at most 300 entries of the audit, the newest last: the entries after number `after`, or the newest ones without it. */
+  /** Return at most 300 entries of the audit, oldest first: the first entries after number `after`, or without it the newest. */
   async audit(page: NonNullable<RequestOf<"GET /v1/audit">["query"]> = {}): Promise<AuditEntry[]> {
     return (await this.#call("GET /v1/audit", { query: page })).entries;
   }
@@ -507,9 +511,9 @@ export class Server {
   /**
    * Send any request of the HTTP API: `server.request("GET /v1/users/{user}/devices", { path: { user: "alice" } })`.
    *
-   * Ids in the path are checked. If the response is lost, a POST or PATCH is repeated only if its body has a `key`. There are
-   * exceptions: `POST /v1/signals` is not repeated, because its `key` does not prevent a second signal. Queries of presence
-   * and revocations are repeated, because they have the same effect again.
+   * Ids in the path are checked. If the response is lost, a POST or PATCH is repeated only if its body has a `key`, with two
+   * exceptions. `POST /v1/signals` is never repeated, because its `key` does not prevent a second signal. Queries of presence
+   * and revocations are always repeated, because they have the same effect again.
    */
   request<Name extends keyof Operations>(
     operation: Name,

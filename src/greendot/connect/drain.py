@@ -1,8 +1,10 @@
 """Drain: sending all clients of a stopping node to other nodes.
 
-Clients are sent away one after the other, no faster than another node admits hellos. So no client is without a
-connection for longer than it takes to find a new node. Each client gets its own time to return. Until then its session
-counts as online, and it continues on another node, so watchers notice nothing.
+Clients are sent away evenly, if possible no faster than another node admits hellos. If half of the time to drain is too
+short for this, they are sent away faster, and their times to return are spread further.
+
+Each client gets its own time to return, and has no connection until then. Its session stays online meanwhile and
+continues on another node, so watchers notice nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from greendot.protocol.events import Drain
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-SOONEST_MS = 500  # shortest time to return; a proxy has then noticed that the node no longer listens
+SOONEST_MS = 500  # shortest time to return; after this time, a proxy has noticed that the node no longer listens
 SPREAD_MS = 500  # shortest span of times to return: even a few clients must not return at the same moment
 STEP_S = 0.02  # between two checks for clients to send away
 AT_ONCE = 200  # clients that are sent away in one turn of the event loop
@@ -34,7 +36,8 @@ WHY = "this node is stopping; reconnect"
 def drain_frame(over_s: float, grace_s: float, now_ms: int) -> bytes:
     """Return a `drain` event with a random time to return.
 
-    Times are spread evenly over `over_s`, or over half of the grace if that is shorter, so that no session ends before.
+    Times are spread evenly over `over_s`, or over half of the grace if that is shorter. So no session ends before its
+    client returns.
     """
     spread_ms = max(SPREAD_MS, min(round(over_s * 1000), round(grace_s * 500)))
     return encode_event(Drain(SOONEST_MS + random.randint(0, spread_ms)), now_ms)
@@ -65,7 +68,7 @@ class Drainer:
         self._clock = clock
         self._tasks = tasks
         self._pace = pace
-        self._rest_s = 0.0  # seconds over which returns are spread, in addition to the time of sending away
+        self._rest_s = 0.0  # seconds over which times to return are spread, because sending away had to be faster
         self._gone: asyncio.Future[None] | None = None  # done when the next socket has closed
 
     async def run(self, within_s: float) -> None:
@@ -87,7 +90,7 @@ class Drainer:
     async def _send_away(self, span_s: float, end: float) -> int:
         """Close connections evenly over `span_s`. Busy ones are closed after their replies, but not later than `end`.
 
-        Return the number of connections that were closed before a reply.
+        Return the number of connections that were closed before their reply was sent.
         """
         loop = asyncio.get_running_loop()
         waiting, began = deque(self._connections.values()), loop.time()
@@ -109,7 +112,7 @@ class Drainer:
 
     def _unless_busy(self, connection: Connection, busy: deque[Connection]) -> None:
         # A connection whose hello is under way is busy, too. Its session may have moved here from another node, and
-        # only the welcome carries the new id.
+        # only the welcome carries the new id. So the connection is closed after the welcome.
         if connection.waiting is None:
             self.turn_away(connection)
         elif not connection.closing:
@@ -137,7 +140,7 @@ class Drainer:
             self._gone.set_result(None)
 
     def disconnect_all(self, code: int, reason: str, tenant: str | None) -> int:
-        """Close all clients, or a tenant's, some at a time. Return their number."""
+        """Close all clients, or only those of one tenant, in batches. Return their number."""
         theirs = [
             connection
             for connection in self._connections.values()

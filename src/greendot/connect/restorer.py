@@ -1,8 +1,8 @@
 """Restoring of this node's sessions and their rooms in the engine, at a limited pace.
 
-An entry is a session, or a room of a session. A session and its rooms are written together. The entries of a part are
-written in steps, so that no turn of the event loop is long. A batch of steps takes at least `PAUSE_S`. At most `AHEAD`
-steps wait for the engine's answers, so a slow engine is not flooded.
+An entry is a session, or a room of a session; each is written by itself. The entries of a part are written in steps, so
+that no turn of the event loop is long. A full batch of entries takes at least `PAUSE_S`, a smaller one its share. At
+most `AHEAD` steps wait for the engine's answers, so a slow engine is not flooded.
 
 An entry that fails is tried again alone, and does not delay the other entries.
 """
@@ -24,13 +24,13 @@ from greendot.rooms.session_rooms import SessionRoom, SessionRooms
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-PAUSE_S = 0.1  # shortest time from the start of a batch to the start of the next
+PAUSE_S = 0.1  # shortest time from the start of a full batch to the start of the next; a smaller batch has its share
 STEP = 40  # entries written in one turn of the event loop: two milliseconds
 AHEAD = 5  # steps written before the first of them is answered
-OWED_S = 0.02  # shorter waits are added up, because a timer is not as precise
+OWED_S = 0.02  # shorter waits are added up, because timers are not precise enough for them
 AGAIN_S = 2.0  # longest wait before another attempt
 ATTEMPTS = 3  # after these, few failed entries no longer delay the recovery
-FEW = 0.01  # share of the entries that are few
+FEW = 0.01  # largest share of the entries that counts as few
 
 Entry = Session | SessionRoom
 Failure = tuple[Entry, BaseException]
@@ -59,7 +59,7 @@ class Restorer:
         few = 1 + int(len(entries) * FEW)
         failed, attempts = await self._write(entries, part), 1
         while failed:
-            # The store is away, and the status of these users is unknown. They were not visible before, either.
+            # The store does not answer, and the status of these users is unknown. They were not visible before, either.
             self._retry_later([entry for entry, error in failed if isinstance(error, StoreUnavailable)])
             again = [entry for entry, error in failed if not isinstance(error, StoreUnavailable)]
             if not again:
@@ -72,7 +72,7 @@ class Restorer:
         return sum(isinstance(entry, Session) for entry in entries)
 
     async def wait(self, writes: int) -> None:
-        """Wait as long as this number of writes takes, because other work has to be as slow as a restore."""
+        """Wait for the time of this number of writes, so that other work is not faster than a restore."""
         self._owed_s += PAUSE_S * writes / self._batch
         if self._owed_s >= OWED_S:
             owed_s, self._owed_s = self._owed_s, 0.0

@@ -93,7 +93,7 @@ class Settings:
         return found
 
     def mistakes(self, url: str = "url", secret: str = "secret") -> Iterator[str]:  # noqa: S107  (name of a setting)
-        """Yield a sentence for each mistake. No sentence shows the URL, which may have a password, or a secret."""
+        """Yield a sentence for each mistake. No sentence shows a secret, or the URL, which may contain a password."""
         example = "the address of the Greendot server, such as http://127.0.0.1:8000"
         try:
             Server(self.url)
@@ -192,8 +192,8 @@ class Greendot:
             raise ValueError(f"there are no events of type {event_type!r}; the types are {', '.join(DATA)} and *")
         if not self.settings.webhook_secrets:
             raise ConfigError(
-                "there is no secret for webhooks: set GREENDOT_WEBHOOKS_SECRET to webhooks.secret of the Greendot "
-                "server"
+                "there is no secret for webhooks: set webhook_secrets of Settings, or GREENDOT_WEBHOOKS_SECRET, to "
+                "webhooks.secret of the Greendot server"
             )
 
         def register(handler: Handler[Any]) -> Handler[Any]:
@@ -221,7 +221,8 @@ class Greendot:
         if current_user is not None:
             if not self.settings.secret:
                 raise ConfigError(
-                    "there is no secret for tokens: set GREENDOT_AUTH_SECRET to auth.secret of the Greendot server"
+                    "there is no secret for tokens: set secret of Settings, or GREENDOT_AUTH_SECRET, to "
+                    "auth.secret of the Greendot server"
                 )
             self._add_token_route(router, current_user, user_id, claims)
         if self.settings.webhook_secrets:
@@ -253,8 +254,8 @@ class Greendot:
     async def _webhook(self, request: Request) -> Response:
         """Verify a webhook and call the handlers of its events.
 
-        The answer is 400 for a wrong or late signature, 409 for a replay, 413 for a large body, and 500 if a handler
-        failed.
+        The answer is 400 for a wrong signature or a wrong time, 409 for a replay, 413 for a large body, and 500 if a
+        handler failed.
         """
         body = bytearray()
         async for chunk in request.stream():

@@ -3,10 +3,9 @@
 The fast path is `_broadcast`: the frames of one topic are joined once, and the same bytes are written directly to each
 listener's socket. There is no task, queue or copy per listener, and no await in the loop.
 
-Each tick has a slice, a limited time for writes. Writes that take longer continue in the next tick, so that sockets are
-read and other rooms written in between. Large rooms are written alternately, to some listeners at a time. Frames for a
-room that is being written wait and are joined into its next write. Of waiting signals with the same key, only the
-latest is written.
+Each tick has a slice, a limited time for writes. Writes that take longer continue in the next tick. Between two ticks
+the node reads sockets. Large rooms take turns, each with some of its listeners. Frames for a room that is being written
+wait and are joined into its next write. Of waiting signals with the same key, only the latest is written.
 """
 
 from __future__ import annotations
@@ -28,9 +27,11 @@ from greendot.transport.fan_out import FAILED, send_each
 SLICE_S = 0.005  # longest time of a flush, about
 LARGE = 1_000  # listeners of a channel; above this number a write is cut into slices
 FEW = 100  # listeners; up to this number a write is never cut, whatever the size of its frames
-LARGE_BYTES = 8_000_000  # of one write to all listeners; above this size the write is cut, too (about 2 ms)
+LARGE_BYTES = 8_000_000  # bytes of one write to all listeners (about 2 ms of work); a larger write is cut, too
 STEP = 200  # writes between two checks of the clock
-MOST_WAITING = 1_000  # frames that wait for a queued channel; then signals are merged, and new ones dropped if need be
+# Frames that wait for a queued channel. Above this number, signals of one key are merged. If there is still no room,
+# new signals are dropped.
+MOST_WAITING = 1_000
 
 
 class Hub:
@@ -74,7 +75,7 @@ class Hub:
 
     def attach(self, channel: Channel, connection: Connection) -> None:
         """Add a listener. The listener does not get frames that wait already, because its snapshot contains them."""
-        for item in channel.unwritten(connection):  # after a repeated attach, the listener must still get these
+        for item in channel.unwritten(connection):  # a listener that is attached again must still get these
             connection.send(item.frame, record=item.record, key=item.key)
         channel.listeners.pop(connection, None)
         self._joins += 1
@@ -157,7 +158,7 @@ class Hub:
     def withdraw(self, tenant: str, of: Callable[[object], bool]) -> list[Connection]:
         """Drop waiting signals whose key matches `of` from all channels of a tenant.
 
-        Return the connections that have frames of their own, from which the caller drops the signals.
+        Return all connections with waiting frames. The caller drops the signals from these frames.
         """
         for channel in (*self._busy, *self._queue):
             if channel.topic.tenant == tenant:
@@ -275,7 +276,8 @@ class Hub:
             if is_apart or connection.behind or connection in run.special:
                 run.offer_each(connection)
             else:
-                connection.send(run.data, key=run.pending[0].key)  # all frames are of one topic
+                # All frames are of one topic and are sent as one, so the key of the first stands for all.
+                connection.send(run.data, key=run.pending[0].key)
 
     def _write_collected(self, end: float) -> None:
         talking, self._talking = self._talking, []

@@ -35,7 +35,9 @@ STORE_S = 1.0  # longest wait for a stored status when a session is restored
 ASK_AGAIN_S = 5.0  # seconds until the store is asked again after it did not answer
 AT_ONCE = 500  # statuses compared with the store in one read
 AUTO = ManualStatus()  # shared by most users, so that a known status costs no memory
-SAME_MS = 10  # changes in one millisecond have versions above their time, one more for each
+# A version is the time in milliseconds. Each further change in the same millisecond adds 1, so a version can be
+# slightly above its time.
+SAME_MS = 10
 SHORTEST_S, LONGEST_S = 0.001, 60.0  # seconds between two checks whether a status is over
 
 T = TypeVar("T")
@@ -50,7 +52,7 @@ class StatusService:
         self._context = context
         self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, ManualStatus())
         self._ends: dict[Key, Timer] = {}  # timers for the end of a status, of users with sessions here
-        # Invisible users with sessions here, each with a secret of this time of invisibility.
+        # Invisible users with sessions here, each with a secret that is new each time the user becomes invisible.
         self._invisible: dict[Key, bytes] = {}
         self._announced = 0  # number of announcements of new statuses
         self._void: dict[Key, int] = {}  # by user, number of the last announcement: reads begun before it are void
@@ -64,7 +66,7 @@ class StatusService:
         # Of users with sessions here who have set a status: the version of that change, and its monotonic seconds.
         self._seen: dict[Key, tuple[int, float]] = {}
         self._ask_at = 0.0  # monotonic seconds before which the store is not asked for statuses of restored sessions
-        self._unread: set[Key] = set()  # users restored with the status that this node knew
+        self._unread: set[Key] = set()  # users restored while the store did not answer, to be compared with the store
         # Writes the sessions of a user with their status to the engine, which may have lost them.
         self.restore: Callable[[Key], Coroutine[Any, Any, None]] | None = None
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
@@ -107,7 +109,7 @@ class StatusService:
             self._note(key, snapshot, doubts)
 
     async def _current(self, key: Key, read: Callable[[], Awaitable[T]]) -> tuple[T, int]:
-        """Return the result of a read that began after all announcements, and the number of doubts at its beginning."""
+        """Return the result of a read that began after all announcements, and the value of `_doubts` when it began."""
         while True:
             announced, doubts = self._announced, self._doubts
             found = await read()
@@ -115,7 +117,7 @@ class StatusService:
                 return found, doubts
 
     def _is_void(self, key: Key, announced: int) -> bool:
-        """Return whether a new status was announced since."""
+        """Return whether a new status was announced after announcement number `announced`."""
         return self._void.get(key, 0) > announced
 
     def _announce(self, key: Key) -> None:
@@ -144,6 +146,7 @@ class StatusService:
 
     @property
     def _doubts(self) -> int:
+        """Return the number of times that this node may have missed changes. Older knowledge is not certain."""
         return 0 if self.freshness is None else self.freshness.doubts
 
     def is_certain(self, session: Session) -> bool:
@@ -155,8 +158,8 @@ class StatusService:
     async def make_certain(self, session: Session) -> None:
         """Read the user's status from the engine or the store, if the node is not certain. The caller checks again.
 
-        Without both there are no changes: then the status that this node knows counts. Raise StoreUnavailable if the
-        node knows none.
+        Without engine and store no status can change, so the status that this node knows counts. Raise StoreUnavailable
+        if the node knows none.
         """
         if self.freshness is not None:
             await self.freshness.known()
@@ -238,7 +241,8 @@ class StatusService:
     async def to_restore(self, key: Key) -> ManualStatus:
         """Return the stored status; while the store does not answer, the status that this node knows.
 
-        Such a user is compared with the store later. Raise StoreUnavailable if the status is unknown here, too.
+        In the second case the user is compared with the store later. Raise StoreUnavailable if this node knows no
+        status, either.
         """
         if has_come(self._ask_at, self._context.timers.now()):
             stored = await self._in_time(self._manuals.get(key))
@@ -289,7 +293,10 @@ class StatusService:
         return key in self._invisible
 
     def alias(self, key: Key, text: str) -> str:
-        """Return a name for `text` of an invisible user. Others cannot derive the user, or an earlier such name."""
+        """Return a name in place of `text` of an invisible user.
+
+        Other users can derive neither the user nor earlier names from it.
+        """
         return blake2b(text.encode(), key=self._invisible.get(key, b""), digest_size=12).hexdigest()
 
     def invisible(self, tenant: str) -> Iterable[str]:
@@ -315,7 +322,7 @@ class StatusService:
         self._void.pop(key, None)
 
     def with_sessions(self, key: Key, snapshot: Snapshot) -> Snapshot:
-        """Return a stale snapshot with the user's sessions on this node in place of an absence."""
+        """Return a stale snapshot in which a user with sessions on this node is not offline."""
         sessions = self._context.registry.sessions_of(*key)
         if not sessions or snapshot.own.state != "offline":
             return snapshot
@@ -358,7 +365,7 @@ class StatusService:
         self._hide(key, hidden=own.status == "invisible")
         if snapshot.own.until is not None:
             remaining_s = (snapshot.own.until - self._engine.now_ms()) / 1000
-            # No longer at a time: the clock may be set meanwhile, and a distant end may change many times.
+            # Not longer than LONGEST_S: the clock may be set meanwhile, so the remaining time is computed again.
             delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
             self._ends[key] = self._context.timers.set(delay_s, self._over, key)
 
@@ -376,7 +383,7 @@ class StatusService:
         self._context.tasks.spawn(self._settle(key))
 
     async def _settle(self, key: Key) -> None:
-        # Every verb of the engine ends an expired status; a read does nothing else.
+        # Every verb of the engine ends an expired status, also a read. So a read is enough.
         try:
             (snapshot,), doubts = await self._current(key, lambda: self._engine.read(key[0], [key[1]]))
         except EngineUnavailable:

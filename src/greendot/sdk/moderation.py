@@ -112,16 +112,16 @@ class Moderating:
         )
 
     def mutes(self, room: str | None = None) -> Iterator[Restriction]:
-        """Yield the mutes in `room`; without `room`, the mutes in all rooms, but not those in single rooms.
+        """Yield the mutes in `room`; without `room`, the mutes of the whole tenant, but not those of single rooms.
 
-        The call fetches them page by page.
+        The iteration fetches them page by page.
         """
         return self._restricted(_restriction_path("mutes", room))
 
     def bans(self, room: str | None = None) -> Iterator[Restriction]:
         """Yield the bans from `room`; without `room`, the bans from the tenant, but not those from single rooms.
 
-        The call fetches them page by page.
+        The iteration fetches them page by page.
         """
         return self._restricted(_restriction_path("bans", room))
 
@@ -142,9 +142,9 @@ class Moderating:
         after: int | None = None,
         limit: int = 50,
     ) -> list[AuditEntry]:
-        """Return up to `limit` entries of the audit (at most 300), the newest last.
+        """Return up to `limit` entries of the audit (at most 300), oldest first.
 
-        These are the entries after number `after`, or the newest without it.
+        These are the first entries after number `after`, or without it the newest.
         """
         asked = query(room=room, user=user, action=action, after=after, limit=limit)
         return self._http.call(Call("GET", "/v1/audit", query=asked), AuditEntries).entries

@@ -73,7 +73,7 @@ class Rooming:
         return self._http.call(Call("GET", "/v1/rooms", query=query(after=after, limit=limit)), Rooms).rooms
 
     def every_room(self) -> Iterator[Room]:
-        """Yield all rooms. The call fetches them page by page."""
+        """Yield all rooms. The iteration fetches them page by page."""
         page = self.rooms(limit=PAGE)
         yield from page
         while len(page) == PAGE:
@@ -85,7 +85,7 @@ class Rooming:
         return self._http.call(Call("GET", room_path(room, "members"), query=query(after=after, limit=limit)), Members)
 
     def every_member(self, room: str) -> Iterator[Member]:
-        """Yield all members. The call fetches them page by page."""
+        """Yield all members. The iteration fetches them page by page."""
         after: str | None = None
         while True:
             page = self.members(room, after, PAGE)
@@ -177,7 +177,7 @@ class Rooming:
         return self._http.call(Call("GET", room_path(room, "messages"), query=asked), Messages).messages
 
     def every_message(self, room: str, after: int = 0) -> Iterator[Message]:
-        """Yield all messages after number `after`, oldest first. The call fetches them page by page."""
+        """Yield all messages after number `after`, oldest first. The iteration fetches them page by page."""
         while page := self.messages(room, after=after, limit=MOST_MESSAGES):
             yield from page
             after = page[-1].seq

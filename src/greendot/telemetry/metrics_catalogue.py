@@ -75,8 +75,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter("ws_connections_total", "WebSocket connections opened. The rate includes reconnects."),
         counter(
             "realtime_event_streams_total",
-            "Event streams opened by clients whose WebSockets do not pass. They are counted as WebSocket connections, "
-            "too.",
+            "Event streams opened by clients whose network blocks WebSockets. They are counted as WebSocket "
+            "connections, too.",
         ),
         counter(
             "realtime_event_posts_forwarded_total",
@@ -192,8 +192,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_dropped_total",
             "Signals dropped, by type and reason: slow (the client does not keep up), crowded (the room produces "
             "signals faster than this node can write them), shed (this node is overloaded). slow and crowded together "
-            "are realtime_dropped_ephemeral_total. realtime_shed_total counts the drops of shed, and dropped "
-            "commands. This metric is the total of dropped signals: do not add the other two to it.",
+            "are realtime_dropped_ephemeral_total. realtime_shed_total counts the drops with the reason shed, plus "
+            "dropped commands. This metric is the total of dropped signals: do not add the other two to it.",
             "type",
             "reason",
         ),
@@ -218,8 +218,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_pubsub_unrouted_total",
-            "Messages to a user that were dropped because a queue was full. The queue has at most 10,000 messages, "
-            "which wait until Redis answers on which nodes their user is.",
+            "Messages to a user that were dropped because a queue was full. The queue holds at most 10,000 "
+            "messages until Redis has returned the nodes of their users.",
         ),
         gauge(
             "realtime_bus_lag_ms",

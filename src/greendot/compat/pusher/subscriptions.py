@@ -1,7 +1,9 @@
-"""Subscriptions of Pusher clients: authorised by the app's signature, then joined to the room or attached to it.
+"""Subscriptions of Pusher clients: authorised, then joined to the room or attached to it.
 
-In a presence channel, the user joins the room. In other channels, the connection only listens. But if the connection
-has a user and the room exists, the user joins it there too, so that the rules of the room apply to the user.
+Public channels need no signature. The others need a signature of the app; the channel of a user needs a sign-in.
+
+In a presence channel, the user joins the room. In another channel, the user joins the room if the connection has a user
+and the room exists, so that the rules of the room apply. Otherwise the connection only listens.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ class Subscriber:
 
     async def _enter_allowed(self, connection: PusherConnection, channel: ChannelName) -> None:
         is_there = await self._check_members(connection, channel)
-        connection.hold()  # events of members follow the list of members
+        connection.hold()  # events of members are sent after the list of members
         first: list[tuple[bytes, object]] = []
         try:
             if channel.name not in connection.subscriptions:
@@ -135,7 +137,11 @@ class Subscriber:
             await self.user_known(connection)
 
     async def _check_members(self, connection: PusherConnection, channel: ChannelName) -> bool:
-        """Return whether the user is in the channel already. Raise NotAccepted if not, and the channel is full."""
+        """Return whether the user is in the channel already. Raise NotAccepted if a new member does not fit into it.
+
+        The engine is not asked if no limit or webhook of the app needs the answer, or for a repeated subscription. Then
+        the result is True.
+        """
         app, session = connection.app, connection.session
         wants = bool(app.presence_members) or "member_added" in app.webhook_events
         if not wants or channel.name in connection.subscriptions or session is None:
@@ -197,7 +203,7 @@ class Subscriber:
             return
         if channel.kind == "public" and isinstance(room, Room) and not room.open:
             raise _not_open()
-        found: list[Room | None] = []  # the room in the turn in which the client is attached
+        found: list[Room | None] = []  # the room as `may` has seen it, in the turn in which the client is attached
 
         def may(room: Room | None) -> bool:
             found[:] = [room]
@@ -224,7 +230,7 @@ class Subscriber:
             connection.send(found or frames.cache_miss(channel.name), key=RoomKey(channel.room, ("cached",)))
 
     def _keep(self, connection: PusherConnection, subscription: Subscription) -> None:
-        if connection.closing:  # while the room was opened
+        if connection.closing:  # the connection began to close while the room was opened
             self._detach(connection, subscription)
             return
         is_new = subscription.channel.name not in connection.subscriptions
@@ -268,7 +274,7 @@ class Subscriber:
             if reason == DELETED and not one.joined:
                 continue  # a channel needs no room
             self.unsubscribe(connection, one.channel.name)
-            if not one.joined:  # one that has joined gets `room.changed`
+            if not one.joined:  # a user who has joined gets `room.changed`
                 why = f"this user was removed from the channel: {reason}"
                 connection.send(frames.subscription_error(one.channel.name, "AuthError", why, 403))
 
@@ -279,7 +285,7 @@ class Subscriber:
         for one in [*connection.subscriptions.values()]:
             topic = Topic("room", connection.app.tenant, one.channel.room)
             local = None if one.channel.kind == "user" or one.joined else self._services.rooms.local(topic)
-            is_kept = connection.subscriptions.get(one.channel.name) is one  # else it was ended during a join
+            is_kept = connection.subscriptions.get(one.channel.name) is one  # not if a join meanwhile ended it
             if local is None or local.room is None or connection.closing or not is_kept:
                 continue
             try:
@@ -301,7 +307,7 @@ class Subscriber:
             self._events.count_soon(connection.app, one.channel)
 
     def room_closed(self, connection: PusherConnection, room: str) -> None:
-        """End a subscription to a public channel whose room is not open any more."""
+        """End the subscription to a public channel whose room is not open any more. Users who have joined stay."""
         for one in [*connection.subscriptions.values()]:
             if one.channel.room == room and one.channel.kind == "public" and not one.joined:
                 self.unsubscribe(connection, one.channel.name)

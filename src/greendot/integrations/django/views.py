@@ -59,8 +59,8 @@ def token(request: HttpRequest) -> HttpResponse:
 def webhook(request: HttpRequest) -> HttpResponse:
     """Verify a webhook and send a Django signal for each of its events.
 
-    The answer is 400 for a wrong or late signature, 409 for a replay, 413 for a large body, and 500 if a receiver
-    failed.
+    The answer is 400 for a wrong signature or a wrong time, 409 for a replay, 413 for a large body, and 500 if a
+    receiver failed.
     """
     found = config()
     if not found.webhook_secrets:

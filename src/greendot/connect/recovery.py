@@ -21,7 +21,6 @@ from greendot.connect.restorer import AGAIN_S, Restorer
 from greendot.engine.messages import Audit, Part
 from greendot.engine.port import Engine, RecordsState
 from greendot.errors import EngineUnavailable, StoreUnavailable
-from greendot.ids import Key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
@@ -77,33 +76,16 @@ class _Except(Part):
         return self._part.covers(tenant, name) and not self._others.covers(tenant, name)
 
 
-class _Elsewhere(Part):
-    """Users of a part who have no sessions on this node."""
+class _Users(Part):
+    """Users of a part who have sessions on this node; with `here` False, users of the part who have none."""
 
-    def __init__(self, part: Part, registry: Registry) -> None:
-        self.part = part
-        self.registry = registry
-        self.skipped: set[Key] = set()  # users who had sessions on this node when they were asked for
-
-    def covers(self, tenant: str, name: str) -> bool:
-        if not self.part.covers(tenant, name):
-            return False
-        if self.registry.sessions_of(tenant, name):
-            self.skipped.add((tenant, name))
-            return False
-        return True
-
-
-class _Here(Part):
-    """Users of a part who have sessions on this node, or had some when `_Elsewhere` skipped them."""
-
-    def __init__(self, others: _Elsewhere) -> None:
-        self._others = others
+    def __init__(self, part: Part, registry: Registry, *, here: bool) -> None:
+        self._part = part
+        self._registry = registry
+        self._here = here
 
     def covers(self, tenant: str, name: str) -> bool:
-        others = self._others
-        is_here = (tenant, name) in others.skipped or bool(others.registry.sessions_of(tenant, name))
-        return is_here and others.part.covers(tenant, name)
+        return bool(self._registry.sessions_of(tenant, name)) is self._here and self._part.covers(tenant, name)
 
 
 class Recovery:
@@ -193,14 +175,13 @@ class Recovery:
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
         # For other nodes, users with sessions here may have gone offline, and now return. Watchers on this node
         # must not see that, so these users are read only after their sessions are restored.
-        # Sessions may end meanwhile. The second read therefore has all users that the first one skipped.
-        others = _Elsewhere(part, self._context.registry)
+        here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
         self.resyncs += 1
         try:
             sessions, _ = await asyncio.gather(self._restorer.restore(part), self._resync(part, others))
             self._context.tasks.spawn(self._compare(self._compare_inboxes, part))
-            await self._parts.watching.resync(_Here(others), intact=True)
+            await self._parts.watching.resync(here, intact=True)
             await self._audit(part)
         except EngineUnavailable as error:
             log(log_events.WORK_LATER, work="recovery", reason=error)

@@ -151,10 +151,9 @@ class UserPresence:
         """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
         If `idle` is None, the session stays idle or active as before: a reconnect is no activity of the person. A new
-        connection shows that the device has come back. So every other lingering session of the same device ends.
-        `since` is given for a restored session: the time at which its state began. A restored session ends no other
-        one: it may be old and linger itself, and its device may since have had a newer session on another node. If the
-        session already has a newer connection than `ref`, or `ref` has ended, the session does not change.
+        connection shows that the device has come back. So every other lingering session of the same device ends. If the
+        state changes, `since` is the time at which the new state began (None: now). If the session already has a newer
+        connection than `ref`, or `ref` has ended, the session does not change.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -170,7 +169,7 @@ class UserPresence:
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
-        for other, its in [*self.sessions.items()] if came and since is None else ():
+        for other, its in [*self.sessions.items()] if came else ():
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.sessions[other]
         return record is not None, self.settle(now, nodes, since)

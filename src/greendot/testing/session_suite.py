@@ -7,7 +7,7 @@ from msgspec import structs
 from greendot.engine.messages import Part, Topic
 from greendot.engine.results import Known
 from greendot.presence.model import Change, ManualStatus, SessionEpoch
-from greendot.testing.engine_harness import AUTO, EngineHarness, EngineTests, T
+from greendot.testing.engine_harness import AUTO, EngineTests, T
 
 KNOWN = Known("d1", False, "Ann", 60_000, AUTO)
 
@@ -51,21 +51,6 @@ class LifeSuite(EngineTests):
             await h.settle()
             (change,) = [message for _, message in h.heard if isinstance(message, Change)]
             assert change.restored
-
-    async def test_restoring_an_old_session_does_not_end_a_newer_one_of_its_device(self) -> None:
-        """A node that was cut off restores a session that its client has since continued on another node."""
-        async with self.harness() as h:
-            newer = await self.come(h, "ann")
-            await h.engine.linger(T, "ann", newer, 5_000, 0)
-            old = SessionEpoch("old", h.incarnation, 1)
-            await h.engine.restore(T, "ann", old, structs.replace(KNOWN, device=(await self._device(h))))
-            await h.engine.linger(T, "ann", old, 1_000, 0)
-            await h.advance(1.5)
-            assert (await self.see(h, "ann")).visible.state == "online"
-
-    async def _device(self, h: EngineHarness) -> str:
-        (session,) = await h.engine.sessions(T, "ann")
-        return session.device
 
     async def test_restoring_does_not_end_a_linger(self) -> None:
         async with self.harness() as h:

@@ -21,8 +21,7 @@ if ARGV[13] then
 end
 prune(record, v.nodes, v.now)
 local found = find_entry(record, session)
--- A new connection ends the lingering sessions of its device. A restored session does not: it may be an old one that
--- lingers itself, and its device may since have had a newer session on another node.
+-- A new connection ends the lingering sessions of its device.
 local came = not found or found.node ~= node or found.conn ~= conn
 if not found then
   record.entries[#record.entries + 1] = { session = session, device = device, conn = conn, idle = idle == 'i', node = node }
@@ -32,7 +31,7 @@ elseif found.node ~= node or conn > found.conn or (conn == found.conn and not fo
 else  -- an older or closed connection: its late commands are ignored
   came = false
 end
-if came and not v.restoring then
+if came then
   local kept = {}
   for _, entry in ipairs(record.entries) do
     if entry.session == session or entry.device ~= device or not entry.deadline then kept[#kept + 1] = entry end

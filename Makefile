@@ -16,7 +16,7 @@ FUZZ   := $(VENV)/.fuzz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials simulate compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ trials: $(READY) debs  ## Test rooms with 10,000 random histories in which nodes
 	@TRIALS=$(or $(TRIALS),10000) TRIALS_FIRST=$(or $(TRIALS_FIRST),0) PYTHONHASHSEED=0 \
 	  $(BIN)/python -m pytest tests/model/test_streams_trials.py --timeout=7200 $(ARGS)
 	@SERVER_RUNS=$(or $(SERVER_RUNS),20) $(BIN)/python -m pytest tests/model/test_streams_servers.py --timeout=120 $(ARGS)
+
+simulate: $(READY)  ## Simulate whole clusters under faults, with a checker of their promises (SEEDS=1000, FIRST=0; 100,000 seeds: an hour)
+	@PYTHONPATH=tests PYTHONHASHSEED=0 $(BIN)/python -m simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
 compat: $(READY) debs  ## Test nodes, stores and clients of the previous version with this version (30 s; needs the git history)
 	@COMPAT=1 $(BIN)/python -m pytest tests/compat $(ARGS)

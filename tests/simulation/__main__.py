@@ -1,0 +1,98 @@
+"""Runner of `make simulate`: trials of many seeds on all cores, with progress.
+
+The first failure is shrunk and printed as a story.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+from simulation.mutants import MUTANTS, find
+from simulation.trial import draw, run, shrink, tell
+
+CHUNK = 50  # seeds that a process runs before it reports
+EVERY_S = 10.0  # between two lines of progress
+
+
+def chunk(first: int, end: int) -> tuple[int, str, list[int]]:
+    """Run the seeds. Return their number, a digest of their logs, and the failing seeds."""
+    digests, failed = "", list[int]()
+    for seed in range(first, end):
+        result = run(draw(seed))
+        digests += result.digest
+        if result.broken is not None:
+            failed.append(seed)
+    return end - first, digests, failed
+
+
+def chunks(first: int, end: int, workers: int) -> Iterator[tuple[int, str, list[int]]]:
+    starts = range(first, end, CHUNK)
+    ends = [min(start + CHUNK, end) for start in starts]
+    if workers == 1:
+        yield from map(chunk, starts, ends)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(chunk, starts, ends)
+
+
+def explain(seed: int) -> None:
+    """Print the shortest story of a failing seed that can be found."""
+    plan = draw(seed)
+    broken = run(plan).broken
+    if broken is None:
+        print(f"seed {seed} does not fail")
+        return
+    shorter = shrink(plan, broken.invariant)
+    print(tell(shorter, run(shorter)))
+    print(f"repeat it: make simulate FIRST={seed} SEEDS=1")
+
+
+def simulate(first: int, seeds: int, workers: int) -> int:
+    began = reported = time.monotonic()
+    done, failed = 0, list[int]()
+    for number, _, wrong in chunks(first, first + seeds, workers):
+        done, failed = done + number, failed + wrong
+        if (now := time.monotonic()) - reported >= EVERY_S:
+            reported = now
+            print(
+                f"{done} of {seeds} seeds, {done / (now - began) * 60:.0f} per minute, {len(failed)} failed", flush=True
+            )
+    per_minute = done / (time.monotonic() - began) * 60
+    print(f"{done} seeds, {per_minute:.0f} per minute with {workers} processes; failed: {failed or 'none'}")
+    if failed:
+        explain(failed[0])
+    return bool(failed)
+
+
+def plant(first: int, seeds: int) -> int:
+    missed = 0
+    for name in MUTANTS:
+        found = find(name, first, seeds)
+        missed += found is None
+        print(f"{name}: {'NOT FOUND' if found is None else f'{found[1]}, by seed {found[0]}'}", flush=True)
+    print(f"{len(MUTANTS) - missed} of {len(MUTANTS)} planted faults found")
+    return bool(missed)
+
+
+def main() -> int:
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of text have an order that follows from it
+        again = [sys.executable, "-m", "simulation", *sys.argv[1:]]
+        os.execve(sys.executable, again, os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606  (no shell is wanted)
+    parser = argparse.ArgumentParser(prog="make simulate", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1_000, help="number of seeds")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--mutants", type=int, help="plant faults; each must be found within this number of seeds")
+    given = parser.parse_args()
+    if given.mutants is not None:
+        return plant(given.first, given.mutants)
+    return simulate(given.first, given.seeds, given.workers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,409 @@
+"""One trial: a cluster, its users and faults, all drawn from a seed; its story, and the search for a shorter one.
+
+The plan is drawn before the trial begins. So steps can be left out, and the rest happens at the same times.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from unittest import mock
+
+from msgspec import Struct
+
+from greendot import ids
+from greendot.node import hub, time_slices, timers
+from greendot.node.session import Connection
+from simulation.clients import Device
+from simulation.engine import BusFaults
+from simulation.nodes import ROOM, TENANT, ClusterNode, World
+from simulation.promises import Broken, Promises, bound_s
+
+
+class Step(NamedTuple):
+    """One step of a plan: something that a device does, or a fault."""
+
+    at: float
+    verb: str
+    number: int  # of the device or node
+    args: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        given = ", ".join(map(str, self.args))
+        return f"{self.at:8.3f}  {self.verb} {self.number}{f' ({given})' if given else ''}"
+
+
+class Plan(Struct, frozen=True):
+    """All that is drawn from a seed."""
+
+    seed: int
+    nodes: int
+    owners: tuple[int, ...]  # of each device: its user
+    faults: BusFaults
+    steps: tuple[Step, ...]
+    seconds: float
+
+
+class Result(Struct):
+    """Outcome of a trial."""
+
+    seed: int
+    digest: str
+    broken: Broken | None
+    story: list[str]
+    seconds: float
+
+
+def draw(seed: int) -> Plan:
+    """Return the plan of a seed."""
+    chance = random.Random(seed)
+    nodes = chance.choice((1, 2, 2, 3, 3, 4))
+    users = chance.randint(2, 4)
+    owners = (*range(users), *(chance.randrange(users) for _ in range(chance.randint(0, 2))))
+    faults = BusFaults(
+        twice=chance.choice((0.0, 0.1)), late=chance.choice((0.0, 0.1)), lag_s=chance.choice((0.001, 0.005, 0.02))
+    )
+    steps, now = list[Step](), 0.5
+    for device in range(len(owners)):
+        if chance.random() < 0.85:
+            steps.append(Step(now, "come", device, (chance.randrange(4),)))
+            now += chance.expovariate(4.0)
+    for _ in range(chance.randint(6, 22)):
+        now += chance.expovariate(1 / chance.choice((0.05, 1.0, 6.0, 15.0)))
+        steps.append(_draw_step(chance, round(now, 3), nodes, len(owners)))
+    return Plan(seed, nodes, owners, faults, tuple(steps), now)
+
+
+def _draw_step(chance: random.Random, now: float, nodes: int, devices: int) -> Step:
+    device, node = chance.randrange(devices), chance.randrange(nodes)
+    verb = chance.choice(DEVICE_VERBS if chance.random() < 0.75 else NODE_VERBS)
+    match verb:
+        case "drop":
+            back = chance.choice((None, 0.0, 0.05, 1.0, 10.0, 25.0, 28.5))
+            return Step(now, verb, device, (chance.choice((0.0, 0.0, 0.5, 4.0, None)), back))
+        case "type":
+            return Step(now, verb, device, (chance.choice((1.0, 7.0)), chance.random() < 0.5))
+        case "stall":
+            return Step(now, verb, device, (chance.choice((0.5, 5.0)),))
+        case "come":
+            return Step(now, verb, device, (chance.randrange(4),))
+        case "status":
+            return Step(now, verb, device, (chance.choice(("auto", "busy", "invisible", "invisible")),))
+        case "pause" | "cut":
+            return Step(now, verb, node, (chance.choice((0.4, 3.0, 12.0, 22.0, 60.0)),))
+        case "crash" | "restart":
+            return Step(now, verb, node, (chance.choice((0.5, 5.0, 40.0)),))
+    return Step(now, verb, node if verb in NODE_VERBS else device, ())
+
+
+DEVICE_VERBS = ("drop", "drop", "drop", "come", "come", "close", "bye", "silent", "type", "type", "status", "stall")
+NODE_VERBS = ("pause", "cut", "crash", "restart", "flush")
+
+
+class Trial:
+    """Run of one plan."""
+
+    def __init__(self, plan: Plan, errors: list[str]) -> None:
+        self.plan = plan
+        self.errors = errors
+        self.story: list[str] = []
+        self.broken: Broken | None = None
+        self._hash = blake2b(digest_size=16)
+        self.world = World(plan.seed, plan.faults)
+        self.users = [f"u{number}" for number in range(max(plan.owners) + 1)]
+        self.promises = Promises(self.world, self.users, self._broke)
+        self.devices = [
+            Device(self.world, self.promises, f"u{owner}", f"d{number}", self.tell)
+            for number, owner in enumerate(plan.owners)
+        ]
+        self.slots: list[ClusterNode] = []
+        written = self.promises.written
+
+        def logged(contact: Any, frame: dict[str, Any]) -> None:
+            self._hash.update(f"{self.world.universe.now!r} {contact.device} {frame!r}\n".encode())
+            if frame["type"] in TOLD:
+                self.tell(str(contact.node), f"writes to {contact.device}: {frame['type']} {_brief(frame)}")
+            written(contact, frame)
+
+        self.promises.written = logged  # type: ignore[method-assign]
+
+    def tell(self, who: str, text: str) -> None:
+        line = f"{self.world.universe.now - 1000:9.4f}  {who:9} {text}"
+        self._hash.update(line.encode())
+        self.story.append(line)
+
+    def _broke(self, broken: Broken) -> None:
+        if self.broken is None:
+            self.broken = broken
+            self.tell("CHECKER", str(broken))
+
+    def run(self) -> Result:
+        universe = self.world.universe
+        for _ in range(self.plan.nodes):
+            self.slots.append(self.world.start_node())
+        store = self.slots[0].node.store
+        universe.finish(self.slots[0].process, store.put_room(TENANT, ROOM, open=True))
+        start = universe.now
+        for step in self.plan.steps:
+            universe.run_until(start + step.at)
+            if self.broken is not None:
+                break
+            self._do(step)
+        if self.broken is None:
+            self._end()
+        for failure in (*self.errors, *universe.failures):
+            self._broke(Broken("no-error", failure))
+        seconds = universe.now - start
+        self.world.close()
+        return Result(self.plan.seed, self._hash.hexdigest(), self.broken, self.story, seconds)
+
+    # --- steps ---
+
+    def _do(self, step: Step) -> None:
+        match step.verb:
+            case "pause" | "cut" | "crash" | "restart":
+                getattr(self, f"_{step.verb}")(step.number, *step.args)
+            case "flush":
+                self.tell("engine", "loses all data")
+                self.promises.flushes.append(self.world.universe.now)
+                self.world.backend.flush()
+            case _:
+                device = self.devices[step.number]
+                calls = {
+                    "come": device.come,
+                    "drop": device.drop,
+                    "close": device.close,
+                    "bye": device.bye,
+                    "silent": device.go_silent,
+                    "type": device.type,
+                    "status": device.set_status,
+                    "stall": device.stall,
+                }
+                calls[step.verb](*step.args)  # type: ignore[operator]
+
+    def _sicken(self, node: ClusterNode, text: str) -> bool:
+        if not node.is_well:
+            return False
+        self.tell(str(node), text)
+        self.promises.fell_sick(node)
+        return True
+
+    def _pause(self, number: int, seconds: float) -> None:
+        node = self.slots[number]
+        if self._sicken(node, f"is paused for {seconds} s"):
+            node.pause()
+            self.world.universe.after(seconds, self._heal, node, node.resume, "continues")
+
+    def _cut(self, number: int, seconds: float) -> None:
+        node = self.slots[number]
+        if self._sicken(node, f"is cut off from the engine for {seconds} s"):
+            node.cut()
+            self.world.universe.after(seconds, self._heal, node, node.mend, "reaches the engine again")
+
+    def _heal(self, node: ClusterNode, call: Any, text: str) -> None:
+        if node.is_up:
+            self.tell(str(node), text)
+            call()
+            self.promises.got_well(node)
+
+    def _crash(self, number: int, back_s: float) -> None:
+        node = self.slots[number]
+        if self._sicken(node, f"is killed, and replaced after {back_s} s"):
+            node.crash()
+            self._reset_clients(node)
+            self.world.universe.after(back_s, self._replace, number)
+
+    def _reset_clients(self, node: ClusterNode) -> None:
+        """Reset the sockets of a killed process, as its kernel does."""
+        for device in self.devices:
+            if device.contact is not None and device.contact.node is node:
+                device.drop(0.0, 0.2 if device.is_wanted else None)
+
+    def _restart(self, number: int, back_s: float) -> None:
+        node = self.slots[number]
+        if self._sicken(node, f"is stopped, and replaced after {back_s} s"):
+            node.stop()
+            self.world.universe.after(back_s, self._replace, number)
+
+    def _replace(self, number: int) -> None:
+        node = ClusterNode(self.world)
+        self.slots[number] = node
+        self.world.nodes.append(node)
+        node.process.do(lambda: node.process.create_task(self._start(node)))
+
+    async def _start(self, node: ClusterNode) -> None:
+        await node.node.start()
+        node.is_up = True
+        self.tell(str(node), "has started")
+
+    # --- end ---
+
+    def _end(self) -> None:
+        """Let every fault heal and every grace end, then compare all screens and answers with the truth."""
+        universe = self.world.universe
+        for device in self.devices:
+            device.typing_until = 0.0
+        self.tell("trial", "no more faults")
+        universe.run_until(max(universe.now, self._last_fault()) + bound_s())
+        reads: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
+        for device in self.devices:
+            if device.is_ready and not device.is_silent:
+                self._read(device, reads)
+        universe.run_until(universe.now + 2.0)
+        if self.broken is None:
+            self.promises.check_end(self.devices, reads)
+
+    def _last_fault(self) -> float:
+        return max((end or start for _, start, end in self.promises.sick), default=0.0) + 65.0
+
+    def _read(self, device: Device, reads: dict[str, tuple[list[dict[str, Any]], list[str]]]) -> None:
+        def got_presence(frame: dict[str, Any]) -> None:
+            if frame["type"] == "error":
+                return
+            presence = frame["data"]["presence"]
+            device.ask(lambda reply: got_room(presence, reply), type="room.present", room=ROOM)
+
+        def got_room(presence: list[dict[str, Any]], frame: dict[str, Any]) -> None:
+            if frame["type"] == "reply":
+                reads[str(device)] = presence, frame["data"]["users"]
+
+        device.ask(got_presence, type="presence.get", users=self.users)
+
+
+TOLD = {"presence.changed", "typing.started", "typing.stopped", "welcome", "error"}
+
+
+def _brief(frame: dict[str, Any]) -> str:
+    data = frame.get("data", {})
+    if frame["type"] == "presence.changed":
+        return f"{data['user']} {data['state']} version {data['version']}{' stale' if data.get('stale') else ''}"
+    return str(data.get("user") or data.get("code") or frame.get("code") or "")
+
+
+# --- a world without chance ---
+
+
+class Errors(logging.Handler):
+    """Errors that the nodes log: each is a fault of a node."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(self.format(record))
+
+
+def _ignored(unraisable: object) -> None:
+    """Ignore an exception that nothing can handle."""
+
+
+def _standing() -> float:
+    return 0.0
+
+
+@contextmanager
+def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
+    """Replace every source of chance and of real time in the nodes by the seed."""
+    state = random.getstate()
+    random.seed(seed)
+    letters = random.Random(seed)
+    standing = [mock.patch.object(module, "perf_counter", _standing) for module in (hub, timers, time_slices)]
+    patches = [
+        *standing,
+        mock.patch.object(ids, "urandom", letters.randbytes),
+        mock.patch.object(Connection, "__hash__", lambda connection: hash(connection.id)),
+        mock.patch.object(sys, "unraisablehook", _ignored),  # of coroutines of dead nodes
+    ]
+    logger = logging.getLogger("greendot")
+    before = logger.level, logger.propagate
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(errors)
+    try:
+        for patch in patches:
+            patch.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of coroutines that a killed node has never begun
+            yield
+    finally:
+        for patch in patches:
+            patch.stop()
+        random.setstate(state)
+        logger.removeHandler(errors)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+
+
+def run(plan: Plan) -> Result:
+    """Run a plan. Cycles are collected afterwards: a collection in between would run code of dead nodes."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        errors = Errors()
+        with fixed(plan.seed, errors):
+            result = Trial(plan, errors.found).run()
+            gc.collect()
+            return result
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def shrink(plan: Plan, invariant: str, tries: int = 300) -> Plan:
+    """Return a shorter plan that breaks the same promise: fewer steps, and then fewer devices, nodes and bus faults."""
+
+    def breaks(shorter: Plan) -> bool:
+        found = run(shorter).broken
+        return found is not None and found.invariant == invariant
+
+    size = max(1, len(plan.steps) // 2)
+    while tries > 0:
+        for at in range(0, len(plan.steps), size):
+            tries -= 1
+            shorter = _with(plan, steps=plan.steps[:at] + plan.steps[at + size :])
+            if breaks(shorter):
+                plan = shorter
+                break
+        else:
+            if size == 1:
+                break
+            size //= 2
+    for changes in ({"faults": BusFaults(lag_s=plan.faults.lag_s)}, *_fewer(plan)):
+        if breaks(shorter := _with(plan, **changes)):
+            plan = shorter
+    return plan
+
+
+def _fewer(plan: Plan) -> Iterator[dict[str, Any]]:
+    used = [step.number for step in plan.steps if step.verb not in NODE_VERBS]
+    if used and max(used) + 1 < len(plan.owners):
+        yield {"owners": plan.owners[: max(used) + 1]}
+    for nodes in range(1, plan.nodes):
+        if all(step.number < nodes for step in plan.steps if step.verb in NODE_VERBS):
+            yield {"nodes": nodes}
+
+
+def _with(plan: Plan, **changes: Any) -> Plan:
+    given = {name: getattr(plan, name) for name in plan.__struct_fields__}
+    return Plan(**(given | changes))
+
+
+def tell(plan: Plan, result: Result) -> str:
+    """Return the story of a failed trial."""
+    lines = [
+        f"seed {plan.seed}: {result.broken}",
+        f"{plan.nodes} nodes; devices of users {[f'u{owner}' for owner in plan.owners]}; {plan.faults}",
+        "plan:",
+        *map(str, plan.steps),
+        "story:",
+        *result.story[-120:],
+    ]
+    return "\n".join(lines)

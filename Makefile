@@ -5,7 +5,6 @@ BIN    := $(VENV)/bin
 SERVES := $(VENV)/.serves
 READY  := $(VENV)/.ready
 PLOTS  := $(VENV)/.plots
-AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
 SPEED  := $(VENV)/.speedups
@@ -16,7 +15,7 @@ FUZZ   := $(VENV)/.fuzz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials simulate compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials simulate compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check lock-image debs production node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,13 +80,8 @@ $(SITE): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
-audit: $(AUDIT)  ## Check dependencies for known vulnerabilities (skipped if the advisories are unreachable)
-	@$(BIN)/python scripts/audit
-
-$(AUDIT): $(READY)
-	@echo "→ installing pip-audit (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit]'
-	@touch $@
+audit: $(READY)  ## Compare dependencies with the copy of known vulnerabilities, without a network (REFRESH=1: first write the copy again)
+	@PYTHONPATH=tests REFRESH="$(REFRESH)" ADVISORIES="$(ADVISORIES)" $(BIN)/python -m audit
 
 fuzz: $(READY) debs  ## Fuzz with 10,000 invalid frames, bodies and bus messages each (15 minutes)
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
@@ -181,6 +175,9 @@ release: $(SHIP) node  ## Build everything that a release publishes, except the 
 
 release-check: $(SHIP) node  ## Do all steps of a release except the upload: build, compare, install, run (5 minutes)
 	@PYTHONPATH=tests $(BIN)/python -m release check build/release
+
+lock-image: $(READY)  ## Write the lock files of the image (deploy/image) with the newest versions and their hashes
+	@PYTHONPATH=tests $(BIN)/python -m release lock-image
 
 $(SHIP): $(READY)
 	@echo "→ installing the tools of a release (once)"

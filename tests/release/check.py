@@ -18,12 +18,12 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 from compat.sources import UPGRADED, MissingHistoryError, extract
-from release import artefacts
+from release import artefacts, image_lock
 from release.artefacts import CLIENTS, ROOT, Failed, run
+from release.image_lock import EXTRAS, GLIBC, image_python
 from release.quickstart import fetch, running, serving, try_server
 from release.upgrade import Installation, build_previous, upgrade
 
-ARCHITECTURES = ("x86_64", "aarch64")
 PEERS = ("react", "react-dom", "@types/react", "vue", "ws")
 
 
@@ -100,7 +100,7 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
     with table.step("image: its command, without a container"):
         try_image_command(python.parent / "greendot", work / "image")
     with table.step("image: hadolint and wheels") as notes:
-        notes.append(check_image(wheel))
+        notes.append(check_image())
     table.skip("image: build", "needs a Docker engine; the release workflow builds it for amd64 and arm64")
 
 
@@ -223,16 +223,19 @@ def _unpack_npm(tarballs: list[Path], modules: Path) -> None:
 # --- image ---
 
 
-def check_image(wheel: Path) -> str:
-    """Lint the Dockerfile, and check that each dependency has a wheel for each architecture: no compiler is there."""
+def check_image() -> str:
+    """Lint the Dockerfile, and check that pip finds the locked wheels, by their hashes, for each architecture."""
     run(Path(sys.executable).parent / "hadolint", "--failure-threshold", "style", ROOT / "Dockerfile")
     version = image_python()
-    for architecture in ARCHITECTURES:
-        platforms = [word for libc in (28, 17) for word in ("--platform", f"manylinux_2_{libc}_{architecture}")]
+    files = [word for name in ("base", *EXTRAS) for word in ("--requirement", image_lock.FOLDER / f"{name}.txt")]
+    for architecture in image_lock.ARCHITECTURES:
+        platforms = [word for minor in GLIBC for word in ("--platform", f"manylinux_2_{minor}_{architecture}")]
         with tempfile.TemporaryDirectory() as target:
-            command = ["install", "--dry-run", "--quiet", "--only-binary", ":all:", "--target", target]
-            run(sys.executable, "-m", "pip", *command, "--python-version", version, *platforms, wheel)
-    return f"wheels of Python {version} for {' and '.join(ARCHITECTURES)} (this machine: {platform.machine()})"
+            command = ["install", "--dry-run", "--quiet", "--require-hashes", "--only-binary", ":all:"]
+            command += ["--no-deps", "--target", target, "--python-version", version]
+            run(sys.executable, "-m", "pip", *command, *platforms, *files)
+    architectures = " and ".join(image_lock.ARCHITECTURES)
+    return f"locked wheels of Python {version} for {architectures} (this machine: {platform.machine()})"
 
 
 def try_image_command(greendot: Path, work: Path) -> None:
@@ -254,11 +257,3 @@ def try_image_command(greendot: Path, work: Path) -> None:
             raise Failed("/dev/token needs no gate token, although the server listens on all addresses")
         if b"token" not in fetch(f"{address}/dev/token?user=alice&gate={gate}"):
             raise Failed("/dev/token gives no token with the gate token")
-
-
-def image_python() -> str:
-    """Return the Python version of the image, such as 3.13."""
-    found = re.search(r"^ARG PYTHON=(\d+\.\d+)\.\d+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    if found is None:
-        raise Failed("the Dockerfile has no exact version of its base. Write: ARG PYTHON=X.Y.Z")
-    return found[1]

@@ -16,10 +16,10 @@ RUN python -m venv --without-pip /opt/greendot
 COPY deploy/image deploy/image
 RUN pip install --no-cache-dir --disable-pip-version-check --no-compile --require-hashes --only-binary :all: \
         --requirement deploy/image/build.txt \
-    && set -- --requirement deploy/image/base.txt \
-    && IFS=, && for extra in ${EXTRAS}; do set -- "$@" --requirement "deploy/image/${extra}.txt"; done \
-    && pip --python /opt/greendot/bin/python install --no-cache-dir --disable-pip-version-check --no-compile \
-        --require-hashes --only-binary :all: "$@"
+    && IFS=, && for lock in base ${EXTRAS}; do \
+        pip --python /opt/greendot/bin/python install --no-cache-dir --disable-pip-version-check --no-compile \
+            --require-hashes --only-binary :all: --requirement "deploy/image/${lock}.txt" || exit 1; \
+    done
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 # The wheel of this folder, which hadolint does not see:

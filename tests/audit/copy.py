@@ -126,11 +126,11 @@ def _of_service(packages: set[Package], service: str) -> Iterator[Any]:
 def _asked(package: Package, service: str) -> Iterator[Any]:
     query: dict[str, Any] = {"package": {"ecosystem": package.ecosystem, "name": package.name}}
     while True:
-        request = urllib.request.Request(  # noqa: S310  (the address is a constant, or chosen by a developer)
+        request = urllib.request.Request(
             f"{service}/v1/query", json.dumps(query).encode(), {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
                 page = json.load(answer)
                 documents = page.get("vulns", [])
         except (urllib.error.URLError, OSError, ValueError, AttributeError) as error:

@@ -51,17 +51,17 @@ def made(folders: tuple[Path, ...] = (DOCUMENTS,), day: date = TODAY) -> copy.Co
     ],
 )
 def test_versions_are_sorted_as_their_ecosystem_sorts_them(ecosystem: str, versions: list[str]) -> None:
-    assert sorted(reversed(versions), key=lambda version: order(ecosystem, version)) == versions
+    assert sorted({*versions}, key=lambda version: order(ecosystem, version)) == versions
 
 
 @pytest.mark.parametrize(
     ("name", "package", "hit", "missed"),
     [
         ("GHSA-74m5-2c7w-9w3x", STARLETTE, ["0.1.0", "0.24.9", "0.25.0rc1"], ["0.25.0", "0.40.0"]),
-        ("GHSA-3h5v-q93c-6h6q", WS, ["5.2.3", "6.0.0", "7.5.9", "8.17.0"], ["2.0.3", "5.2.4", "7.5.10", "8.17.1", "9.0.0"]),
+        ("GHSA-3h5v-q93c-6h6q", WS, ["5.2.3", "6.0.0", "7.5.9", "8.17.0"], ["2.0.3", "5.2.4", "7.5.10", "8.17.1"]),
         ("GHSA-67mh-4wv8-2f99", ESBUILD, ["0.1.0", "0.24.2"], ["0.24.3", "0.25.0"]),
     ],
-)  # fmt: skip
+)
 def test_an_advisory_concerns_the_versions_of_its_ranges(
     name: str, package: Package, hit: list[str], missed: list[str]
 ) -> None:
@@ -104,7 +104,7 @@ def test_links_aliases_and_nested_packages_of_a_lock_file() -> None:
 
 
 def test_exact_versions_of_requirements_are_read() -> None:
-    text = "# a==1\nDjango==5.2.19\npsycopg[binary]==3.2 ; python_version > '3'\nuvloop==0.23.0 \\\n    --hash=sha256:1\nb>=2\n"
+    text = "# a==1\nDjango==5.2.19\npsycopg[binary]==3.2 ; os_name == 'x'\nuvloop==0.23.0 \\\n    --hash=sha256:1\nb>=2"
     assert [(use.package.name, use.version) for use in pinned(text, "x")] == [
         ("django", "5.2.19"),
         ("psycopg", "3.2"),
@@ -119,9 +119,7 @@ def test_a_vulnerable_version_fails_once_unless_it_is_explained() -> None:
     uses_ = [used(STARLETTE, "0.24.0"), used(WS, "8.18.0")]
     lines, failed = report(made(), uses_, TODAY)
     assert failed
-    assert lines[0] == (
-        "starlette (PyPI) 0.24.0 in some.lock: GHSA-74m5-2c7w-9w3x, fixed in 0.25.0: NOT EXPLAINED"
-    )  # fmt: skip
+    assert lines[0] == "starlette (PyPI) 0.24.0 in some.lock: GHSA-74m5-2c7w-9w3x, fixed in 0.25.0: NOT EXPLAINED"
     assert lines[-1].endswith("1 known vulnerabilities, 1 not explained")
     for name in ("GHSA-74m5-2c7w-9w3x", "CVE-2023-30798"):
         lines, failed = report(made(), uses_, TODAY, {name: "no form is read"})
@@ -186,7 +184,7 @@ def test_a_copy_is_written_and_read_and_the_same_documents_give_the_same_bytes(t
     again = copy.read(paths[0])
     assert again.packages == WANTED
     assert again.sources == ["documents"]
-    assert sorted(again.advisories, key=str) == sorted(made().advisories, key=str)
+    assert again.advisories == sorted(made().advisories, key=lambda advisory: advisory["id"])
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"made": "soon"}', '{"made": "2026-11-18", "packages": {}}'])
@@ -198,7 +196,7 @@ def test_a_copy_that_cannot_be_read_is_an_error_with_the_remedy(text: str, tmp_p
 
 def test_the_committed_copy_states_its_date_and_sources() -> None:
     found = copy.read()
-    assert found.made <= date.today()  # noqa: DTZ011  (a day more or less does not matter)
+    assert found.made <= date.today()
     if not found.sources:
         assert (found.packages, found.advisories) == (set(), [])
         lines, failed = report(found, [used(STARLETTE, "0.24.0")], TODAY)

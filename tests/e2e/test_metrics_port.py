@@ -15,7 +15,9 @@ async def status(port: int, path: str, method: str = "GET") -> int:
 
 
 async def test_a_port_of_metrics_shows_metrics_and_opens_nothing_else() -> None:
-    async with serving(metrics={"port": free_port()}, admin={"enabled": True, "key": "an admin key of this test"}) as served:
+    async with serving(
+        metrics={"port": free_port()}, admin={"enabled": True, "key": "an admin key of this test"}
+    ) as served:
         ports = served.greendot.ports
         assert ports.metrics is not None
         own = ports.metrics.port

@@ -1,4 +1,4 @@
-"""Lock files of the image, deploy/image: exact versions with hashes of the wheels for amd64 and arm64 (`make lock-image`)."""
+"""Lock files of the image in deploy/image: exact versions, with hashes of wheels for amd64 and arm64."""
 
 from __future__ import annotations
 
@@ -128,9 +128,7 @@ def render(name: str, packages: list[Locked]) -> str:
 def read_lock(name: str, folder: Path = FOLDER) -> Iterator[Locked]:
     """Yield the packages of a lock file. The hashes have the order of the wheels."""
     pattern = r"((?:^# \S+\.whl\n)+)^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n    # via (.+)$"
-    for files, package, version, hashes, via in re.findall(
-        pattern, (folder / f"{name}.txt").read_text(), re.MULTILINE
-    ):
+    for files, package, version, hashes, via in re.findall(pattern, (folder / f"{name}.txt").read_text(), re.MULTILINE):
         wheels = dict(zip(re.findall(r"# (\S+)\n", files), re.findall(r"[0-9a-f]{64}", hashes), strict=True))
         yield Locked(package, version, wheels, via.split(", "))
 

@@ -82,7 +82,11 @@ def test_a_private_engine_is_behind_a_folder_of_its_owner_and_a_password(tmp_pat
         assert password not in Path(f"/proc/{engine.pid}/cmdline").read_text()
         stranger.settimeout(10)
         stranger.connect(path)
-        for command, answer in (("CONFIG GET port", "-NOAUTH"), ("AUTH wrong", "-WRONGPASS"), (f"AUTH {password}", "+OK")):
+        for command, answer in (
+            ("CONFIG GET port", "-NOAUTH"),
+            ("AUTH wrong", "-WRONGPASS"),
+            (f"AUTH {password}", "+OK"),
+        ):
             stranger.sendall(f"{command}\r\n".encode())
             assert stranger.recv(1000).decode().startswith(answer), command
         stranger.sendall(b"CONFIG GET port\r\n")

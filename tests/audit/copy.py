@@ -27,9 +27,12 @@ class Unreadable(Exception):
 
 
 class Copy(NamedTuple):
-    """Advisories about the packages that the sources were searched for. Without sources the copy has none."""
+    """Advisories about the packages that the sources were searched for. Without sources the copy has none.
 
-    made: date
+    `as_of` is the day of a service, and the newest date in folders: a clone may be much older than the copy.
+    """
+
+    as_of: date
     sources: list[str]
     packages: set[Package]
     advisories: list[Advisory]
@@ -38,10 +41,10 @@ class Copy(NamedTuple):
         """Return the reasons not to rely on the copy."""
         if not self.sources:
             return [
-                f"the copy of {self.made} has no advisories, because no source could be reached when it was made; on a "
-                "machine with a network run: make audit REFRESH=1"
+                f"the copy of {self.as_of} has no advisories, because no source could be reached when it was made; on "
+                "a machine with a network run: make audit REFRESH=1"
             ]
-        age = (today - self.made).days
+        age = (today - self.as_of).days
         if age > OLD_DAYS:
             return [f"the copy of advisories is {age} days old (at most {OLD_DAYS}); run: make audit REFRESH=1"]
         return []
@@ -52,7 +55,7 @@ def read(path: Path = PATH) -> Copy:
     try:
         found = json.loads(path.read_text())
         packages = {Package(ecosystem, name) for ecosystem, some in found["packages"].items() for name in some}
-        return Copy(date.fromisoformat(found["made"]), found["sources"], packages, found["advisories"])
+        return Copy(date.fromisoformat(found["as_of"]), found["sources"], packages, found["advisories"])
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise Unreadable(
             f"the copy of advisories, {path}, cannot be read: {error!r}. Restore it from git, or run: "
@@ -65,7 +68,7 @@ def write(copy: Copy, path: Path = PATH) -> None:
     packages: dict[str, list[str]] = {}
     for package in sorted(copy.packages):
         packages.setdefault(package.ecosystem, []).append(package.name)
-    head = {"made": copy.made.isoformat(), "sources": copy.sources, "packages": packages}
+    head = {"as_of": copy.as_of.isoformat(), "sources": copy.sources, "packages": packages}
     lines = [f"  {json.dumps(each, sort_keys=True)}" for each in sorted(copy.advisories, key=lambda one: one["id"])]
     listed = "[\n" + ",\n".join(lines) + "\n ]" if lines else "[]"
     path.write_text(json.dumps(head, indent=1)[:-2] + f',\n "advisories": {listed}\n}}\n')
@@ -78,32 +81,46 @@ def refreshed(packages: set[Package], today: date, folders: Iterable[Path] = (),
     """Return a new copy: from folders with documents, or from the service if there are none. Raise Unreadable."""
     folders = [*folders]
     found: dict[str, Advisory] = {}
-    for document in _of_folders(folders) if folders else _of_service(packages, service):
-        try:
-            advisory = reduced(document, packages)
-        except BadAdvisory as error:
-            raise Unreadable(f"{error}; the copy stays as it was") from None
-        if advisory is not None:
-            found[advisory["id"]] = advisory
-    sources = [folder.resolve().name for folder in folders] or [service]
-    return Copy(today, sources, packages, [*found.values()])
-
-
-def _of_folders(folders: Iterable[Path]) -> Iterator[Any]:
-    """Yield the documents of folders, such as a clone of a database of advisories."""
-    for folder in folders:
-        if not folder.is_dir():
-            raise Unreadable(f"there is no folder {folder}; set ADVISORIES to folders with documents of OSV")
-        files = [path for path in sorted(folder.rglob("*")) if path.suffix in (".json", ".yaml")]
-        if not files:
-            raise Unreadable(f"the folder {folder} has no .json or .yaml files; set ADVISORIES to documents of OSV")
-        for path in files:
+    days = [today]
+    for documents in map(_of_folder, folders) if folders else [_of_service(packages, service)]:
+        newest = ""
+        for document in documents:
             try:
-                text = path.read_text()
-                loaded = json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)  # noqa: S506
-            except (OSError, ValueError, yaml.YAMLError) as error:
-                raise Unreadable(f"{path} cannot be read: {error}; the copy stays as it was") from None
-            yield loaded
+                advisory = reduced(document, packages)
+            except BadAdvisory as error:
+                raise Unreadable(f"{error}; the copy stays as it was") from None
+            newest = max(newest, str(document.get("modified", "")))
+            if advisory is not None:
+                found[advisory["id"]] = advisory
+        if folders:
+            days.append(_day(newest))
+    sources = [folder.resolve().name for folder in folders] or [service]
+    return Copy(min(days), sources, packages, [*found.values()])
+
+
+def _day(modified: str) -> date:
+    try:
+        return date.fromisoformat(modified[:10])
+    except ValueError:
+        raise Unreadable(
+            f"the newest `modified` of a folder is {modified!r}, which is no date; the copy stays as it was"
+        ) from None
+
+
+def _of_folder(folder: Path) -> Iterator[Any]:
+    """Yield the documents of a folder, such as a clone of a database of advisories."""
+    if not folder.is_dir():
+        raise Unreadable(f"there is no folder {folder}; set ADVISORIES to folders with documents of OSV")
+    files = [path for path in sorted(folder.rglob("*")) if path.suffix in (".json", ".yaml")]
+    if not files:
+        raise Unreadable(f"the folder {folder} has no .json or .yaml files; set ADVISORIES to documents of OSV")
+    for path in files:
+        try:
+            text = path.read_text()
+            loaded = json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)  # noqa: S506
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise Unreadable(f"{path} cannot be read: {error}; the copy stays as it was") from None
+        yield loaded
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -10,7 +10,10 @@ from audit.inventory import Use
 from audit.osv import Advisory, Package, concerns, fixes, names, packages
 
 # Id or alias of an advisory → reason why it does not affect Greendot. Remove an entry with the version that fixes it.
-EXPLAINED: dict[str, str] = {}
+EXPLAINED = {
+    "PYSEC-2023-228": "pip of the environment: only URLs of Mercurial are affected, and none is installed",
+    "PYSEC-2022-43012": "setuptools of the environment: its search of package indexes is not used; hatchling builds",
+}
 MOST_NAMED = 10  # packages in a line
 
 
@@ -19,22 +22,23 @@ def report(
 ) -> tuple[list[str], bool]:
     """Return the lines of the report, and whether a vulnerability has no explanation."""
     found = _found(copy, used)
-    lines, unexplained, aliases = [], 0, set()
+    lines, unexplained = [], 0
     for use, advisory in found:
-        aliases |= names(advisory)
         reason = next((explained[name] for name in sorted(names(advisory)) if name in explained), None)
         unexplained += reason is None
         cured = ", ".join(fixes(advisory, use.package)) or "no version yet"
         where = f"{use.package} {use.version} in {use.place}"
         lines.append(f"{where}: {advisory['id']}, fixed in {cured}: {reason or 'NOT EXPLAINED'}")
-    lines += [f"→ the explanation of {name} is unused; remove it" for name in sorted(explained.keys() - aliases)]
     lines += [f"→ {warning}" for warning in copy.warnings(today)]
+    if copy.sources:
+        known = {name for advisory in copy.advisories for name in names(advisory)}
+        lines += [f"→ no advisory has the explained id {name}; remove it" for name in sorted(explained.keys() - known)]
     if copy.sources and (unknown := sorted({use.package for use in used} - copy.packages)):
         named = ", ".join(map(str, unknown[:MOST_NAMED])) + (" …" if len(unknown) > MOST_NAMED else "")
         lines.append(f"→ not in the copy, not audited: {named}; run: make audit REFRESH=1")
     audited = sum(use.package in copy.packages for use in used) if copy.sources else 0
     lines.append(
-        f"→ {audited} of {len(used)} used versions audited with {len(copy.advisories)} advisories of {copy.made}: "
+        f"→ {audited} of {len(used)} used versions audited with {len(copy.advisories)} advisories of {copy.as_of}: "
         f"{len(found)} known vulnerabilities, {unexplained} not explained"
     )
     return lines, unexplained > 0

@@ -23,6 +23,7 @@ from audit.report import report
 
 DOCUMENTS = Path(__file__).parent / "documents"
 TODAY = date(2026, 11, 18)
+NEWEST = date(2025, 2, 10)  # newest change of a document
 STARLETTE, WS, ESBUILD = Package("PyPI", "starlette"), Package("npm", "ws"), Package("npm", "esbuild")
 WANTED = {STARLETTE, WS, ESBUILD, Package("PyPI", "httptools")}
 
@@ -35,8 +36,8 @@ def used(package: Package, version: str) -> Use:
     return Use(package, version, "some.lock")
 
 
-def made(folders: tuple[Path, ...] = (DOCUMENTS,), day: date = TODAY) -> copy.Copy:
-    return copy.refreshed(WANTED, day, folders)
+def made(*folders: Path) -> copy.Copy:
+    return copy.refreshed(WANTED, TODAY, folders or [DOCUMENTS])
 
 
 # --- versions and ranges ---
@@ -128,11 +129,11 @@ def test_a_vulnerable_version_fails_once_unless_it_is_explained() -> None:
 
 
 def test_versions_without_a_vulnerability_pass_and_an_unused_explanation_is_named() -> None:
-    lines, failed = report(made(), [used(STARLETTE, "0.40.0"), used(ESBUILD, "0.28.0")], TODAY, {"CVE-1": "old"})
+    lines, failed = report(made(), [used(STARLETTE, "0.40.0"), used(ESBUILD, "0.28.0")], NEWEST, {"CVE-1": "old"})
     assert not failed
     assert lines == [
-        "→ the explanation of CVE-1 is unused; remove it",
-        "→ 2 of 2 used versions audited with 4 advisories of 2026-11-18: 0 known vulnerabilities, 0 not explained",
+        "→ no advisory has the explained id CVE-1; remove it",
+        "→ 2 of 2 used versions audited with 4 advisories of 2025-02-10: 0 known vulnerabilities, 0 not explained",
     ]
 
 
@@ -144,7 +145,7 @@ def test_a_package_that_the_sources_were_not_searched_for_is_named() -> None:
 
 @pytest.mark.parametrize(("days", "warned"), [(0, False), (90, False), (91, True)])
 def test_an_old_copy_is_a_warning(days: int, warned: bool) -> None:
-    lines, failed = report(made(day=TODAY - timedelta(days)), [used(STARLETTE, "0.40.0")], TODAY)
+    lines, failed = report(made(), [used(STARLETTE, "0.40.0")], NEWEST + timedelta(days))
     assert not failed
     assert any("91 days old (at most 90)" in line for line in lines) is warned
 
@@ -176,6 +177,16 @@ def test_a_listed_version_outside_of_the_ranges_stays_listed() -> None:
     assert concerns(reduced(advisory, WANTED) or {}, STARLETTE, "0.26.0")
 
 
+def test_a_copy_of_folders_is_as_old_as_the_oldest_of_them(tmp_path: Path) -> None:
+    assert made().as_of == NEWEST
+    older = json.dumps(document("GHSA-67mh-4wv8-2f99") | {"modified": "2024-10-09T08:00:00Z"})
+    (tmp_path / "older.json").write_text(older)
+    assert made(DOCUMENTS, tmp_path).as_of == date(2024, 10, 9)
+    (tmp_path / "older.json").write_text(older.replace("2024-10-09T", "soon"))
+    with pytest.raises(copy.Unreadable, match="no date"):
+        made(tmp_path)
+
+
 def test_a_copy_is_written_and_read_and_the_same_documents_give_the_same_bytes(tmp_path: Path) -> None:
     paths = tmp_path / "one.json", tmp_path / "two.json"
     for path in paths:
@@ -187,7 +198,7 @@ def test_a_copy_is_written_and_read_and_the_same_documents_give_the_same_bytes(t
     assert again.advisories == sorted(made().advisories, key=lambda advisory: advisory["id"])
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"made": "soon"}', '{"made": "2026-11-18", "packages": {}}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"as_of": "soon"}', '{"as_of": "2026-11-18", "packages": {}}'])
 def test_a_copy_that_cannot_be_read_is_an_error_with_the_remedy(text: str, tmp_path: Path) -> None:
     (tmp_path / "copy.json").write_text(text)
     with pytest.raises(copy.Unreadable, match="make audit REFRESH=1"):
@@ -196,7 +207,7 @@ def test_a_copy_that_cannot_be_read_is_an_error_with_the_remedy(text: str, tmp_p
 
 def test_the_committed_copy_states_its_date_and_sources() -> None:
     found = copy.read()
-    assert found.made <= date.today()
+    assert found.as_of <= date.today()
     if not found.sources:
         assert (found.packages, found.advisories) == (set(), [])
         lines, failed = report(found, [used(STARLETTE, "0.24.0")], TODAY)
@@ -259,7 +270,7 @@ def test_the_service_is_asked_for_every_package_and_every_page() -> None:
         "GHSA-3h5v-q93c-6h6q",
         "GHSA-67mh-4wv8-2f99",
     }
-    assert (found.sources, found.packages, found.made) == ([address], WANTED, TODAY)
+    assert (found.sources, found.packages, found.as_of) == ([address], WANTED, TODAY)
     asked = {(query["package"]["ecosystem"], query["package"]["name"]) for query in queries}
     assert asked == {tuple(package) for package in WANTED}
     assert [query["page_token"] for query in queries if "page_token" in query] == ["1"]  # starlette has two
@@ -274,12 +285,12 @@ def test_a_service_that_cannot_be_reached_or_answers_otherwise_is_an_error() -> 
 
 def test_folders_and_documents_that_are_no_advisories_are_errors(tmp_path: Path) -> None:
     with pytest.raises(copy.Unreadable, match="there is no folder"):
-        made((tmp_path / "absent",))
+        made(tmp_path / "absent")
     with pytest.raises(copy.Unreadable, match=r"has no \.json"):
-        made((tmp_path,))
+        made(tmp_path)
     for text, fault in (("{", "cannot be read"), ("[]", "without an `id`"), ('{"id": "a", "affected": 5}', "format")):
         (tmp_path / "some.json").write_text(text)
         with pytest.raises(copy.Unreadable, match=fault):
-            made((tmp_path,))
+            made(tmp_path)
     with pytest.raises(BadAdvisory, match="GHSA"):
         reduced({"id": "GHSA-1", "affected": [{"package": {"ecosystem": "npm"}}]}, WANTED)

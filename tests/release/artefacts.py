@@ -86,15 +86,10 @@ def sbom_npm(folder: Path, package: str) -> Path:
     (tarball,) = folder.glob(f"{_file_name(own['name'])}-{own['version']}.tgz")
     subject = _component(own["name"], own) | {"hashes": [_hash(tarball)]}
     parts = [_component(name, found[name]) for name in sorted(found)]
-    sbom = {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {"component": subject},
-        "components": parts,
-        "dependencies": [{"ref": subject["bom-ref"], "dependsOn": [part["bom-ref"] for part in parts]}],
-    }
-    return _write_sbom(folder / f"{_file_name(own['name'])}-{own['version']}.cdx.json", sbom)
+    needs = {subject["bom-ref"]: [part["bom-ref"] for part in parts]}
+    return _write_sbom(
+        folder / f"{_file_name(own['name'])}-{own['version']}.cdx.json", _document(subject, parts, needs)
+    )
 
 
 def sbom_image(folder: Path, base: tuple[str, str]) -> Path:
@@ -118,7 +113,12 @@ def sbom_image(folder: Path, base: tuple[str, str]) -> Path:
     for one in locked:
         for by in one.via:
             needs[refs[by]].append(refs[one.name])
-    sbom = {
+    return _write_sbom(folder / f"greendot-image-{__version__}.cdx.json", _document(subject, parts, needs))
+
+
+def _document(subject: dict[str, Any], parts: list[dict[str, Any]], needs: dict[str, list[str]]) -> dict[str, Any]:
+    """Return an SBOM. `needs` has the references that each reference depends on."""
+    return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
@@ -126,7 +126,6 @@ def sbom_image(folder: Path, base: tuple[str, str]) -> Path:
         "components": parts,
         "dependencies": [{"ref": ref, "dependsOn": sorted(some)} for ref, some in sorted(needs.items())],
     }
-    return _write_sbom(folder / f"greendot-image-{__version__}.cdx.json", sbom)
 
 
 def _base_component(name: str, digest: str) -> dict[str, Any]:
@@ -237,7 +236,10 @@ def build_all(folder: Path, work: Path) -> list[Path]:
         run("npm", "ci", cwd=CLIENTS)
     build_npm(folder)
     (wheel,) = folder.glob("*.whl")
-    sbom_python(folder, environment(work / "sbom", wheel))
+    # The versions of the image, so that the same commit gives the same SBOM.
+    constraints = work / "constraints.txt"
+    constraints.write_text("".join(f"{one.name}=={one.version}\n" for one in image_lock.read_lock("base")))
+    sbom_python(folder, environment(work / "sbom", "--constraint", constraints, wheel))
     for package in PACKAGES:
         sbom_npm(folder, package)
     sbom_image(folder, image_base())

@@ -140,6 +140,14 @@ def _python_component(name: str, version: str) -> dict[str, Any]:
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
+def build_sboms(folder: Path, python: Path) -> None:
+    """Write the SBOMs of all artefacts in a folder. `python` is that of an environment with the wheel alone."""
+    sbom_python(folder, python)
+    for package in PACKAGES:
+        sbom_npm(folder, package)
+    sbom_image(folder, image_base())
+
+
 def image_base() -> tuple[str, str]:
     """Return name and digest of the image's base. The digest is that of GREENDOT_BASE_DIGEST, or empty."""
     version = image_lock.base_version()
@@ -239,9 +247,6 @@ def build_all(folder: Path, work: Path) -> list[Path]:
     # The versions of the image, so that the same commit gives the same SBOM.
     constraints = work / "constraints.txt"
     constraints.write_text("".join(f"{one.name}=={one.version}\n" for one in image_lock.read_lock("base")))
-    sbom_python(folder, environment(work / "sbom", "--constraint", constraints, wheel))
-    for package in PACKAGES:
-        sbom_npm(folder, package)
-    sbom_image(folder, image_base())
+    build_sboms(folder, environment(work / "sbom", "--constraint", constraints, wheel))
     checksums(folder)
     return sorted(folder.iterdir())

@@ -78,7 +78,7 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     python = work / "sbom" / "bin" / "python"  # environment with the wheel alone
     with table.step("the same bytes from another folder") as notes:
-        notes.append(compare_builds(folder, work / "again"))
+        notes.append(compare_builds(folder, work / "again", python))
     with table.step("SBOM") as notes:
         notes.append(check_sboms(folder))
     with table.step("wheel: quickstart"), serving(python.parent / "greendot", cwd=work / "wheel") as address:
@@ -138,12 +138,16 @@ def _pip_setting(name: str) -> str:
 # --- reproducibility ---
 
 
-def compare_builds(folder: Path, work: Path) -> str:
-    """Build again from a copy with other times and modes, in another folder. Raise Failed if a byte differs."""
+def compare_builds(folder: Path, work: Path, python: Path) -> str:
+    """Build again from a copy with other times and modes, in another folder. Raise Failed if a byte differs.
+
+    `python` is that of an environment with the wheel alone.
+    """
     work.mkdir()
     source = copy_source(work / "source")
     artefacts.build_python(work / "dist", source)
     artefacts.build_npm(work / "dist")
+    artefacts.build_sboms(work / "dist", python)
     compared = sorted((work / "dist").iterdir())
     different = [path.name for path in compared if path.read_bytes() != (folder / path.name).read_bytes()]
     if different:

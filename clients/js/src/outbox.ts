@@ -1,4 +1,4 @@
-// Queue of commands without an answer. They are sent again until the server answers, in order within each lane.
+// Queue of commands that the server has not answered. Each is sent again after a lost connection, in order within its lane.
 
 import { type Clock, pause } from "./clock.js";
 import { GreendotError } from "./errors.js";
@@ -22,8 +22,8 @@ export type Lane = string | symbol;
 export type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
 
 /**
- * Queue of idempotent commands: the server accepts their key once, or they only move a position forward.
- * Each lane sends one command at a time, so that later commands do not overtake one that waits.
+ * Queue of commands that may be sent twice: reads, marks that only move forward, and writes with a key, of which the
+ * server accepts one. Each lane sends one command at a time, so that no later command overtakes one that waits.
  */
 export class Outbox {
   #waiting = new Set<Sending>(); // in order
@@ -47,7 +47,7 @@ export class Outbox {
   send<Reply>(lane: Lane, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
     const bytes = byteLength(command);
     if (this.size >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `\`queue\` is full: ${this.size} commands (${this.#bytes} bytes) wait`;
+      const full = `\`queue\` is full: ${this.size} commands (${this.#bytes} bytes) are waiting`;
       return Promise.reject(new GreendotError("queue_full", full, true));
     }
     return new Promise((resolve, reject) => {
@@ -77,7 +77,7 @@ export class Outbox {
     this.#running.delete(lane);
   }
 
-  /** Send a command until it is answered. Returns false without a connection: the next one continues here. */
+  /** Send a command until it succeeds or fails for good. Returns false without a connection; the command then waits for the next one. */
   async #try(sending: Sending): Promise<boolean> {
     while (this.#waiting.has(sending)) {
       try {
@@ -94,7 +94,7 @@ export class Outbox {
     return true;
   }
 
-  /** Remove a command. Returns false if `fail` has removed it. */
+  /** Remove a command. Returns false if `_fail` has removed it. */
   #done(sending: Sending): boolean {
     const isWaiting = this.#waiting.delete(sending);
     if (isWaiting) this.#bytes -= sending._bytes;

@@ -109,7 +109,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return Math.max(0, this.head - this.#marker);
   }
 
-  /** Users who type. Returns the same object until the users or their number change. */
+  /** Users who type, and their number. Returns the same object until one of these changes. */
   get typers(): Typing {
     return this.#typing;
   }
@@ -120,9 +120,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. With neither, only new messages are delivered. If the room
-   * is joined already, `after` has no effect.
+   * Join this room, now and after every reconnect. Waits for a connection. With `after`, the messages after this number
+   * are delivered first. Without `after`, the client continues after the last message that the option `storage` keeps; if
+   * there is none, only new messages are delivered. If the room is joined already, `after` has no effect.
    * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
    * Joins are counted: the client leaves the room after one `leave` for each `join`.
    */
@@ -135,7 +135,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const promise = new Promise<Joined<Body>>((resolve, reject) => {
       this.#waiters.push((error, joined) => (error ? reject(error) : resolve(joined!)));
     });
-    promise.catch(() => {}); // a caller that ignores the promise is informed by the event `removed`
+    promise.catch(() => {}); // the caller may ignore the promise; a removal is also an event
     this.#plan();
     return promise;
   }
@@ -212,9 +212,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
-   * newer signal with a `key` then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal
-   * was sent: false without a connection. With `reply`, returns a promise that fails if the server refuses the signal, or
+   * Send a signal, for example the position of a pointer. Signals to a slow receiver wait in the server. There, a
+   * newer signal with a `key` replaces a waiting one with the same sender, kind and `key`. Returns whether the signal was
+   * sent: false without a connection. With `reply`, returns a promise that fails if the server refuses the signal, or
    * if there is no connection.
    */
   signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
@@ -235,7 +235,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#said = false;
     if (!this.#wanted) return;
     if (state?.truncated) this.#stream._reach(state.head);
-    // With a resumed session, this client is already in the room again. Join nevertheless, because the reply has the
+    // The server has put the client of a resumed session back into the room. Join nevertheless, because the reply has the
     // typers, the number of users and the number of unread messages.
     this.#enter(!state);
   }

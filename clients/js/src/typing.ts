@@ -87,7 +87,7 @@ export class Keystrokes {
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
   }
 
-  /** Reset after a message or a lost connection, which end the typing on the server. */
+  /** Note that the typing is over: by a stop, a message, a leave or a lost connection. With `forgetting`, the next start waits for no throttle. */
   ended(forgetting = false): void {
     this.#later();
     this.#holds = false;

@@ -7,7 +7,7 @@ export interface UsedInbox<Body = unknown> extends InboxState<Body>, InboxAction
 
 /**
  * Return the newest notifications in ascending order, updated while the component is mounted. `Body` is the type of
- * their bodies. Marks made here appear in every `useInbox` of this client.
+ * their bodies. Every `useInbox` of this client shows the marks that any of them sets.
  */
 export function useInbox<Body = unknown>(options: InboxOptions = {}): UsedInbox<Body> {
   const { filter } = options;

@@ -106,7 +106,7 @@ export type UsedInbox<Body = unknown> = Refs<InboxState<Body>> & InboxActions;
 
 /**
  * Return the newest notifications in ascending order, updated while the component is mounted. `Body` is the type of
- * their bodies. Marks made here appear in every `useInbox` of this client.
+ * their bodies. Every `useInbox` of this client shows the marks that any of them sets.
  */
 export function useInbox<Body = unknown>(options: MaybeRefOrGetter<InboxOptions> = {}): UsedInbox<Body> {
   const state = useSource((client) => inboxSource<Body>(client, toValue(options)));

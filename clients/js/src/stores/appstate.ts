@@ -12,8 +12,9 @@ export interface AppStateLike {
 }
 
 /**
- * Return the option `page` for an app without a document. In the foreground the user counts as active, because the device
- * locks its screen by itself. In the background there is no activity. On return, the client checks its connection at once.
+ * Return the option `page` for an app without a document. In the foreground the user counts as active: an unused device
+ * locks its screen, and the app is in the background then. In the background there is no activity. When the app returns to
+ * the foreground, the client checks its connection at once.
  */
 export function appStatePage(appState: AppStateLike): Page {
   const isActive = () => appState.currentState === "active";

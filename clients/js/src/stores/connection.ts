@@ -29,7 +29,7 @@ export function connectionSource(client: Greendot): Source<UsedConnection> {
   };
 }
 
-/** Return a client that also can be created during server rendering. Each request for a token uses the `latest` options. */
+/** Create a client, also during server rendering. For each token, the client calls `getToken` of the options that `latest()` returns. */
 export function createClient(options: GreendotOptions, latest: () => GreendotOptions = () => options): Greendot {
   // On a server there is no page to resolve a path against, and the client never connects.
   const isPathOfNothing = typeof location === "undefined" && options.url.startsWith("/");
@@ -39,7 +39,10 @@ export function createClient(options: GreendotOptions, latest: () => GreendotOpt
 
 const holders = new WeakMap<Greendot, number>();
 
-/** Connect a client. The last of the returned functions closes it, unless another holder comes in the same turn. */
+/**
+ * Connect a client, and return a function that releases it. When each caller of `hold` has released the client, it is
+ * closed, unless `hold` is called again in the same turn of the event loop.
+ */
 export function hold(client: Greendot): Undo {
   const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);
   count(1);

@@ -32,7 +32,7 @@ export interface InboxActions {
   markSeen(which: Marks): Promise<void>;
   markRead(which: Marks): Promise<void>;
   archive(which: Marks): Promise<void>;
-  /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
+  /** Acknowledge notifications. The server resends those with `ack: true` until then: up to ten times, and also at each connect. */
   ack(which: Marks): Promise<void>;
 }
 
@@ -168,7 +168,7 @@ export function inboxSource<Body = unknown>(client: Greendot, { filter = "all", 
   return sharedSource<InboxState<Body>>(client, nameOf(filter), () => new InboxStore<Body>(client, filter, pageSize), EMPTY);
 }
 
-/** Return the actions of an inbox. Their marks appear in all inbox sources of the client. */
+/** Return the actions of an inbox. All inbox sources of the client show the changes that they make. */
 export function inboxActions(client: Greendot, { filter = "all" }: InboxOptions = {}): InboxActions {
   return {
     loadOlder: async () => (shelfOf(client).find(nameOf(filter)) as InboxStore<unknown> | undefined)?.loadOlder(),

@@ -23,7 +23,7 @@ export interface RoomOptions {
   pageSize?: number;
   /** Number of newest messages to keep, by default 1,000. `loadOlder` raises it. */
   keep?: number;
-  /** Number of newest records that come with the join, at most 100. Without it, a page is fetched after the join. */
+  /** Number of newest messages in the reply to the join, at most 100. By default, a page is fetched after the join instead. */
   history?: number;
 }
 
@@ -38,7 +38,7 @@ export interface Outgoing<Body = unknown> {
 export interface RoomState<Body = unknown> {
   /** Whether the room is joined on this connection. */
   joined: boolean;
-  /** Code for the reason why the user may not be in the room; null if the user may. */
+  /** Code of the reason why the user was removed from the room or refused; null while the user is admitted. */
   removed: string | null;
   /** Messages in order, each once, with edits, deletions and reactions applied. */
   messages: readonly ShownMessage<Body>[];
@@ -71,7 +71,7 @@ export interface RoomActions<Body = unknown, SignalBody = unknown> {
   room: Room<Body, SignalBody>;
   /** Send a message. It is in `outgoing` until it is in `messages`. */
   send(body: Body, options?: { key?: string }): Promise<Written>;
-  /** Set a reaction of the user to the message with number `seq`, or remove it with `on` false. */
+  /** Set a reaction of the user to the message with number `seq`, or remove the reaction with `on: false`. */
   react(seq: number, reaction: string, on?: boolean): Promise<Written>;
   /** Remove a refused message from `outgoing`. */
   discard(key: string): void;

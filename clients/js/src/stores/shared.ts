@@ -8,7 +8,7 @@ export interface Source<Value> {
   readonly empty: Value;
   /** Return the value. The same object until something in it changes. */
   get(): Value;
-  /** Call `changed` after each change. The first subscriber starts the watch, join or fetch, and the last one ends it. */
+  /** Call `changed` after each change. The watch, join or fetch starts with the first subscriber. It ends when the last one unsubscribes. */
   subscribe(changed: () => void): Undo;
 }
 

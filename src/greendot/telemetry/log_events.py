@@ -18,8 +18,8 @@ NODE_DRAINS = LogEvent(
 NODE_DRAINED = LogEvent(
     "node.drained",
     INFO,
-    "drained: %(clients)d connections closed in %(took_s).1f s (aborted without a close reply: %(cut_off)d; closed before "
-    "the reply to a command: %(waiting)d)",
+    "drained: %(clients)d connections closed in %(took_s).1f s (aborted without a close reply: %(cut_off)d; closed "
+    "before the reply to a command: %(waiting)d)",
 )
 NODE_STUCK = LogEvent("node.stuck", ERROR, "shutdown did not finish within %(after_s)g s; process terminated")
 NODE_REBORN = LogEvent(
@@ -83,7 +83,10 @@ REDIS_LOST = LogEvent("redis.lost", WARNING, "redis %(server)s: %(reason)s; reco
 REDIS_BACK = LogEvent("redis.back", WARNING, "redis %(server)s: reconnected after %(away_s).1f s", apart=("server",))
 REDIS_FORGOT = LogEvent("redis.forgot", WARNING, "redis %(server)s: data lost; restoring sessions", apart=("server",))
 REDIS_UNUSED = LogEvent(
-    "redis.unused", INFO, "redis %(server)s: none of Greendot's keys are on it any more; disconnecting", apart=("server",)
+    "redis.unused",
+    INFO,
+    "redis %(server)s: none of Greendot's keys are on it any more; disconnecting",
+    apart=("server",),
 )
 REDIS_SWEPT = LogEvent(
     "redis.swept",
@@ -93,8 +96,8 @@ REDIS_SWEPT = LogEvent(
 REDIS_BUCKETS = LogEvent(
     "redis.buckets",
     WARNING,
-    "a node of an older version has joined; the users in Redis are divided into more buckets (hashes), because the older "
-    "version expects the full number of buckets",
+    "a node of an older version has joined; the users in Redis are divided into more buckets (hashes), because the "
+    "older version expects the full number of buckets",
 )
 REDIS_PASS_CUT = LogEvent(
     "redis.pass_cut", INFO, "the scan of all presence buckets (hashes in Redis) was interrupted: %(reason)s"
@@ -239,7 +242,9 @@ OUTBOX_SET_ASIDE = LogEvent(
 )
 OUTBOX_NOT_SENT = LogEvent("outbox.not_sent", ERROR, "internal error: row %(message)s of the app outbox was not sent")
 OUTBOX_ONE_BY_ONE = LogEvent(
-    "outbox.one_by_one", DEBUG, "batch of %(rows)d rows of the app outbox failed: %(reason)s; sending the rows one by one"
+    "outbox.one_by_one",
+    DEBUG,
+    "batch of %(rows)d rows of the app outbox failed: %(reason)s; sending the rows one by one",
 )
 
 # --- jobs and processes ---

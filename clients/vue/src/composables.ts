@@ -71,7 +71,7 @@ export function useRoom<Body = unknown, SignalBody = unknown>(room: MaybeRefOrGe
 export interface UsedTyping extends Refs<Pick<RoomState["typing"], "typers" | "count">> {
   /** Text such as "Alice and Bob are typing…", or an empty string. */
   text: ComputedRef<string>;
-  /** Report typing. Call it at every keystroke, with false when the field is empty. */
+  /** Report that the user types. Call `setTyping()` at every keystroke, and `setTyping(false)` when the field is empty. */
   setTyping(isTyping?: boolean): void;
 }
 

@@ -398,7 +398,7 @@ class HelloService:
         return is_dropped and not self._drop(connection)
 
     def _drop(self, connection: Connection) -> bool:
-        """Wake the work of a foreign protocol that waits for the end of the hello. Return whether there is such work."""
+        """Wake the work of a foreign protocol that waits for the hello. Return whether there is such work."""
         done = self._dropped.pop(connection, None)
         if done is not None and not done.done():
             done.set_result(None)

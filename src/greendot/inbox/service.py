@@ -103,7 +103,7 @@ class InboxService:
         return created
 
     def _kept(self, notices: Sequence[Notice]) -> Iterator[Notice]:
-        """Yield the notices whose kind is kept, with a key, and with `ack`, `push` and `traceparent` set for the store."""
+        """Yield the notices whose kind is kept, with `key`, `ack`, `push` and `traceparent` set for the store."""
         traceparent = parent()
         for notice in notices:
             if (kind := self._kinds.of(notice.kind)).is_kept:
@@ -190,6 +190,7 @@ class InboxService:
             if mark == "ack":
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)
-        else:  # No mark has changed, so no message is published that makes this node read the counts: pass them on here.
+        else:
+            # No notification has changed, so nothing is published. Pass on the counts that the store has returned.
             self._inboxes.answered(session.key, marked.inbox)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

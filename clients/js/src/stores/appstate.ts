@@ -1,20 +1,20 @@
-// Mobile apps: whether the app is in the foreground, in place of the events of a page.
+// Mobile apps: the client learns from `AppState` whether the app is in the foreground. Web pages have events for this.
 
 import type { Page } from "../index.js";
 
 const ACTIVE_MS = 60_000; // well below the five minutes after which a user becomes idle
 
-/** The part of `AppState` of React Native that the client uses. */
+/** Members of `AppState` of React Native that the client uses. */
 export interface AppStateLike {
-  /** `active` in the foreground; any other value is the background. */
+  /** `active` while the app is in the foreground; any other value while the app is in the background. */
   readonly currentState: string | null | undefined;
   addEventListener(type: "change", listener: (state: any) => void): { remove(): void };
 }
 
 /**
- * Return the option `page` for an app without a document. In the foreground the user counts as active: an unused device
- * locks its screen, and the app is in the background then. In the background there is no activity. When the app returns to
- * the foreground, the client checks its connection at once.
+ * Return a value for the option `page` of a client in a mobile app, which has no web page. While the app is in the foreground,
+ * the user counts as active. While the app is in the background (also because the device has locked its screen), the user
+ * counts as inactive. When the app returns to the foreground, the client checks its connection at once.
  */
 export function appStatePage(appState: AppStateLike): Page {
   const isActive = () => appState.currentState === "active";

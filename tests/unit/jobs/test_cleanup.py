@@ -29,7 +29,9 @@ async def test_retention_removes_expired_records_and_devices_receive_the_new_bad
         await served.advance(2, [ann])
         await ann.quiet()
         await served.job("retention")
-        assert (await note(served, "retention")).startswith(f"removed: notifications from {AT_ONCE + 11} inboxes, 1 revocations")
+        assert (await note(served, "retention")).startswith(
+            f"removed: notifications from {AT_ONCE + 11} inboxes, 1 revocations"
+        )
         assert (await store.inbox(T, "ann")).unread == 0
         ((frames),) = await served.advance(1, [ann])
         badges = [frame["data"] for frame in frames if frame["type"] == "inbox.badge"]

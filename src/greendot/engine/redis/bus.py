@@ -1,8 +1,8 @@
 """Bus on Redis: one channel per topic, on the Redis server that holds the topic's partition.
 
-`subscribe` returns after Redis has confirmed the subscriptions. The caller then reads a snapshot, so no change between
-the two is lost. Incoming messages never wait: the node verifies and delivers each message in the turn of the event loop
-in which the message arrives. If a node reads too slowly, Redis disconnects the node (`client-output-buffer-limit
+`subscribe` returns after Redis has confirmed the subscriptions. The caller reads a snapshot afterwards, so the caller
+misses no change. Incoming messages never wait: the node verifies and delivers each message in the turn of the event
+loop in which the message arrives. If a node reads too slowly, Redis disconnects the node (`client-output-buffer-limit
 pubsub`). The node then counts a gap in its metrics, and reads the state of all subscribed topics again.
 """
 
@@ -25,8 +25,8 @@ from greendot.telemetry.metrics_model import Histogram
 
 BATCH = 500  # maximum number of channels in one SUBSCRIBE
 AGAIN = 2_000  # after a reconnect: number of subscriptions that are checked before other tasks of the node run
-MOST_ROUTED = 10_000  # maximum number of messages that wait until their user's nodes are read; others are dropped
-TIMED = 64  # of 64 published messages, one carries the time of its publication, which measures `lag`
+MOST_ROUTED = 10_000  # maximum number of messages that wait until their user's nodes are read; more are dropped
+TIMED = 64  # about one of 64 messages carries the time of its publication, for the metric `lag`
 
 
 class ChannelSubscription(NamedTuple):
@@ -69,10 +69,10 @@ class RedisBus:
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
-        self._kinds = (b"smessage",) if servers.sharded else (b"message",)
-        self._ended = b"sunsubscribe"
+        self._kinds = (b"smessage",) if servers.sharded else (b"message",)  # types of pushes that carry a message
+        self._ended = b"sunsubscribe"  # type of the push with which Redis ends a subscription
         self.beaten: Callable[[Primary], None] = lambda server: None  # called when a beat has arrived
-        self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis ends a subscription
+        self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis has ended a subscription
 
     def attach(self, host: Host | None) -> None:
         """Set the host: the part of the node to which the bus delivers messages."""

@@ -277,8 +277,8 @@ class UserPresence:
             if record.deadline is not None and record.deadline <= now:
                 heard = record.heard
             elif life.ends is not None and life.ends <= now:
-                # The node is dead. If the session lingered, `heard` is the time of its client's last frame. Otherwise
-                # this time was never recorded, so use the time at which the node last renewed its lease.
+                # The node is dead. A session that lingered has the time of its client's last frame. For any other
+                # session, the node did not record this time. Use the time at which the node last renewed its lease.
                 heard = record.heard or life.last_renewal or now
             else:
                 continue

@@ -11,7 +11,7 @@ export interface UsedReceipts extends ReceiptState {
 }
 
 /**
- * Return the read receipts of `room`: how far each user has read. The client is in the room while the component is mounted.
+ * Return the read receipts of `room`: the last message that each user has read. The client is in the room while the component is mounted.
  * After a reconnect, the receipts are fetched again.
  */
 export function useReceipts(room: string): UsedReceipts {

@@ -12,9 +12,9 @@ export interface AppStateLike {
 }
 
 /**
- * Return a value for the option `page` of a client in a mobile app, which has no web page. While the app is in the foreground,
- * the user counts as active. While the app is in the background (also because the device has locked its screen), the user
- * counts as inactive. When the app returns to the foreground, the client checks its connection at once.
+ * Return a value for the option `page` of a client in a mobile app. While the app is in the foreground, the client reports
+ * that the user is active. While the app is in the background, the client reports no activity, so the user becomes idle
+ * after five minutes. When the app returns to the foreground, the client checks its connection at once.
  */
 export function appStatePage(appState: AppStateLike): Page {
   const isActive = () => appState.currentState === "active";

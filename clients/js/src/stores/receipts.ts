@@ -15,7 +15,7 @@ export interface ReceiptState {
 
 const NONE: ReceiptState = Object.freeze({ receipts: Object.freeze([]), readers: null });
 
-/** Return a source of the read receipts of a room: how far each user has read. After a reconnect, they are fetched again. */
+/** Return a source of the read receipts of a room: the last message that each user has read. */
 export function receiptsSource(client: Greendot, room: string): Source<ReceiptState> {
   return sharedSource(client, `receipts ${room}`, () => new Receipts(client, room), NONE);
 }

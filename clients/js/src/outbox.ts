@@ -98,7 +98,7 @@ export class Outbox {
     return true;
   }
 
-  /** Remove a command from the queue. Returns false if `_fail` has already removed the command. */
+  /** Remove a command from the queue. Returns false if the command is no longer in the queue, because the client was closed. */
   #done(sending: Sending): boolean {
     const isWaiting = this.#waiting.delete(sending);
     if (isWaiting) this.#bytes -= sending._bytes;

@@ -60,6 +60,7 @@ class Table:
 
 def check(folder: Path) -> int:
     """Build all artefacts into a folder and try them. Print a table; return the exit code."""
+    os.environ["SOURCE_DATE_EPOCH"] = artefacts.epoch()  # also if a commit is made meanwhile
     table = Table()
     with tempfile.TemporaryDirectory(prefix="greendot-release-") as name:
         work = Path(name)

@@ -42,19 +42,16 @@ def test_a_lock_has_exactly_the_packages_that_are_required(name: str) -> None:
 def test_the_packages_of_locked_packages_are_locked(name: str) -> None:
     """Compare with the metadata of installed packages that have the locked version."""
     locked = versions(name)
-    compared = 0
     for package, version in locked.items():
         try:
             found = distribution(package)
         except PackageNotFoundError:
             continue
         if found.version == version:
-            compared += 1
             for text in found.requires or ():
                 need = Requirement(text)
                 if need.marker is None or need.marker.evaluate({"extra": ""}):
                     assert canonicalize_name(need.name) in locked, f"{package} needs {need}"
-    assert compared or name == "build"
 
 
 def test_a_package_has_one_version_in_all_locks_of_the_image() -> None:

@@ -1,15 +1,15 @@
 """Answers to `hello`, the first command of a client. A hello turns a new connection into a session.
 
-`received` has three possible results. It admits the hello at once, or lets the hello wait for a moment, or sends the
-client away: it closes the connection and gives the client a time to return. After the admission, `_answer` verifies the
+`received` admits the hello at once, lets the hello wait for up to LONGEST_S, or sends the client away. To send a client
+away is to close the connection, and to give the client a time to return. After the admission, `_answer` verifies the
 token, opens or resumes the session, attaches rooms and inbox, and sends the welcome.
 
 Two limits protect the node when all clients return at once. The number of hellos that are answered at the same time is
 limited, so that the event loop stays responsive. The number of hellos per second is limited, so that the node has time
 for the clients that are connected.
 
-A client that waits or is sent away may still have a session from an earlier connection. If the session would end before
-the client's time to return, or less than SOON_S after this time, the node keeps the session longer: until the time to
+A client that waits or is sent away may still have a session from an earlier connection. The session could end before
+the client's time to return, or less than SOON_S after this time. The node then keeps the session until the time to
 return, and for one grace more. So the user stays online.
 """
 
@@ -70,8 +70,8 @@ CROWDED_MS = 30_000  # longest wait before a retry while the user or tenant has 
 CLAIMING_MS = 4_000
 RETRY_MS = 5_000  # time until a retry after the engine or the store was unavailable
 LONGEST_S = 10.0  # longest wait of a hello
-SOON_S = 5.0  # a client that comes back at most this much after its time to return still finds its session
-TOGETHER_S = 0.05  # shortest time between two groups of admitted hellos; a group shares its reads of the store
+SOON_S = 5.0  # a client may come back up to this many seconds late, and still finds its session
+TOGETHER_S = 0.05  # shortest delay of the timer that admits a group of hellos; a group shares its reads of the store
 REFUSING_S = 2.0  # shortest wait before a retry while the node refuses new work
 
 Answered = Callable[[Connection], None]
@@ -132,8 +132,8 @@ class HelloService:
     ) -> None:
         """Admit a hello now or soon, or send its client away. `answered` is called when an admitted hello is done.
 
-        Foreign protocols pass the future `done`. It is done if the hello ends before its admission: `answered` is not
-        called then.
+        Foreign protocols pass the future `done`. If the hello ends before its admission, `answered` is not called.
+        Instead, this future gets its result (None).
         """
         now, returning = self._timers.now(), _returns(hello)
         if done is not None:
@@ -267,10 +267,10 @@ class HelloService:
     def _welcome(
         self, session: Session, resumed: bool, joined: list[JoinReply], arrival: InboxCatchUp
     ) -> list[tuple[bytes, object]]:
-        """Return the frames to send: the welcome, then the missed events, each with its key.
+        """Return the frames to send, as pairs of frame and key: the welcome, then events of the rooms and the inbox.
 
-        Events of a room have the room's key. So if the user is removed from the room while the events wait for a slow
-        client, the node can withdraw the events.
+        Only events of a room have a key, the room's. So if the user is removed from the room while the events wait for
+        a slow client, the node can withdraw the events.
         """
         now = self._clock.now_ms()
         welcome = Welcome(
@@ -349,10 +349,10 @@ class HelloService:
     # --- sessions of clients that wait ---
 
     def _hold_session(self, hello: Hello, wait_s: float) -> None:
-        """Keep the session that the hello wants to resume while its client waits `wait_s` seconds.
+        """While the client waits `wait_s` seconds, keep the session that its hello wants to resume.
 
-        Do nothing if the token of the hello does not belong to the session's user. If another node has the session, ask
-        that node to keep it.
+        Do nothing if the token does not belong to the session's user, if no node has the session, or if the session
+        lasts long enough anyway. If another node has the session, ask that node to keep it.
         """
         wanted = hello.resume.session if hello.resume else None
         if wanted is None:
@@ -388,8 +388,8 @@ class HelloService:
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
 
-        This is so if its hello was waiting for admission. Otherwise other work cleans up at its end: `_answer`, or the
-        work of a foreign protocol that `_drop` has woken.
+        True: the hello was waiting for admission, and nothing else cleans up. False: `_answer` cleans up when it ends;
+        for a foreign protocol, the task that `_drop` wakes.
         """
         self.strangers.discard(connection)
         self._received_at.pop(connection, None)
@@ -398,18 +398,18 @@ class HelloService:
         return is_dropped and not self._drop(connection)
 
     def _drop(self, connection: Connection) -> bool:
-        """Wake the work of a foreign protocol that waits for the hello. Return whether there is such work."""
+        """Wake the task of a foreign protocol that waits for the hello. Return whether there is such a task."""
         done = self._dropped.pop(connection, None)
         if done is not None and not done.done():
             done.set_result(None)
         return done is not None
 
     def turn_s(self) -> float:
-        """Return the seconds after which a client may retry whose connection the node does not accept."""
+        """Return how many seconds a client must wait before it retries, if the node does not accept its connection."""
         return self._queue.turn(self._timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:
-        """Take note of the node's overload level: at the level REFUSING, the node refuses all hellos."""
+        """Take note of the node's overload level. At the level REFUSING, the node refuses all hellos."""
         self._refusing = level is Level.REFUSING
 
     @property

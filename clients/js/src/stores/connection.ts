@@ -30,8 +30,8 @@ export function connectionSource(client: Greendot): Source<UsedConnection> {
 }
 
 /**
- * Create a client. During server rendering, the client never connects. For each token, the client calls `getToken` of the
- * options that `latest()` returns. So `getToken` may change after the creation.
+ * Create a client. During server rendering, the client never connects. Whenever the client needs a token, it calls
+ * `latest().getToken`. So `getToken` may change after the creation.
  */
 export function createClient(options: GreendotOptions, latest: () => GreendotOptions = () => options): Greendot {
   // On a server there is no page to resolve a path against, and the client never connects.

@@ -79,7 +79,8 @@ def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settin
         notes = [
             note(
                 "server.dev",
-                f"no secret is set, but {where} has the secret of a dev server: the settings were checked as if --dev were given",
+                f"no secret is set, but {where} has the secret of a dev server: the settings were checked as if --dev "
+                "were given",
                 "A production server needs its own secret.",
                 "To check a production server, give its settings: greendot doctor --config FILE",
             )

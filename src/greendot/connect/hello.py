@@ -185,7 +185,7 @@ class HelloService:
             answered(connection)
 
     async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
-        """Return the token's grants. Return None if the connection is closed: by this method, or in the meantime."""
+        """Return the token's grants. Return None if this method closes the connection, or if it has ended meanwhile."""
         try:
             grants = connection.granted or await self._tokens.verify(hello.token, self._clock.now_ms())
             await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
@@ -193,7 +193,7 @@ class HelloService:
                 connection.dialect = self._dialects.of(hello.supports)
         except KeysUnavailable as error:
             self._close_for_now(connection, error.retry_in_ms)
-            return None  # the client's session is not held: without the keys, its owner cannot be verified
+            return None  # without the keys, the owner of the session cannot be verified: do not hold the session
         except TokenError as error:
             self._close_for_token(connection, error)
             return None
@@ -210,8 +210,7 @@ class HelloService:
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
-            # Check again: a revocation closes the connections of registered sessions, but it may have come before
-            # `open` registered this session.
+            # Check again, because a revocation may have come before `open` registered this session.
             self._revocation_service.check(grants, session.id)
             self._registry.greeted(connection, session, opened.resumed)
             self._rate_limits.greeted(connection, session)

@@ -1,7 +1,8 @@
 """Inbox service: new notifications, pages of an inbox, and marks (seen, read, archived, acknowledged).
 
-The kind of a notification decides whether the notification is kept. If so, it is written to the store first, and then
-published to the user's devices. If not, it is sent to the connected devices as a signal, and never written.
+The kind of a notification decides whether the notification is kept. A kept notification is first written to the store,
+and then published to the user's devices. Any other notification is sent to the connected devices as a signal, and never
+written.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Sweeping(Protocol):
 
 
 class Sweep:
-    """Job that ends leftover sessions in the engine, such as sessions of dead nodes, and removes old last-seen times."""
+    """Job that ends leftover sessions in the engine, such as those of dead nodes, and removes old last-seen times."""
 
     name = "sweep"
 

@@ -5,9 +5,9 @@ the session lingers: the session continues for a while, so that the client can r
 user does not go offline during the grace.
 
 A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` ends with a call of
-`settle`, which removes ended sessions and an expired status, and computes the new state. A new state gets a new version.
-If the state, the devices or the name has changed, the verb returns the change. No later verb returns the same change
-again. So the change to offline is returned exactly once, by the first verb after the end of the last session.
+`settle`. This call removes ended sessions and an expired status, and computes the new state, with a new version. If the
+state, the devices or the name has changed, the verb returns the change. No later verb returns the same change again. So
+the change to offline is returned exactly once, by the first verb after the end of the last session.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their `state` and
 `text` are the same, except while the user is invisible. `visible` is then offline, and stays offline when the last
@@ -341,8 +341,7 @@ def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
     """Return the items at the positions in `order`. If `order` is a range, the items are already in this order.
 
     An engine reads many users in fewer round trips if they are in the order that `PresenceEngine.order` returns. So
-    `ordered` puts the users of a request into this order, and `restored_order` puts the results back into the order of
-    the request.
+    `ordered` puts the users of a request into this order, and `restored_order` undoes this for the results.
     """
     return items if isinstance(order, range) else [items[position] for position in order]
 

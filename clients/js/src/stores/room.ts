@@ -27,7 +27,7 @@ export interface RoomOptions {
   history?: number;
 }
 
-/** Message of this client that the room has not delivered yet. */
+/** Message that this client has sent, and the room has not delivered yet. */
 export interface Outgoing<Body = unknown> {
   key: string;
   body: Body;

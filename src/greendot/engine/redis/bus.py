@@ -3,10 +3,10 @@
 Topics of the kind `user` have no channel. A message to a user goes to the channels of the nodes that hold sessions of
 the user.
 
-`subscribe` returns after Redis has confirmed the subscriptions. The caller reads a snapshot afterwards, so the caller
-misses no change. Incoming messages never wait: the node verifies and delivers each message in the turn of the event
-loop in which the message arrives. If a node reads too slowly, Redis disconnects the node (`client-output-buffer-limit
-pubsub`). The node then counts a gap in its metrics, and reads the state of all subscribed topics again.
+`subscribe` returns after Redis has confirmed the subscriptions. A caller that then reads a snapshot misses no change.
+Incoming messages never wait: as soon as a message arrives, the node verifies and delivers it. If a node reads too
+slowly, Redis disconnects the node (`client-output-buffer-limit pubsub`). The node then counts a gap in its metrics, and
+reads the state of all subscribed topics again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from greendot.node.bucket_model import BucketDict
 from greendot.telemetry.metrics_model import Histogram
 
 BATCH = 500  # maximum number of channels in one SUBSCRIBE
-AGAIN = 2_000  # after a reconnect: number of subscriptions that are checked before other tasks of the node run
+AGAIN = 2_000  # after a reconnect: number of subscriptions to check before other tasks of the node run
 # Maximum number of messages to users that wait until Redis has answered which nodes hold sessions of the user. Further
 # messages are dropped.
 MOST_ROUTED = 10_000
@@ -49,8 +49,8 @@ class BusCounts:
 
     def __init__(self) -> None:
         self.invalid = 0  # malformed messages, such as those without a valid MAC
-        self.gaps = 0  # interruptions of subscriptions, during which messages may have been missed
-        self.dropped = 0  # messages to users that were dropped because of MOST_ROUTED
+        self.gaps = 0  # interruptions of subscriptions; messages may have been missed
+        self.dropped = 0  # messages to users, dropped because of MOST_ROUTED
         self.published = 0  # calls of `publish`, including those whose message was dropped; `reach` does not count
 
 
@@ -69,15 +69,15 @@ class RedisBus:
         self._prefix = prefix
         self._host: Host | None = None
         self._subscriptions = BucketDict[bytes, ChannelSubscription]()  # by channel
-        # Maps a channel to the Redis server that it tests. The watchdog sends test messages (beats) on this channel, and
-        # they come back to this node.
+        # Maps a channel to the Redis server that it tests. The watchdog sends test messages (beats) on this channel,
+        # and they come back to this node.
         self._beats: dict[bytes, Primary] = {}
         self.read: Callable[[list[keys.UserKeys]], Coroutine[Any, Any, list[bytes]]]  # set by the engine: Verbs.read
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
-        # A push is a frame that Redis sends without a request (RESP3).
-        self._kinds = (b"smessage",) if servers.sharded else (b"message",)  # types of pushes that carry a message
+        # Types of pushes that carry a message. A push is a frame that Redis sends without a request (RESP3).
+        self._kinds = (b"smessage",) if servers.sharded else (b"message",)
         self._ended = b"sunsubscribe"  # type of the push with which Redis ends a subscription
         self.beaten: Callable[[Primary], None] = lambda server: None  # called when a beat has arrived
         self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis has ended a subscription

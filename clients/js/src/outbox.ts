@@ -79,8 +79,8 @@ export class Outbox {
   }
 
   /**
-   * Send a command until the server has carried it out or has refused it for good, or until it has failed MOST_FAILURES
-   * times with `internal`. Returns false if the connection is lost: the command then waits for the next connection.
+   * Send a command until the server has carried it out or has refused it for good. After MOST_FAILURES failures with
+   * `internal`, give up. Returns false if the connection is lost: the command then waits for the next connection.
    */
   async #try(sending: Sending): Promise<boolean> {
     while (this.#waiting.has(sending)) {

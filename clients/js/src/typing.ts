@@ -1,4 +1,4 @@
-// Typing in a room: the users who type, and the commands with which this client reports that its user types.
+// Typing in a room: the users who type, and the typing reports of this client.
 
 import type { Clock } from "./clock.js";
 import type { Undo } from "./options.js";

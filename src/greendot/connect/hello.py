@@ -4,9 +4,9 @@
 away is to close the connection, and to give the client a time to return. After the admission, `_answer` verifies the
 token, opens or resumes the session, attaches rooms and inbox, and sends the welcome.
 
-Two limits protect the node when all clients return at once. The number of hellos that are answered at the same time is
-limited, so that the event loop stays responsive. The number of hellos per second is limited, so that the node has time
-for the clients that are connected.
+Two limits protect the node when all clients return at once. The number of hellos in work at the same time is limited,
+so that the event loop stays responsive. The number of hellos per second is limited, so that the node has time for the
+connected clients.
 
 A client that waits or is sent away may still have a session from an earlier connection. The session could end before
 the client's time to return, or less than SOON_S after this time. The node then keeps the session until the time to

@@ -79,7 +79,7 @@ class InboxService:
         """Write notices as notifications, in one transaction, and publish the notifications to the users' devices.
 
         A notice whose kind is not kept is only published, as a signal. If the user already has a notification with the
-        key of a notice, this notification is published again, and none is written. A notice without a key always
+        key of a notice, this notification is published again, and no new one is written. A notice without a key always
         makes a new notification. The field `ack` of a notice is ignored: the kind has this setting.
 
         Return one result for each notice, in the order of the notices. The result is None if the kind is not kept.

@@ -157,8 +157,8 @@ class UserPresence:
         A new connection shows that the device has come back. So every other lingering session of the same device ends.
         If the state changes, `since` is the time at which the new state began (None: now).
 
-        The session does not change if it lingers after the end of `ref`, or if it already has a newer connection of the
-        same node.
+        The session does not change in two cases: the session lingers after the end of `ref`, or the session already has
+        a newer connection of the same node.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)

@@ -43,8 +43,8 @@ export function createClient(options: GreendotOptions, latest: () => GreendotOpt
 const holders = new WeakMap<Greendot, number>();
 
 /**
- * Connect a client, and return a function that releases the client. After all callers of `hold` have released the client,
- * the client is closed, unless `hold` is called again in the same turn of the event loop.
+ * Connect a client, and return a function that releases the client. When all callers of `hold` have released the client,
+ * the client is closed at the end of this turn of the event loop. Another call of `hold` in this turn keeps it open.
  */
 export function hold(client: Greendot): Undo {
   const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);

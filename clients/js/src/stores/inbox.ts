@@ -33,8 +33,8 @@ export interface InboxActions {
   markRead(which: Marks): Promise<void>;
   archive(which: Marks): Promise<void>;
   /**
-   * Acknowledge notifications. If a notification has `ack: true` (a setting of its kind), the server sends the notification
-   * again until a device acknowledges it: up to ten times while the user is connected, and after each connect.
+   * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
+   * until a device acknowledges it: up to ten times while the user is connected, and after each connect.
    */
   ack(which: Marks): Promise<void>;
 }

@@ -21,6 +21,7 @@ from greendot.connect.restorer import AGAIN_S, Restorer
 from greendot.engine.messages import Audit, Part
 from greendot.engine.port import Engine, RecordsState
 from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.ids import Key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
@@ -76,16 +77,35 @@ class _Except(Part):
         return self._part.covers(tenant, name) and not self._others.covers(tenant, name)
 
 
-class _Users(Part):
-    """Users of a part who have sessions on this node; with `here` False, users of the part who have none."""
+class _Elsewhere(Part):
+    """Users of a part who have no sessions on this node. It remembers the others, who are `skipped`."""
 
-    def __init__(self, part: Part, registry: Registry, *, here: bool) -> None:
+    def __init__(self, part: Part, registry: Registry) -> None:
+        self.skipped: set[Key] = set()
         self._part = part
         self._registry = registry
-        self._here = here
 
     def covers(self, tenant: str, name: str) -> bool:
-        return bool(self._registry.sessions_of(tenant, name)) is self._here and self._part.covers(tenant, name)
+        if not self._part.covers(tenant, name):
+            return False
+        if self._registry.sessions_of(tenant, name):
+            self.skipped.add((tenant, name))
+            return False
+        return True
+
+
+class _Here(Part):
+    """Users of a part who have sessions on this node, or had them at the earlier read of the users elsewhere."""
+
+    def __init__(self, part: Part, registry: Registry, elsewhere: _Elsewhere) -> None:
+        self._part = part
+        self._registry = registry
+        self._elsewhere = elsewhere
+
+    def covers(self, tenant: str, name: str) -> bool:
+        # The last session of a skipped user may have ended since: no read would then have the user.
+        is_here = (tenant, name) in self._elsewhere.skipped or self._registry.sessions_of(tenant, name)
+        return bool(is_here) and self._part.covers(tenant, name)
 
 
 class Recovery:
@@ -175,7 +195,8 @@ class Recovery:
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
         # For other nodes, users with sessions here may have gone offline, and now return. Watchers on this node
         # must not see that, so these users are read only after their sessions are restored.
-        here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
+        others = _Elsewhere(part, self._context.registry)
+        here = _Here(part, self._context.registry, others)
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
         self.resyncs += 1
         try:

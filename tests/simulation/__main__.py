@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 from simulation.mutants import MUTANTS, find
-from simulation.trial import draw, run, shrink, tell
+from simulation.plans import draw
+from simulation.trial import run, shrink, tell
 
 CHUNK = 50  # seeds that a process runs before it reports
 EVERY_S = 10.0  # between two lines of progress

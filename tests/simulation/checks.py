@@ -12,7 +12,8 @@ from pathlib import Path
 
 from simulation.engine import BusFaults
 from simulation.mutants import MUTANTS, planted
-from simulation.trial import Plan, Step, draw, run, shrink, tell
+from simulation.plans import Plan, Step, draw
+from simulation.trial import run, shrink, tell
 
 ROOT = Path(__file__).parents[2]
 FIND_FROM, FIND_WITHIN = 0, 120  # seeds that find each planted fault

@@ -7,6 +7,7 @@ some time later. A link can be cut: commands and replies that are under way are 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
@@ -51,6 +52,7 @@ class Backend:
         self.leases: dict[str, tuple[int, int, str]] = {}  # incarnation → counter, last renewal, restored epoch
         self.epoch = "epoch-1"
         self._epochs = count(2)
+        self._snapshot: Any = ({}, {})
 
     def lag(self) -> float:
         return self.chance.expovariate(1 / self.faults.lag_s)
@@ -61,6 +63,24 @@ class Backend:
             part.clear()
         self.leases.clear()
         self.epoch = f"epoch-{next(self._epochs)}"
+
+    def snapshot(self) -> None:
+        """Copy all data, as a replica or a snapshot on disk has them."""
+        self._snapshot = copy.deepcopy((self.data, self.leases))
+
+    def failover(self) -> None:
+        """Continue with the data of the last snapshot; without one, with no data."""
+        data, leases = copy.deepcopy(self._snapshot)
+        self.flush()
+        for name, part in data.items():
+            self.data[name].update(part)
+        self.leases.update({node: (counter, renewed, "") for node, (counter, renewed, _) in leases.items()})
+
+    def remains(self) -> dict[str, int]:
+        """Return the sizes of everything that the engine keeps for clients."""
+        now, nodes = self.engines[0].now_ms(), self.data["_nodes"]
+        occupied = [room for room, occupants in self.data["_occupants"].items() if occupants.users(now, nodes)]
+        return {"users": len(self.data["_users"]), "rooms with occupants": len(occupied)}
 
     def distribute(self, topic: Topic, message: Message) -> None:
         """Send a message to the nodes that receive its topic."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from greendot.testing.clock import START_MS
+from simulation.access import Access
 from simulation.engine import GRACE_S, LEASE_S
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ CLEAN_S, SILENT_S, DEAD_S = 5.0, 15.0, 75.0
 HEAL_S = 12.0  # until a node that was paused or cut off has restored its sessions
 SLACK_S = 1.5  # for delays of the network
 HOLD_S = 5.0  # typing
+HEARTBEAT_LOST = 4002
 INVARIANTS = {
     "no-flicker": "a user with a session, or within the grace, is never shown offline",
     "offline-once": "each watcher gets each change once",
@@ -31,6 +33,13 @@ INVARIANTS = {
     "typing-not-echoed": "no device gets the typing of its own user",
     "hidden": "a user who is invisible is not shown to others in any way",
     "occupancy-true": "after a fault has healed, the list of occupants is true",
+    "records": "each device gets each message and notification once, in order and without a gap, and none is lost",
+    "counters-true": "the counters of an inbox equal a recount, and every device shows them",
+    "removed": "a user who was removed from a room gets nothing of it",
+    "revoked": "nothing is written to a connection whose token is revoked",
+    "tenants-apart": "a client gets nothing of another tenant, whose users and rooms have the same names",
+    "intruder": "an intruder gets no session, no room and no answer that it may not have",
+    "bounded": "when all clients are gone, no node and no engine keeps anything of them",
     "no-error": "no task or callback of a node fails",
 }
 
@@ -61,6 +70,7 @@ class Promises:
         self.contacts: list[Contact] = []
         self.flushes: list[float] = []
         self.sick: list[tuple[ClusterNode, float, float | None]] = []  # node, start and end of a fault
+        self.access = Access(self)
         self._broken = broken
         self._views: dict[int, _View] = {}
         self._typed: dict[str, float] = {}
@@ -150,8 +160,9 @@ class Promises:
             end = contact.ended_at + CLEAN_S - SLACK_S
         elif contact.how == "bye":
             end = contact.ended_at
-        elif contact.closed_code in (1001, 1012, 1013):
-            end = contact.ended_at + CLEAN_S  # the node asks the client to return
+        elif 4000 <= contact.closed_code < 4500:  # the node asks the client to return
+            grace_s = SILENT_S if contact.closed_code == HEARTBEAT_LOST else GRACE_S
+            end = contact.ended_at + grace_s - SLACK_S
         else:
             end = contact.ended_at
         if contact.superseded_at is not None:
@@ -186,14 +197,22 @@ class Promises:
                 return self.now if end is None else end
         return at
 
-    def _is_steady(self, node: ClusterNode, since: float) -> bool:
+    def is_steady(self, node: ClusterNode, since: float) -> bool:
         """Return whether a node had no fault since then."""
         return node.is_up and all(n is not node or (end is not None and end < since) for n, _, end in self.sick)
+
+    def is_steady_for(self, contact: Contact, seconds: float) -> bool:
+        """Return whether the node of a contact had no fault for some time."""
+        return self.is_steady(contact.node, self.now - seconds)
 
     # --- frames ---
 
     def written(self, contact: Contact, frame: dict[str, Any]) -> None:
         """Check a frame that a node writes to a connection."""
+        if contact.device.is_stranger:
+            self.access.written_to_stranger(contact, frame)
+            return
+        self.access.written(contact, frame)
         view = self._views.setdefault(id(contact), _View())
         data = frame.get("data", {})
         match frame["type"]:
@@ -279,7 +298,7 @@ class Promises:
         view = self._views.get(id(contact))
         if view is None or view.typing.get(user) != due or contact.ended_at is not None:
             return
-        if self._is_steady(contact.node, due - 10) and self._stalled.get(id(contact), 0.0) < due - 10:
+        if self.is_steady(contact.node, due - 10) and self._stalled.get(id(contact), 0.0) < due - 10:
             self.fail("typing-ends", f"{contact.device} on {contact.node} still shows {user} typing")
 
     def _any_sick(self, since: float) -> bool:
@@ -301,7 +320,7 @@ class Promises:
         """Check the screens, and what each node answers, when every fault has healed and every grace is over."""
         truth = {user: self.is_online(user) and user not in self._invisible for user in self.users}
         for device in devices:
-            if not device.is_ready or device.is_silent:
+            if not device.is_ready or device.is_silent or device.is_stranger:
                 continue
             for user, entry in device.screen.items():
                 if user != device.user and user not in self._doubtful:

@@ -111,7 +111,7 @@ class Intruder:
             self._fail("intruder", f"the reply {frame}")
         if frame["type"] == "welcome" and (frame["data"]["resumed"] or not self.may_enter):
             self._fail("intruder", "the session of another user was resumed, or a forged token accepted")
-        if frame["type"] in ("room.message", "notification.created", "typing.started", "room.entered"):
+        if frame["type"] == "notification.created" or _room_shown(frame["type"], frame.get("data", {})) == DEN:
             self._fail("intruder", f"{frame}")
 
 

@@ -34,6 +34,7 @@ class Contact(Struct):
     noticed_s: float = 0.0  # time until the node notices a lost socket
     superseded_at: float | None = None  # when the same device sent its next hello
     closed_code: int = 0
+    closed_at: float | None = None  # when the node wrote its close frame
 
 
 class Device:
@@ -106,9 +107,8 @@ class Device:
         )
         node.accept(wire)
         token = self.world.token(node, self.user, self.tenant)
-        hello: dict[str, Any] = {"token": token, "device": self.name}
-        if self._was_welcome:
-            hello["resume"] = self.records.resume() | ({"session": self.session} if self.session is not None else {})
+        resume = self.records.resume(rooms=self._was_welcome) | ({"session": self.session} if self.session else {})
+        hello: dict[str, Any] = {"token": token, "device": self.name, "resume": resume}
         self.tell(f"says hello to {node}{' with a resume' if self.session else ''}")
         wire.say(type="hello", **hello)
         self.universe.after(PATIENCE_S, self._lose_patience, contact)
@@ -223,6 +223,8 @@ class Device:
         if frame is not None and contact is self.contact:
             if frame["type"] == "welcome":
                 contact.welcomed_at = self.universe.now
+            elif frame["type"] == "closed":
+                contact.closed_at = self.universe.now
             self.promises.written(contact, frame)
 
     def _arrived(self, contact: Contact, frame: dict[str, Any] | None) -> None:

@@ -414,6 +414,7 @@ class ClusterEngine(MemoryEngine):
         """Bury nodes whose lease is over, and end the sessions of dead nodes."""
         for node, life in nodes.items():
             if life.ends is None:
+                self._ended.discard(node)  # after a failover to older data, a node may have to die again
                 counter, renewed, _ = leases.get(node, (0, 0, ""))
                 if self._observed.get(node, (-1, 0.0))[0] != counter:
                     self._observed[node] = counter, now

@@ -68,7 +68,8 @@ class Promises:
         self.world = world
         self.users = users
         self.contacts: list[Contact] = []
-        self.flushes: list[float] = []
+        self.flushes: list[float] = []  # losses of data, also by a failover
+        self.failovers: list[float] = []
         self.sick: list[tuple[ClusterNode, float, float | None]] = []  # node, start and end of a fault
         self.access = Access(self)
         self._broken = broken
@@ -147,6 +148,9 @@ class Promises:
                     end = min(end, sick + GRACE_S)
         return at < end
 
+    def _failed_over(self, start: float, end: float) -> bool:
+        return any(start <= failover <= end for failover in self.failovers)
+
     def _flushed(self, start: float, end: float) -> bool:
         return any(start <= flush <= end for flush in self.flushes)
 
@@ -162,7 +166,7 @@ class Promises:
             end = contact.ended_at
         elif 4000 <= contact.closed_code < 4500:  # the node asks the client to return
             grace_s = SILENT_S if contact.closed_code == HEARTBEAT_LOST else GRACE_S
-            end = contact.ended_at + grace_s - SLACK_S
+            end = (contact.closed_at or contact.ended_at) + grace_s - SLACK_S
         else:
             end = contact.ended_at
         if contact.superseded_at is not None:
@@ -261,8 +265,10 @@ class Promises:
             last_seen = (entry["last_seen"] - START_MS) / 1000
             # The store keeps the time of a periodic write, when the user was still within the grace.
             slack_s = SLACK_S + GRACE_S if entry["since"] is None else SLACK_S
-            if last_seen > self._last_there(user) + slack_s:
-                self.fail("last-seen-true", f"{who}, last seen {last_seen:.3f}, left {self._last_there(user):.3f}")
+            left = self._last_there(user)
+            # A session that older data bring back ends again when its node compares its sessions.
+            if last_seen > left + slack_s and not self._failed_over(left - SLACK_S, last_seen):
+                self.fail("last-seen-true", f"{who}, last seen {last_seen:.3f}, left {left:.3f}")
 
     def _left_in_loss(self, user: str, at: float) -> bool:
         """Return whether a session of the user ended about when the engine lost its data.

@@ -28,9 +28,10 @@ class Records:
         self._universe = device.universe
         self._sent = 0
 
-    def resume(self) -> dict[str, Any]:
-        """Return the fields of `hello.resume` about records."""
-        return {"rooms": {name: room.cursor for name, room in self.rooms.items()}, "inbox": self.inbox.cursor}
+    def resume(self, *, rooms: bool) -> dict[str, Any]:
+        """Return the fields of `hello.resume` about records; with `rooms` False, the rooms are joined later."""
+        cursors = {name: room.cursor for name, room in self.rooms.items()} if rooms else {}
+        return {"rooms": cursors, "inbox": self.inbox.cursor}
 
     def lost(self) -> None:
         """Note the end of the connection."""

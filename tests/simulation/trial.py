@@ -162,6 +162,7 @@ class Trial:
     def _failover(self, cuts: bool) -> None:
         """Continue with the data of the last snapshot. With `cuts`, the links of all nodes break for a moment."""
         self.tell("engine", "fails over to older data")
+        self.promises.failovers.append(self.world.universe.now)
         self.promises.flushes.append(self.world.universe.now)
         self.world.backend.failover()
         for node in self.slots if cuts else ():

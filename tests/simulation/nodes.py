@@ -75,6 +75,10 @@ class World:
         self.db.close()
 
 
+async def _unlimited() -> None:
+    """Divide no limits among nodes, because the simulation has none."""
+
+
 class _StoreView:
     """Store of one node: the shared database, seen from the node's process (`model.simulated.SimulatedThread`)."""
 
@@ -97,6 +101,7 @@ class ClusterNode:
         self.node = Node(SETTINGS, self.engine, store, self.clock)
         # Loop lag by the real clock means nothing in virtual time, and polling twenty times a second is slow.
         self.node.overload_monitor.start = lambda: None  # type: ignore[method-assign]
+        self.node.cluster_limits.start = _unlimited  # type: ignore[method-assign]  # turns once a second
         self.is_up = False  # accepts clients
         self.sick_since: float | None = None  # paused or cut off
         self.well_since = world.universe.now

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 from unittest import mock
@@ -20,7 +21,7 @@ from greendot.node import hub, time_slices, timers
 from greendot.node.session import Connection
 from simulation.backend import AppBackend
 from simulation.clients import Device
-from simulation.engine import GRACE_S, BusFaults
+from simulation.engine import GRACE_S, LEASE_S, BusFaults
 from simulation.intruders import intrude
 from simulation.nodes import DEN, RIVAL, ROOM, TENANT, ClusterNode, World
 from simulation.plans import NODE_VERBS, Plan, Step, is_of_device
@@ -61,6 +62,7 @@ class Trial:
         self.records = RecordPromises(self.world.db, self.app, self.promises.fail)
         self.slots: list[ClusterNode] = []
         self._outages = 0
+        self._healed_at = 0.0  # end of the last fault
         written = self.promises.written
 
         def logged(contact: Any, frame: dict[str, Any]) -> None:
@@ -151,6 +153,10 @@ class Trial:
 
     # --- faults ---
 
+    def _lasts(self, seconds: float) -> None:
+        """Note that a fault begins, and how long it lasts."""
+        self._healed_at = max(self._healed_at, self.world.universe.now + seconds)
+
     def _flush(self) -> None:
         self.tell("engine", "loses all data")
         self.promises.flushes.append(self.world.universe.now)
@@ -176,6 +182,7 @@ class Trial:
 
     def _outage(self, part: float, seconds: float) -> None:
         self.tell("store", f"fails {part:.0%} of the transactions for {seconds} s")
+        self._lasts(seconds)
         self.world.store_faults.store = part
         self._outages += 1
         self.world.universe.after(seconds, self._end_outage, self._outages)
@@ -191,22 +198,23 @@ class Trial:
             self.tell(str(node), f"sets its clock by {seconds} s")
             node.clock.skew_s += seconds
 
-    def _sicken(self, node: ClusterNode, text: str) -> bool:
+    def _sicken(self, node: ClusterNode, text: str, seconds: float) -> bool:
         if not node.is_well:
             return False
+        self._lasts(seconds)
         self.tell(str(node), text)
         self.promises.fell_sick(node)
         return True
 
     def _pause(self, number: int, seconds: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is paused for {seconds} s"):
+        if self._sicken(node, f"is paused for {seconds} s", seconds):
             node.pause()
             self.world.universe.after(seconds, self._heal, node, node.resume, "continues")
 
     def _cut(self, number: int, seconds: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is cut off from the engine for {seconds} s"):
+        if self._sicken(node, f"is cut off from the engine for {seconds} s", seconds):
             node.cut()
             self.world.universe.after(seconds, self._heal, node, node.mend, "reaches the engine again")
 
@@ -218,7 +226,7 @@ class Trial:
 
     def _crash(self, number: int, back_s: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is killed, and replaced after {back_s} s"):
+        if self._sicken(node, f"is killed, and replaced after {back_s} s", back_s + LEASE_S):
             node.crash()
             self._reset_clients(node)
             self.world.universe.after(back_s, self._replace, number)
@@ -231,7 +239,7 @@ class Trial:
 
     def _restart(self, number: int, back_s: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is stopped, and replaced after {back_s} s"):
+        if self._sicken(node, f"is stopped, and replaced after {back_s} s", back_s):
             node.stop()
             self.world.universe.after(back_s, self._replace, number)
 
@@ -254,7 +262,7 @@ class Trial:
         for device in self.devices:
             device.typing_until = 0.0
         self.tell("trial", "no more faults")
-        universe.run_until(max(universe.now, self._last_fault()) + bound_s())
+        universe.run_until(max(universe.now, self._healed_at) + bound_s())
         reads: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
         for device in self.devices:
             if device.is_ready and not device.is_silent and not device.is_stranger:
@@ -269,11 +277,14 @@ class Trial:
 
     def _empty(self) -> None:
         """Let all clients leave. When every grace is over, nothing of them may remain."""
+        universe, wait_s = self.world.universe, LEAVE_S
         for device in self.devices:
-            device.drop(0.0, None)
+            if not device.is_ready:
+                wait_s = GRACE_S + LEAVE_S
+                device.drop(0.0, None)
+            device.bye()
             device.is_wanted = False
-        universe = self.world.universe
-        universe.run_until(universe.now + GRACE_S + LEAVE_S)
+        universe.run_until(universe.now + wait_s)
         for node in self.world.nodes:
             if node.is_up:
                 for name, size in node.remains().items():
@@ -282,9 +293,6 @@ class Trial:
         for name, size in self.world.backend.remains().items():
             if size:
                 self._broke(Broken("bounded", f"the engine keeps {size} {name}"))
-
-    def _last_fault(self) -> float:
-        return max((end or start for _, start, end in self.promises.sick), default=0.0) + 65.0
 
     def _read(self, device: Device, reads: dict[str, tuple[list[dict[str, Any]], list[str]]]) -> None:
         def got_presence(frame: dict[str, Any]) -> None:
@@ -300,7 +308,7 @@ class Trial:
         device.ask(got_presence, type="presence.get", users=self.users)
 
 
-LEAVE_S = 20.0  # for subscriptions without listeners to end
+LEAVE_S = 12.0  # for subscriptions without listeners to end
 TOLD = {"presence.changed", "typing.started", "typing.stopped", "welcome", "error"}
 
 
@@ -366,10 +374,17 @@ def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
         logger.propagate = before[1]
 
 
+@cache
+def _freeze() -> None:
+    """Let collections look only at what trials have made."""
+    gc.freeze()
+
+
 def run(plan: Plan) -> Result:
     """Run a plan. Cycles are collected afterwards: a collection in between would run code of dead nodes."""
     was_enabled = gc.isenabled()
     gc.disable()
+    _freeze()
     try:
         errors = Errors()
         with fixed(plan.seed, errors):

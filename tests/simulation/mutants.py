@@ -291,6 +291,9 @@ MUTANTS = {
 }
 
 
+QUICK = [*MUTANTS]
+
+
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Plant a fault."""

@@ -14,6 +14,7 @@ from greendot.auth.tokens import Tokens
 from greendot.connect import recovery
 from greendot.connect.recovery import Recovery
 from greendot.connect.restorer import Restorer
+from greendot.engine.memory import MemoryEngine
 from greendot.inbox.badges import Badges
 from greendot.inbox.service import InboxService
 from greendot.node.registry import Registry
@@ -106,14 +107,11 @@ def _ignore(*args: Any, **named: Any) -> None:
     """Do nothing, at once."""
 
 
-def _no_fence(record: Any, ref: Any) -> bool:
-    """Take any connection of a session for the newest."""
-    return True
-
-
-def _any_connection(self: UserPresence, ref: Any) -> Any:
-    """Let a late verb about an old connection change the session."""
-    return self.sessions.get(ref.session)
+def _lost_late(self: SessionService, connection: Connection, cause: Any, code: int) -> None:
+    """Let the end of a replaced connection end the session too."""
+    if connection.session is not None:
+        connection.session.connection = connection
+    _lost(self, connection, cause, code)
 
 
 def _ends_others(
@@ -220,7 +218,8 @@ async def _restore_none(self: Restorer, part: Any) -> int:
 
 
 _hold, _prune, _start = RoomTyping._hold, UserPresence._prune, RoomTyping._start
-_check, _set_manual, _touch = SessionService._check, UserPresence.set_manual, UserPresence.touch
+_check, _lost = SessionService._check, SessionService.lost
+_set_manual, _touch = UserPresence.set_manual, UserPresence.touch
 _offer, _skip_to, _after = Sequencer.offer, Sequencer.skip_to, Recent.after
 _kept, _send, _lower = InboxService._kept, RoomMessages.send, sqlite_inbox._lower
 _verify, _admit, _show = Tokens.verify, RoomMembers.admit, WatchService._show
@@ -234,8 +233,8 @@ MUTANTS = {
     "silent clients are not closed": Planted(SessionService, "_check", _never_silent),
     "graces do not end": Planted(SessionService, "_linger_over", _ignore),
     "failed writes of sessions are not repeated": Planted(SessionService, "_later", _ignore),
-    "old connections are not fenced": Planted(UserPresence, "_current", staticmethod(_no_fence)),
-    "late ends of old connections count": Planted(UserPresence, "_record", _any_connection),
+    "dead nodes are not fenced": Planted(MemoryEngine, "_check_life", _ignore),
+    "late ends of replaced connections count": Planted(SessionService, "lost", _lost_late),
     "restored sessions end newer ones": Planted(UserPresence, "touch", _ends_others),
     "sessions of dead nodes do not end": Planted(UserPresence, "_prune", _prune_graces),
     "last-seen is the end of the grace": Planted(UserPresence, "_prune", _last_seen_late),
@@ -252,6 +251,7 @@ MUTANTS = {
     "users who leave during a recovery are not read": Planted(recovery._Here, "covers", _here_only),
     "lost users are not held": Planted(WatchHolds, "add", _ignore),
     "changes of held users are shown at once": Planted(WatchService, "_changed_meanwhile", _show_all_held),
+    "ends are not postponed after a loss": Planted(sessions, "NOTICED_S", 0.0),
     "sessions without a node are not audited": Planted(Recovery, "_audit", _nothing),
     "occupants are not restored": Planted(SessionRooms, "restore", _nothing),
     "rooms are not checked after a death": Planted(Recovery, "_check_rooms", _nothing),

@@ -259,7 +259,7 @@ class Promises:
         is_visible = not any(start <= at <= end for start, end in self._spans.get(user, ()) for at in (since, self.now))
         if is_visible and since > self.now + 0.01:
             self.fail("no-flicker", f"{who}, in the future")
-        if is_visible and entry["version"] and self.is_protected(user, since) and not self._left_in_loss(user, since):
+        if is_visible and entry["version"] and self.is_protected(user, since):
             self.fail("no-flicker", f"{who}, since {since:.3f}")
         if entry["last_seen"] is not None and is_visible:
             last_seen = (entry["last_seen"] - START_MS) / 1000
@@ -269,20 +269,6 @@ class Promises:
             # A session that older data bring back ends again when its node compares its sessions.
             if last_seen > left + slack_s and not self._failed_over(left - SLACK_S, last_seen):
                 self.fail("last-seen-true", f"{who}, last seen {last_seen:.3f}, left {left:.3f}")
-
-    def _left_in_loss(self, user: str, at: float) -> bool:
-        """Return whether a session of the user ended about when the engine lost its data.
-
-        This is a known limit (docs/faults.md): its end may be shown before the user's other sessions are restored.
-        """
-        return any(
-            flush - SLACK_S <= contact.ended_at + contact.noticed_s + grace_s <= flush + HEAL_S
-            for flush in self.flushes
-            if flush - SLACK_S <= at <= flush + HEAL_S
-            for contact in self.contacts
-            if contact.device.user == user and contact.ended_at is not None
-            for grace_s in (0.0, CLEAN_S, SILENT_S, GRACE_S)
-        )
 
     def _typing(self, contact: Contact, view: _View, data: dict[str, Any]) -> None:
         user, node = data["user"], contact.node

@@ -56,7 +56,7 @@ class Access:
         user, kind, data = contact.device.user, frame["type"], frame.get("data", {})
         if id(contact) in self._revoked and kind not in ("closed", "error") and self._has_read(contact):
             self._promises.fail("revoked", f"{contact.device} on {contact.node} gets {kind} after its revocation")
-        if (at := self._removed.get(user)) is not None and _room_shown(kind, data) == DEN:
+        if user in self._removed and _room_shown(kind, data) == DEN:
             self._promises.fail("removed", f"{contact.device} on {contact.node} gets {kind} of the den")
         for entry in _entries(kind, data):
             if "rival" in (entry.get("devices") or ()):

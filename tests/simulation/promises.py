@@ -169,6 +169,8 @@ class Promises:
             end = (contact.closed_at or contact.ended_at) + grace_s - SLACK_S
         else:
             end = contact.ended_at
+        # A node closes the connection of a silent client before it may notice that the socket is lost.
+        end = min(end, contact.last_frame_at + DEAD_S + SILENT_S - SLACK_S)
         if contact.superseded_at is not None:
             end = min(end, contact.superseded_at)
         return end

@@ -249,8 +249,10 @@ class Recovery:
         Users and rooms that were lost again since are left out, because another recovery restores them.
         """
         self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
-        await self._audit(piece)  # finds sessions whose end was lost, while the piece is held
         await self._engine.restored(piece, state)
+        # Find sessions whose end was lost, while the piece is held. All nodes have restored their sessions by now:
+        # before, the user of such a session would appear offline, although another node has a session of the user.
+        await self._audit(piece)
         again = [other for other, number in self._lost.items() if number > self._lost[piece]]
         rest = _Except(piece, again) if again else piece
         self._parts.rooms.hold(rest, 0.0)

@@ -177,7 +177,7 @@ class Trial:
                 self.world.universe.after(0.2, self._link, node)
 
     def _link(self, node: ClusterNode) -> None:
-        if node.is_well:
+        if node.is_up:
             node.engine.mend()
 
     def _outage(self, part: float, seconds: float) -> None:

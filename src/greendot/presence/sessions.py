@@ -365,11 +365,14 @@ class SessionService:
             if session.connection is None:
                 self._later(self._linger_again, session)
             return
-        if self._registry.sessions.get(session.id) is session and not session.confirmed:
+        is_back = session.connection is not None
+        if self._registry.sessions.get(session.id) is session and not session.confirmed and not is_back:
             self._later(self._linger_again, session)  # the grace ended before the session was written
 
     def _linger_again(self, session: Session) -> None:
         """Retry the write after the engine was away."""
+        if session.connection is not None:
+            return  # the client has returned meanwhile
         if session.leaving is not None:
             # The client could not return while the engine was away, and had to wait before its next attempt.
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)

@@ -26,7 +26,8 @@ from greendot.inbox.delivery import InboxDelivery
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
 from greendot.node.registry import Registry
-from greendot.presence.sessions import SessionService
+from greendot.presence.model import SessionEpoch
+from greendot.presence.sessions import NOTICED_S, SessionService
 from greendot.presence.watch import WatchService
 from greendot.rooms.service import RoomService
 from greendot.rooms.session_rooms import SessionRooms
@@ -249,10 +250,12 @@ class Recovery:
         Users and rooms that were lost again since are left out, because another recovery restores them.
         """
         self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
+        if await self._finds_ended(piece):
+            # The user may have another session, which is not restored yet. A node that has noticed the loss confirms
+            # the end before it shows the user as offline.
+            await self._context.timers.sleep(NOTICED_S)
+            await self._audit(piece)  # while the piece is held
         await self._engine.restored(piece, state)
-        # Find sessions whose end was lost, while the piece is held. All nodes have restored their sessions by now:
-        # before, the user of such a session would appear offline, although another node has a session of the user.
-        await self._audit(piece)
         again = [other for other, number in self._lost.items() if number > self._lost[piece]]
         rest = _Except(piece, again) if again else piece
         self._parts.rooms.hold(rest, 0.0)
@@ -328,6 +331,18 @@ class Recovery:
     async def _audit(self, part: Part) -> None:
         # All nodes audit after a loss, so an audit is as slow as the restore of sessions.
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
+
+    async def _finds_ended(self, part: Part) -> bool:
+        """Return whether the engine has sessions of this node that the node does not hold: their end was lost."""
+        found = False
+
+        def holds(ref: SessionEpoch) -> bool:
+            nonlocal found
+            found = found or not self._parts.sessions.holds(ref)
+            return True
+
+        await self._engine.audit(holds, self._restorer.wait, part)
+        return found
 
     async def _audit_quietly(self) -> None:
         try:

@@ -503,7 +503,10 @@ class SessionService:
         manual = self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
-            return  # the linger has ended meanwhile; its own timer writes the end
+            # The linger has ended meanwhile; its own timer writes the end. Until then, the engine may have the session
+            # from older data, without the present status.
+            await self._engine.set_status(*session.key, manual)
+            return
         if session.ref.incarnation != self.incarnation:
             session.ref, session.confirmed = self._next_ref(session), False
         ref = session.ref

@@ -468,6 +468,23 @@ async def test_a_session_whose_grace_is_over_is_not_restored(parts: NodeParts) -
 
 
 @in_virtual_time
+async def test_an_ended_session_that_older_data_bring_back_does_not_show_an_invisible_user(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    ref = client.session.ref
+    session = service.lose(client)
+    parts.engine.away = {"leave"}
+    await pass_time(LOST_S + SHORTLY_S)
+    parts.engine.lose()  # the data are from before the user became invisible
+    await MemoryEngine.touch(parts.engine, "default", "ann", ref, "phone", False, None)
+    await MemoryEngine.set_status(parts.engine, "default", "ann", ManualStatus())
+    await parts.store.put_status("default", "ann", ManualStatus("invisible"))
+    assert await parts.states("ann") == ["online"]
+    await service.restore(session)
+    assert await parts.states("ann") == ["offline"]
+
+
+@in_virtual_time
 async def test_the_end_of_an_unconfirmed_session_is_sent_to_the_engine_after_the_session(parts: NodeParts) -> None:
     service = Service(parts, accept_when_away=True)
     parts.engine.away = {"touch"}

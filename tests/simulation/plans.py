@@ -63,7 +63,7 @@ def draw(seed: int) -> Plan:
     for _ in range(chance.randint(8, 28)):
         now += chance.expovariate(1 / chance.choice((0.05, 1.0, 6.0, 15.0)))
         steps += _draw_step(chance, round(now, 3), nodes, len(owners))
-    steps.sort()
+    steps.sort(key=lambda step: step.at)
     return Plan(seed, nodes, owners, faults, tuple(steps), max(now, steps[-1].at), stranger=chance.random() < 0.2)
 
 

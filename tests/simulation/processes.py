@@ -15,6 +15,7 @@ from typing import Any
 from greendot.testing.clock import START_MS
 
 INFINITY = float("inf")
+MOST_TURNS = 20_000  # of a loop at one time
 TICK_S = 1e-6  # distance of two events that were set for one time: they happen in the order in which they were set
 
 
@@ -62,9 +63,12 @@ class Process(asyncio.BaseEventLoop):
 
     def turn(self) -> None:
         """Run until nothing is ready. The universe has set this process as the running loop."""
-        self._run_once()  # type: ignore[attr-defined]
-        while self._ready and not self.is_paused and not self.is_dead:  # type: ignore[attr-defined]
+        for _ in range(MOST_TURNS):
             self._run_once()  # type: ignore[attr-defined]
+            if not self._ready or self.is_paused or self.is_dead:  # type: ignore[attr-defined]
+                return
+        self.is_dead = True
+        self._universe.failures.append("a node works without end, while no time passes")
 
     def do(self, call: Callable[..., object], *args: Any) -> None:
         """Call a function in this process now; nothing happens in a dead one."""

@@ -155,7 +155,9 @@ class UserPresence:
 
         If `idle` is None, the session stays idle or active as before, because a reconnect is no activity of the person.
         A new connection shows that the device has come back. So every other lingering session of the same device ends.
-        If the state changes, `since` is the time at which the new state began (None: now).
+
+        `since` is given to restore a session: the time at which the restored state began. A restore ends no other
+        session, because it does not show that the device has come back: the lingering session may be the newer one.
 
         The session does not change if `ref` has ended, or if the session already has a newer connection of the same
         node.
@@ -174,7 +176,7 @@ class UserPresence:
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
-        for other, its in [*self.sessions.items()] if came else ():
+        for other, its in [*self.sessions.items()] if came and since is None else ():
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.sessions[other]
         return record is not None, self.settle(now, nodes, since)

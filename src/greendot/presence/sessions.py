@@ -34,6 +34,7 @@ RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # Shortest remaining grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
 # refused during the outage return after `connect.hello.RETRY_MS`, which is less.
 RETURN_MS = 10_000
+NOTICED_S = 2.0  # after a loss in the engine: time in which the other nodes notice it
 
 
 class SessionPeriods(Struct, frozen=True):
@@ -87,6 +88,7 @@ class SessionService:
         self._recorder = context.recorder
         self._periods = periods
         self._coming: set[str] = set()  # ids of sessions being adopted from other nodes
+        self._postponed: set[str] = set()  # ids of sessions whose end waits until the nodes have noticed a loss
         self._due = self._check  # one bound method for all timers of connections, instead of one each
 
     # --- opening ---
@@ -324,6 +326,8 @@ class SessionService:
     async def _linger(self, session: Session, ref: SessionEpoch) -> None:
         if session.ref is not ref or session.leaving is None:
             return
+        if await self._is_postponed(session, ref):
+            return
         left_ms, silent_ms = session.leaving.since(self._timers.now())
         if left_ms and not session.confirmed:
             # The engine would treat an unknown session epoch as ended. A restore has a time limit, so it needs a task.
@@ -337,6 +341,23 @@ class SessionService:
             return
         self._remains(session, ref, remaining)
 
+    async def _is_postponed(self, session: Session, ref: SessionEpoch) -> bool:
+        """Wait before a session ends after a loss in the engine. Return whether it came back meanwhile.
+
+        Other sessions of the user may not be restored yet. A node that has noticed the loss confirms a change before it
+        shows the change; a node that has not noticed it would show the user as offline.
+        """
+        if session.leaving is None or session.leaving.since(self._timers.now())[0]:
+            return False
+        if not self._engine.is_restoring(*session.key) or session.id in self._postponed:
+            return False
+        self._postponed.add(session.id)
+        try:
+            await self._timers.sleep(NOTICED_S)
+        finally:
+            self._postponed.discard(session.id)
+        return session.ref is not ref or session.connection is not None
+
     async def _restore_lingering(self, session: Session) -> None:
         try:
             await self.restore(session)
@@ -344,11 +365,14 @@ class SessionService:
             if session.connection is None:
                 self._later(self._linger_again, session)
             return
-        if self._registry.sessions.get(session.id) is session and not session.confirmed:
+        is_back = session.connection is not None
+        if self._registry.sessions.get(session.id) is session and not session.confirmed and not is_back:
             self._later(self._linger_again, session)  # the grace ended before the session was written
 
     def _linger_again(self, session: Session) -> None:
         """Retry the write after the engine was away."""
+        if session.connection is not None:
+            return  # the client has returned meanwhile
         if session.leaving is not None:
             # The client could not return while the engine was away, and had to wait before its next attempt.
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
@@ -371,6 +395,7 @@ class SessionService:
 
     async def _end_lost(self, session: Session, ref: SessionEpoch) -> None:
         """Write an ended session that the engine has lost, and end it there, so that watchers receive the end."""
+        await self._timers.sleep(NOTICED_S)  # see `_is_postponed`
         try:
             manual = await self._statuses.to_restore(session.key)
             await self._engine.restore(*session.key, ref, self._known(session, manual))
@@ -439,6 +464,8 @@ class SessionService:
         self._tasks.spawn_brief(self._leave(session, session.ref))
 
     async def _leave(self, session: Session, ref: SessionEpoch) -> None:
+        if await self._is_postponed(session, ref):
+            return
         try:
             remaining = await self._engine.leave(*session.key, ref)
         except EngineUnavailable:
@@ -476,7 +503,10 @@ class SessionService:
         manual = self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
-            return  # the linger has ended meanwhile; its own timer writes the end
+            # The linger has ended meanwhile; its own timer writes the end. Until then, the engine may have the session
+            # from older data, without the present status.
+            await self._engine.set_status(*session.key, manual)
+            return
         if session.ref.incarnation != self.incarnation:
             session.ref, session.confirmed = self._next_ref(session), False
         ref = session.ref

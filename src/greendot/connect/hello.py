@@ -118,6 +118,7 @@ class HelloService:
         self._waiting: dict[Connection, tuple[Hello, Answered]] = {}
         self._received_at: dict[Connection, float] = {}  # times of hellos that have not been answered
         self._dropped: dict[Connection, asyncio.Future[None]] = {}  # of foreign protocols: done if the hello is dropped
+        self._timed: set[Connection] = set()  # whose hellos wait, with a timer for the end of the wait
         self._timer_set = False
         self._refusing = False  # the node refuses new work
 
@@ -144,17 +145,27 @@ class HelloService:
             if connection in self._waiting:
                 self._timers.cancel(connection.timer)  # the timer for sockets without a hello
                 connection.timer = self._timers.set(LONGEST_S, self._waited_too_long, connection)
+                self._timed.add(connection)
                 self._hold_session(hello, LONGEST_S)
 
     def _admit(self, _: object = None) -> None:
         for connection in self._queue.admit(self._timers.now()):
-            self._timers.cancel(connection.timer)
+            if connection in self._timed:
+                self._untime(connection)
             hello, answered = self._waiting.pop(connection)
             self._context.tasks.spawn(self._answer(connection, hello, answered))
+        if not self._waiting or self._timer_set:
+            return
         wait_s = self._queue.next_in()
-        if wait_s is not None and not self._timer_set:
+        if wait_s is not None:
             self._timer_set = True
             self._timers.set(max(wait_s, TOGETHER_S), self._on_timer)
+
+    def _untime(self, connection: Connection) -> None:
+        """Cancel the timer of a hello that waits no longer."""
+        self._timed.discard(connection)
+        self._timers.cancel(connection.timer)
+        connection.timer = None
 
     def _on_timer(self, _: object) -> None:
         self._timer_set = False
@@ -323,6 +334,7 @@ class HelloService:
 
     def _waited_too_long(self, connection: Connection) -> None:
         connection.timer = None
+        self._timed.discard(connection)
         hello, _ = self._waiting.pop(connection)
         self._queue.forget(connection)
         wait_s = self._queue.turn(self._timers.now(), returning=_returns(hello))
@@ -375,7 +387,9 @@ class HelloService:
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended; return whether its hello was waiting, and no work waits for it."""
         self.strangers.discard(connection)
-        self._received_at.pop(connection, None)
+        if self._received_at.pop(connection, None) is None:  # its hello was answered, or did not come
+            return False
+        self._timed.discard(connection)
         self._queue.forget(connection)
         is_dropped = self._waiting.pop(connection, None) is not None
         return is_dropped and not self._drop(connection)

@@ -112,6 +112,7 @@ class Change(Struct, frozen=True):
 
 NOBODY = VisibleState()
 _GONE = NodeLife(None, 0)
+_UNKNOWN = ManualStatus()  # in place of a status that was not read yet
 
 
 class UserPresence:
@@ -153,7 +154,7 @@ class UserPresence:
         If `idle` is None, the session stays idle or active as before: a reconnect is no activity of the person. A new
         connection shows that the device has come back. So every other lingering session of the same device ends. If the
         state changes, `since` is the time at which the new state began (None: now). If the session already has a newer
-        connection than `ref`, or `ref` has ended, the session does not change.
+        connection than `ref`, or `ref` has ended, the session does not change. The node of `ref` lives.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -161,7 +162,7 @@ class UserPresence:
         if record is None:
             self.sessions[ref.session] = SessionRecord(device, ref.incarnation, ref.conn, bool(idle))
         elif not self._current(record, ref):
-            return True, self.settle(now, nodes, since)
+            return True, self._settle(now, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
             # The client has returned, so the session lingers no longer. When this connection ends, `linger` sets the
@@ -172,7 +173,7 @@ class UserPresence:
         for other, its in [*self.sessions.items()] if came else ():
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.sessions[other]
-        return record is not None, self.settle(now, nodes, since)
+        return record is not None, self._settle(now, since)
 
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
@@ -238,10 +239,14 @@ class UserPresence:
     def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
         """Remove sessions and a status that have ended by `now`. Return the change; None if nothing changed."""
         self._prune(now, nodes)
+        return self._settle(now, since)
+
+    def _settle(self, now: int, since: int | None) -> Change | None:
+        """Like `settle`, of a record without ended sessions."""
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
             manual = self.manual = ManualStatus(rev=manual.rev)
-        return self._compare(manual or ManualStatus(), now, now if since is None else since)
+        return self._compare(manual or _UNKNOWN, now, now if since is None else since)
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
@@ -265,9 +270,9 @@ class UserPresence:
         ended: list[str] | None = None  # nearly always none
         for session, record in self.sessions.items():
             life = nodes.get(record.incarnation, _GONE)
-            if record.deadline is not None and record.deadline <= now:
+            if (deadline := record.deadline) is not None and deadline <= now:
                 heard = record.heard
-            elif life.ends is not None and life.ends <= now:
+            elif (ends := life.ends) is not None and ends <= now:
                 # The node died before it could record the last frame of this client. Use the time at which the node
                 # last renewed its lease.
                 heard = record.heard or life.last_renewal or now
@@ -283,43 +288,52 @@ class UserPresence:
             return "offline"
         if self.manual.status == "busy":
             return "busy"
-        return "idle" if all(record.idle for record in self.sessions.values()) else "online"
+        for record in self.sessions.values():
+            if not record.idle:
+                return "online"
+        return "idle"
 
     def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
-        state = self._state()
+        before, own_before, state = self.visible, self.own, self._state()
         shown: State = "offline" if manual.status == "invisible" else state
-        version = max(self.own.version + 1, now)  # `own` has the highest version: it changes whenever `visible` does
-        own = self._visible(self.own, state, manual, version, since, self.last_heard)
-        if shown == state and self.visible is self.own:  # most users are never invisible
+        version = own_before.version + 1  # `own` has the highest version: it changes whenever `visible` does
+        if version < now:
+            version = now
+        own = self._visible(own_before, state, manual, version, since, self.last_heard)
+        if shown == state and before is own_before:  # most users are never invisible
             visible = own
         else:
             seen = self.last_heard if state == "offline" else now
-            visible = self._visible(self.visible, shown, manual, version, since, seen)
-        public = visible.state != self.visible.state or visible.text != self.visible.text
-        private = own is not self.own
-        came_or_went = (visible.state == "offline") != (self.visible.state == "offline")
-        self.turned = visible.state != "offline" if came_or_went else None
-        devices = [record.device for record in self.sessions.values()]
-        if len(devices) > 1:
-            devices = sorted({*devices})
-        if not public and not private and (devices, self.name) == (self.devices, self.published_name):
+            visible = self._visible(before, shown, manual, version, since, seen)
+        public, self.turned = False, None
+        if visible is not before:
+            public = visible.state != before.state or visible.text != before.text
+            if (visible.state == "offline") != (before.state == "offline"):
+                self.turned = visible.state != "offline"
+        private, devices = own is not own_before, self._devices()
+        if not public and not private and self.name == self.published_name and devices == self.devices:
             return None
         self.published_name = self.name
         if public:
-            self.visible = visible
+            self.visible = before = visible
         # While the states `own` and `visible` are equal, both attributes refer to the same object.
-        self.own = self.visible if own == self.visible else own
+        self.own = own = before if own is before or own == before else own
         self.devices = devices
-        return Change(self.visible, self.own, self.name, devices, public, private)
+        return Change(before, own, self.name, devices, public, private)
+
+    def _devices(self) -> list[str]:
+        if len(self.sessions) == 1:  # nearly always
+            (record,) = self.sessions.values()
+            return [record.device]
+        return sorted({record.device for record in self.sessions.values()})
 
     @staticmethod
     def _visible(
         old: VisibleState, state: State, manual: ManualStatus, version: int, since: int, seen: int | None
     ) -> VisibleState:
-        text = manual.text if state != "offline" else None
-        if (state, text, manual.status, manual.until) == (old.state, old.text, old.status, old.until):
+        same, text = state == old.state, manual.text if state != "offline" else None
+        if same and text == old.text and manual.status == old.status and manual.until == old.until:
             return old
-        same = state == old.state
         last_seen = (old.last_seen if same else seen) if state == "offline" else None
         if same and old.since is not None:
             since = old.since

@@ -69,6 +69,7 @@ RETRY_MS = 5_000  # time until a retry after the engine or the store was unavail
 LONGEST_S = 10.0  # longest wait of a hello
 SOON_S = 5.0  # how late after its time to return a client may come and still find its session
 TOGETHER_S = 0.05  # shortest time between two groups of waiting hellos; a group reads the store together
+IN_A_TURN = 50  # hellos admitted in one turn of the event loop: about 5 ms of work
 REFUSING_S = 2.0  # shortest wait before a retry while the node refuses new work
 
 Answered = Callable[[Connection], None]
@@ -119,6 +120,8 @@ class HelloService:
         self._received_at: dict[Connection, float] = {}  # times of hellos that have not been answered
         self._dropped: dict[Connection, asyncio.Future[None]] = {}  # of foreign protocols: done if the hello is dropped
         self._timed: set[Connection] = set()  # whose hellos wait, with a timer for the end of the wait
+        self._begun = 0  # hellos admitted in this turn of the event loop
+        self._turn_set = False  # `_next_turn` will be called
         self._timer_set = False
         self._refusing = False  # the node refuses new work
 
@@ -149,17 +152,27 @@ class HelloService:
                 self._hold_session(hello, LONGEST_S)
 
     def _admit(self, _: object = None) -> None:
-        for connection in self._queue.admit(self._timers.now()):
+        """Admit hellos, a few in each turn of the event loop. So connected clients are served between them."""
+        for connection in self._queue.admit(self._timers.now(), IN_A_TURN - self._begun):
+            self._begun += 1
             if connection in self._timed:
                 self._untime(connection)
             hello, answered = self._waiting.pop(connection)
             self._context.tasks.spawn(self._answer(connection, hello, answered))
-        if not self._waiting or self._timer_set:
+        if self._begun and not self._turn_set:
+            self._turn_set = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        if not self._waiting or self._timer_set or self._begun == IN_A_TURN:
             return
         wait_s = self._queue.next_in()
         if wait_s is not None:
             self._timer_set = True
             self._timers.set(max(wait_s, TOGETHER_S), self._on_timer)
+
+    def _next_turn(self) -> None:
+        self._begun, self._turn_set = 0, False
+        if self._waiting:
+            self._admit()
 
     def _untime(self, connection: Connection) -> None:
         """Cancel the timer of a hello that waits no longer."""

@@ -20,12 +20,13 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 AT_ONCE = 256  # sockets served in one turn of the event loop; others wait for the next
+MOST_READY = 4_096  # ready sockets among which these are chosen
 # Reads of one socket in a turn, as in uvloop. With fewer reads, a flood would wait in the kernel, turns would be short,
 # and the node would not notice its overload.
 READS = 32
 HIGH = 64 * 1024  # bytes that may wait for the kernel before the protocol is asked to pause, as in asyncio
 
-_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
+_IN, _OUT, _BROKEN = select.EPOLLIN, select.EPOLLOUT, select.EPOLLERR | select.EPOLLHUP
 
 Bytes = bytes | bytearray | memoryview
 
@@ -43,6 +44,10 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
 
 _ENDED = SocketProtocol()  # replaces the protocol of a closed socket, so that the two form no cycle
+
+
+def _is_broken(ready: tuple[int, int]) -> bool:
+    return ready[1] & _BROKEN != 0
 
 
 class SocketPoller:
@@ -75,7 +80,12 @@ class SocketPoller:
         self._close_if_unused()
 
     def _on_ready(self) -> None:
-        for descriptor, events in self._epoll.poll(0, AT_ONCE):
+        found = self._epoll.poll(0, AT_ONCE)
+        if len(found) == AT_ONCE:
+            # When a cable is pulled, thousands of sockets end at once. Sockets with input do not wait for all of them.
+            found = sorted(self._epoll.poll(0, MOST_READY), key=_is_broken)
+            del found[AT_ONCE // 2 : -AT_ONCE // 2]
+        for descriptor, events in found:
             ready = self._sockets.get(descriptor)
             if ready is not None:
                 ready.on_ready(events)

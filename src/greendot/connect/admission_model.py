@@ -62,12 +62,13 @@ class HelloQueue(Generic[T]):
             most = min(most, int(self._level))
         most = min(most, self._at_once - self.under_way)
         admitted: list[T] = []
-        while len(admitted) < most and (queue := self._returning or self._new):
+        while most > 0 and (queue := self._returning or self._new):
             who = next(iter(queue))
             del queue[who]
             admitted.append(who)
-        self.under_way += len(admitted)
-        self._level -= len(admitted)
+            self.under_way += 1
+            self._level -= 1.0
+            most -= 1
         return admitted
 
     def ended(self) -> None:

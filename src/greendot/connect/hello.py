@@ -225,7 +225,8 @@ class HelloService:
         """Open or resume the session and send the welcome. Return False if the connection was closed with a reason."""
         connection.hold()
         try:
-            await self._tenants.admit(grants.tenant)
+            if self._tenants.are_checked:
+                await self._tenants.admit(grants.tenant)
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
@@ -258,7 +259,8 @@ class HelloService:
             connection.close(Close.INTERNAL, "internal error; see the server log")
             raise
         # The session may have left a room, or lost its access, since the room was rejoined above.
-        joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
+        if joined:
+            joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
         self._context.recorder.came(session, opened.resumed)
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
         return True
@@ -312,7 +314,9 @@ class HelloService:
                 events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing.hold_ms))
             key = RoomKey(reply.room, MISSED)
             frames += [(encode_event(event, now), key) for event in events]
-        return frames + [(encode_event(event, now), None) for event in arrival.events]
+        if arrival.events:
+            frames += [(encode_event(event, now), None) for event in arrival.events]
+        return frames
 
     def _time(self, connection: Connection, hello: Hello) -> None:
         """Observe the time from hello to welcome, unless the connection has ended before the welcome."""

@@ -334,7 +334,7 @@ class MemoryEngine:
         if turned is not None and not (change is not None and change.restored):
             self._publish("user", key, turned)
         if change is not None:
-            self.publish(Topic("watch", *key), change)
+            self.publish(Topic("watch", key[0], key[1]), change)
 
     def _forget(self, key: Key) -> None:
         """Remove a user without sessions from the pages."""
@@ -345,7 +345,7 @@ class MemoryEngine:
 
     def _publish(self, kind: Literal["user", "room"], key: Key, on: bool) -> None:
         if self.turned is not None:
-            self.turned(Transition(kind, *key, on))
+            self.turned(Transition(kind, key[0], key[1], on))
 
     def _snapshot(self, key: Key) -> Snapshot:
         record = self._users.get(key)
@@ -457,7 +457,7 @@ class MemoryEngine:
 
     def publish(self, topic: Topic, message: Message) -> None:
         self._published += 1
-        if self._host is not None and (topic in self._topics or topic.kind in ("user", "node")):
+        if self._host is not None and (topic.kind in ("user", "node") or topic in self._topics):
             self._host.receive(topic, message)
 
     async def reach(self, node: str, message: Message) -> bool:

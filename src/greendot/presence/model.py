@@ -295,37 +295,32 @@ class UserPresence:
 
     def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
         before, own_before, state = self.visible, self.own, self._state()
-        shown: State = "offline" if manual.status == "invisible" else state
         version = own_before.version + 1  # `own` has the highest version: it changes whenever `visible` does
         if version < now:
             version = now
-        own = self._visible(own_before, state, manual, version, since, self.last_heard)
-        if shown == state and before is own_before:  # most users are never invisible
-            visible = own
-        else:
+        own = visible = self._visible(own_before, state, manual, version, since, self.last_heard)
+        if before is not own_before or manual.status == "invisible":  # most users are never invisible
+            shown: State = "offline" if manual.status == "invisible" else state
             seen = self.last_heard if state == "offline" else now
-            visible = self._visible(before, shown, manual, version, since, seen)
-        public, self.turned = False, None
+            if shown != state or before is not own_before:
+                visible = self._visible(before, shown, manual, version, since, seen)
+        public, private, self.turned = False, own is not own_before, None
         if visible is not before:
             public = visible.state != before.state or visible.text != before.text
             if (visible.state == "offline") != (before.state == "offline"):
                 self.turned = visible.state != "offline"
-        private, devices = own is not own_before, self._devices()
+        devices = [record.device for record in self.sessions.values()]
+        if len(devices) > 1:
+            devices = sorted({*devices})
         if not public and not private and self.name == self.published_name and devices == self.devices:
             return None
-        self.published_name = self.name
+        self.published_name, self.devices = self.name, devices
         if public:
             self.visible = before = visible
-        # While the states `own` and `visible` are equal, both attributes refer to the same object.
-        self.own = own = before if own is before or own == before else own
-        self.devices = devices
+        if public or private:
+            # While the states `own` and `visible` are equal, both attributes refer to the same object.
+            self.own = own = before if own is before or own == before else own
         return Change(before, own, self.name, devices, public, private)
-
-    def _devices(self) -> list[str]:
-        if len(self.sessions) == 1:  # nearly always
-            (record,) = self.sessions.values()
-            return [record.device]
-        return sorted({record.device for record in self.sessions.values()})
 
     @staticmethod
     def _visible(

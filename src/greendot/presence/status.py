@@ -98,7 +98,7 @@ class StatusService:
 
     async def copy(self, key: Key) -> None:
         """Copy the stored status to the engine, so that the user can be shown."""
-        await self._show(key, await self._manuals.get(key))
+        await self._show(key, await self._manuals.ask(key))
 
     async def learn(self, key: Key) -> None:
         """Read the status from the engine, which has it for a user with sessions on other nodes."""

@@ -39,6 +39,18 @@ class HelloQueue(Generic[T]):
     def waiting(self) -> int:
         return len(self._returning) + len(self._new)
 
+    def enter(self, now: float) -> bool:
+        """Admit a hello at once, ahead of `ask` and `admit`; return False if it has to wait. It lasts until `ended`."""
+        if self._returning or self._new or self.under_way >= self._at_once:
+            return False
+        if self._rate is not None:
+            self._refill(self._rate, now)
+            if self._level < 1.0:
+                return False
+        self.under_way += 1
+        self._level -= 1.0
+        return True
+
     def ask(self, who: T, now: float, *, returning: bool) -> float:
         """Queue a hello for `admit` and return 0, or return the seconds after which the client should return."""
         queue = self._returning if returning else self._new

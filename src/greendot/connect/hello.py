@@ -121,7 +121,6 @@ class HelloService:
         self._dropped: dict[Connection, asyncio.Future[None]] = {}  # of foreign protocols: done if the hello is dropped
         self._timed: set[Connection] = set()  # whose hellos wait, with a timer for the end of the wait
         self._begun = 0  # hellos admitted in this turn of the event loop
-        self._turn_set = False  # `_next_turn` will be called
         self._timer_set = False
         self._refusing = False  # the node refuses new work
 
@@ -140,6 +139,8 @@ class HelloService:
         self._received_at[connection] = now
         if self._refusing:
             self._send_away(connection, hello, REFUSING_S + self._queue.turn(now, returning=returning))
+        elif self._begun < IN_A_TURN and self._queue.enter(now):  # nearly always
+            self._begin(connection, hello, answered)
         elif wait_s := self._queue.ask(connection, now, returning=returning):
             self._send_away(connection, hello, wait_s)
         else:
@@ -154,14 +155,10 @@ class HelloService:
     def _admit(self, _: object = None) -> None:
         """Admit hellos, a few in each turn of the event loop. So connected clients are served between them."""
         for connection in self._queue.admit(self._timers.now(), IN_A_TURN - self._begun):
-            self._begun += 1
             if connection in self._timed:
                 self._untime(connection)
             hello, answered = self._waiting.pop(connection)
-            self._context.tasks.spawn(self._answer(connection, hello, answered))
-        if self._begun and not self._turn_set:
-            self._turn_set = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._begin(connection, hello, answered)
         if not self._waiting or self._timer_set or self._begun == IN_A_TURN:
             return
         wait_s = self._queue.next_in()
@@ -169,8 +166,14 @@ class HelloService:
             self._timer_set = True
             self._timers.set(max(wait_s, TOGETHER_S), self._on_timer)
 
+    def _begin(self, connection: Connection, hello: Hello, answered: Answered) -> None:
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._begun += 1
+        self._context.tasks.spawn(self._answer(connection, hello, answered))
+
     def _next_turn(self) -> None:
-        self._begun, self._turn_set = 0, False
+        self._begun = 0
         if self._waiting:
             self._admit()
 

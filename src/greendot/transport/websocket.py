@@ -231,14 +231,15 @@ class Framing(SocketProtocol):
 
     def _on_frame(self, first: int, payload: bytes) -> None:
         """Handle one frame. Raise BadFrame if it is a violation."""
-        kind = first & 0x0F
         if self.deaf:
-            self._ignore(kind)
+            self._ignore(first & 0x0F)
             return
         self.on_received()
-        if first == WHOLE_TEXT and self._fragments is None:
+        if first == WHOLE_TEXT and self._fragments is None:  # nearly always
             self.on_text(text_of(payload))
-        elif kind in (TEXT, CONTINUATION):
+            return
+        kind = first & 0x0F
+        if kind in (TEXT, CONTINUATION):
             self._fragment(first, payload)
         elif kind == CLOSE:
             code = close_code(payload)

@@ -156,8 +156,9 @@ class SessionService:
         await self._profiles.claim(session)
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
-        self._timers.cancel(session.leave_timer)
-        session.leave_timer = None
+        if session.leave_timer is not None:
+            self._timers.cancel(session.leave_timer)
+            session.leave_timer = None
         session.ref, session.confirmed = self._next_ref(session), False
         session.grants = grants
         session.connection = connection
@@ -236,20 +237,25 @@ class SessionService:
     def _arm(self, connection: Connection) -> None:
         """Set the connection's only timer to the earliest deadline.
 
-        If a deadline is postponed later, the timer stays: `_check` then sets the timer again.
+        A timer that fires earlier stays: `_check` then sets the timer again. So a deadline that is postponed costs
+        nothing, nor does a hello, because the timer for sockets without a hello is set already.
         """
         session = connection.session
         if session is None or connection.closing:
             return
-        now, periods = self._timers.now(), self._periods
-        dead_in = connection.received_at - now + periods.dead_after
+        now, periods, timer = self._timers.now(), self._periods, connection.timer
+        due_in = connection.received_at - now + periods.dead_after
         expires_in = (session.grants.expires_at - self._clock.now_ms()) / 1000 + periods.leeway
-        due_in = min(dead_in, expires_in)
-        if not session.idle:
-            due_in = min(due_in, session.active_at - now + periods.idle)
+        if expires_in < due_in:
+            due_in = expires_in
+        if not session.idle and (idle_in := session.active_at - now + periods.idle) < due_in:
+            due_in = idle_in
         if connection.foreign is not None:
             due_in = min(due_in, self._foreign_due_in(connection))
-        self._timers.cancel(connection.timer)
+        if timer is not None:
+            if timer.due <= now + due_in:
+                return
+            self._timers.cancel(timer)
         connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
 
     def rearm(self, session: Session) -> None:
@@ -262,8 +268,12 @@ class SessionService:
 
     def _check(self, connection: Connection) -> None:
         session, now = connection.session, self._timers.now()
+        connection.timer = None
         if session is None and connection.foreign is None:
-            connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
+            if connection.waiting is None:
+                connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
+            else:  # its hello is being answered
+                self.expect_hello(connection)
         elif has_come(connection.received_at + self._periods.dead_after, now):
             connection.close(
                 Close.HEARTBEAT_LOST, "no frame received in time (presence.dead_after_s); reconnect and send heartbeats"
@@ -411,8 +421,9 @@ class SessionService:
         return self._engine.is_restoring(*session.key)
 
     def _forget(self, session: Session) -> None:
-        self._timers.cancel(session.leave_timer)
-        session.leave_timer = None
+        if session.leave_timer is not None:
+            self._timers.cancel(session.leave_timer)
+            session.leave_timer = None
         self._registry.remove(session)
         self._on_end(session)
         self._recorder.gone(session)

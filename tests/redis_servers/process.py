@@ -112,6 +112,7 @@ class RedisProcess:
         **settings: Setting,
     ) -> None:
         self.port = free_port()
+        self.announced = self.port  # port that a cluster gives to clients
         self.login = login
         self.tls = tls
         self._clock_file = clock_file
@@ -134,6 +135,11 @@ class RedisProcess:
             for name, value in settings.items():
                 for line in [value] if isinstance(value, str | int) else value:
                     file.write(f"{name} {line}\n")
+
+    def announce(self, port: int) -> None:
+        """Let a cluster give this port to clients: that of a proxy in front of the process."""
+        self.announced = port
+        self.configure({"cluster-announce-port": port})
 
     # --- lifecycle ---
 
@@ -190,6 +196,10 @@ class RedisProcess:
         """Return the server's time."""
         seconds, microseconds = self.command("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
 
     @property
     def alive(self) -> bool:

@@ -1,0 +1,75 @@
+"""Namespaces of a run: its own processes, network and mounts, so that nothing of a run is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from fcntl import ioctl
+from pathlib import Path
+
+INSIDE = "CHAOS_INSIDE"
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+FLAGS = ["--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+
+
+def enter() -> None:
+    """Start this program again in its own namespaces, if the system permits it. Return inside, or without them.
+
+    The program is then process 1 of its namespace: when it ends, in whatever way, the kernel ends all its children.
+    """
+    if os.environ.get(INSIDE):
+        return
+    command = _command()
+    if command is None:
+        os.environ[INSIDE] = "no"
+        return
+    os.environ[INSIDE] = "yes"
+    os.execvp(command[0], [*command, sys.executable, *sys.orig_argv[1:]])
+
+
+def isolated() -> bool:
+    """Return whether this process runs in its own namespaces."""
+    return os.environ.get(INSIDE) == "yes"
+
+
+def raise_loopback() -> None:
+    """Switch on the loopback device of a new network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh", b"lo", 0)
+        (flags,) = struct.unpack("16xh", ioctl(any_socket, SIOCGIFFLAGS, request)[:18])
+        ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags | IFF_UP))
+
+
+def mount_small(folder: Path, megabytes: int) -> bool:
+    """Mount a small file system in memory; return whether this is permitted. Its mount ends with the run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not isolated():
+        return False
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=777", "tmpfs", str(folder)], check=False
+    )
+    return done.returncode == 0
+
+
+def use_resolver(folder: Path, address: str) -> bool:
+    """Let all processes of this run resolve names at `address`; return whether this is permitted."""
+    if not isolated():
+        return False
+    file = folder / "resolv.conf"
+    file.write_text(f"nameserver {address}\noptions timeout:1 attempts:2\n")
+    done = subprocess.run(["mount", "--bind", str(file), "/etc/resolv.conf"], check=False, capture_output=True)
+    return done.returncode == 0
+
+
+def _command() -> list[str] | None:
+    if shutil.which("unshare") is None:
+        return None
+    for flags in ([], ["--map-root-user"]):
+        tried = subprocess.run(["unshare", *flags, *FLAGS, "true"], check=False, capture_output=True)
+        if tried.returncode == 0:
+            return ["unshare", *flags, *FLAGS]
+    return None

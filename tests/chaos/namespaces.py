@@ -55,6 +55,10 @@ def mount_small(folder: Path, megabytes: int) -> bool:
     return done.returncode == 0
 
 
+def unmount(folder: Path) -> None:
+    subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
 def use_resolver(folder: Path, address: str) -> bool:
     """Let all processes of this run resolve names at `address`; return whether this is permitted."""
     if not isolated():

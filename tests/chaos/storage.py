@@ -45,15 +45,9 @@ class Pair:
     async def rebuild(self) -> None:
         """Make the old primary a standby of the new one, with a new copy of the data."""
         await asyncio.to_thread(self.standby.copy, self.primary)
-        self.standby.start()  # in this thread: the server ends with the thread that starts it
+        self.standby.launch()  # in this thread: the server ends with the thread that starts it
+        await asyncio.to_thread(self.standby.ready)
         await self.confirm_on_both()
-
-    async def in_recovery(self) -> bool:
-        link = await _connect(self.primary)
-        try:
-            return bool(await link.fetchval("SELECT pg_is_in_recovery()"))
-        finally:
-            await link.close()
 
     async def _set(self, server: PostgresProcess, names: str) -> None:
         link = await _connect(server)

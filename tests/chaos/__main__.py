@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 import tempfile
@@ -31,7 +30,9 @@ def main() -> int:
     if namespaces.isolated():
         namespaces.raise_loopback()
     else:
-        print("no namespaces: the families dns and disk are left out, and servers use ports of this machine", flush=True)
+        print(
+            "no namespaces: the families dns and disk are left out, and servers use ports of this machine", flush=True
+        )
     signal.signal(signal.SIGTERM, _end)
     out.mkdir(parents=True, exist_ok=True)
     chosen = []
@@ -41,7 +42,10 @@ def main() -> int:
         else:
             chosen.append(family)
     each = msgspec.structs.replace(options, minutes=options.minutes / max(1, len(chosen)))
-    print(f"{len(chosen)} families, {each.minutes:.1f} minutes each, seed {options.seed}, engine {options.engine}", flush=True)
+    print(
+        f"{len(chosen)} families, {each.minutes:.1f} minutes each, seed {options.seed}, engine {options.engine}",
+        flush=True,
+    )
     all_figures = []
     for family in chosen:
         all_figures.append(_run(family, each, out))
@@ -74,9 +78,11 @@ def _run(family: str, options: Options, out: Path) -> Figures:
     file.unlink(missing_ok=True)
     story = Story(file)
     try:
-        with tempfile.TemporaryDirectory(prefix="greendot-chaos-", ignore_cleanup_errors=True) as folder:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                figures = runner.run(Run(family, options, Path(folder), story).run())
+        with (
+            tempfile.TemporaryDirectory(prefix="greendot-chaos-", ignore_cleanup_errors=True) as folder,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            figures = runner.run(Run(family, options, Path(folder), story).run())
         row = figures.summary()
         story.show("RUN", f"{family}: {row['faults']} faults, {row['wrong']} findings; the story is in {file}")
         if figures.findings:
@@ -93,7 +99,11 @@ def _report(all_figures: list[Figures], options: Options) -> None:
     rows = [[*figures.summary().values()] for figures in all_figures]
     print(f"\nseed {options.seed}, {time.strftime('%Y-%m-%d')}; times are median / longest")
     for row in [list(head), *rows]:
-        print("  ".join(f"{_cell(value):<{width}}" for value, width in zip(row, (12, 6, 12, 13, 5, 7, 5, 6, 6), strict=True)))
+        print(
+            "  ".join(
+                f"{_cell(value):<{width}}" for value, width in zip(row, (12, 6, 12, 13, 5, 7, 5, 6, 6), strict=True)
+            )
+        )
     for figures in all_figures:
         for why, count in figures.allowed.items():
             print(f"{figures.family}: {count} times a user was shown as offline, which is allowed: {why}")

@@ -74,7 +74,11 @@ class Crowd:
                 await asyncio.sleep(0.1)
         walkers = [device for device in self.devices if device.user in self.walking]
         steps: list[Awaitable[None]] = [self._walk(device) for device in walkers]
-        steps += [self._repeat(TALK_S, self._talk), self._repeat(TYPE_S, self._type), self._repeat(NOTIFY_S, self._notify)]
+        steps += [
+            self._repeat(TALK_S, self._talk),
+            self._repeat(TYPE_S, self._type),
+            self._repeat(NOTIFY_S, self._notify),
+        ]
         self._tasks = [asyncio.ensure_future(step) for step in steps]
         try:
             yield
@@ -245,7 +249,9 @@ class Crowd:
                 return []
             if time.monotonic() > end:
                 first = ", ".join(map(str, late[:5]))
-                return [("heals", f"number {seq} of {room}, sent to {node}, does not reach {len(late)} clients: {first}")]
+                return [
+                    ("heals", f"number {seq} of {room}, sent to {node}, does not reach {len(late)} clients: {first}")
+                ]
             await asyncio.sleep(0.05)
 
     # --- end ---

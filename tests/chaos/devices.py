@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from chaos.checker import HEARTBEAT_S, Checker, Contact
-from greendot.client import Backoff, Client, Failure, StateChanged
+from greendot.client import Backoff, Client, Cursors, Failure, StateChanged
 from greendot.errors import GreendotError
 from greendot.testing import Closed, WireClient
 from greendot.testing.event_stream import EventStreamClient
@@ -121,7 +121,7 @@ class WireDevice(Device):
 
     async def come(self) -> None:
         if not self.is_wanted:
-            self.is_wanted = True
+            self.is_wanted, self.away_since = True, time.time()
             self._task = asyncio.create_task(self._stay(), name=f"{self}")
 
     async def leave(self, how: str) -> None:
@@ -271,8 +271,7 @@ class WireDevice(Device):
     async def _join(self, room: str) -> dict[str, Any]:
         stream = f"room:{room}"
         after = {"after": self.last[stream]} if stream in self.last else {}
-        frame = await self.ask(type="room.join", room=room, **after)
-        return frame
+        return await self.ask(type="room.join", room=room, **after)
 
     async def _read_inbox(self) -> dict[str, Any]:
         frame = await self.ask(type="inbox.list", limit=1)
@@ -375,12 +374,13 @@ class LibraryDevice(Device):
     def __init__(self, setting: Setting, user: str, watched: Sequence[str], rooms: Sequence[str], name: str) -> None:
         super().__init__(setting, user, watched, rooms, name)
         self._client: Client | None = None
+        self._cursors: Cursors | None = None  # of the last run
         self._opening: asyncio.Task[None] | None = None
         self._typing: asyncio.Task[None] | None = None
 
     async def come(self) -> None:
         if not self.is_wanted:
-            self.is_wanted = True
+            self.is_wanted, self.away_since = True, time.time()
             self._opening = asyncio.create_task(self._open(), name=f"{self}")
 
     async def _open(self) -> None:
@@ -389,6 +389,7 @@ class LibraryDevice(Device):
             lambda: self.setting.token(self.user),
             device=self.name,
             backoff=Backoff(base_s=0.3, cap_s=1.5, give_up_s=120.0),
+            cursors=self._cursors,
         )
         client.on("state", self._state)
         for kind in ("presence.changed", "typing.started", "typing.stopped"):
@@ -401,7 +402,8 @@ class LibraryDevice(Device):
         await client.__aenter__()
         await self._again(lambda: client.watch(*self.watched))
         for room in self.rooms:
-            await self._again(lambda room=room: self._join(client, room))
+            if f"room:{room}" not in self.last:  # otherwise the cursors join the room
+                await self._again(lambda room=room: self._join(client, room))
         if client.state == "connected":
             self._ready()
 
@@ -427,6 +429,7 @@ class LibraryDevice(Device):
         self._opening.cancel()
         await asyncio.gather(self._opening, return_exceptions=True)
         was_ready = self.is_ready
+        self._cursors = client.cursors
         self._ended(how if was_ready and how in ("bye", "clean") else "lost")
         await (client.bye() if how == "bye" else client.close())
 

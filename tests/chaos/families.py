@@ -66,16 +66,16 @@ class Fault:
 
     # --- rules of proxies ---
 
-    async def links(self, kind: str, **rule: object) -> None:
+    def links(self, kind: str, **rule: object) -> None:
         """Apply a rule to all proxies of a kind: `front`, `redis` or `postgres`."""
         for name in self.names(kind):
-            await self.world.plumbing.rule(name, rule)
+            self.world.plumbing.rule(name, rule)
 
-    async def free(self, *kinds: str) -> None:
+    def free(self, *kinds: str) -> None:
         """End all rules of these proxies."""
         for kind in kinds:
             for name in self.names(kind):
-                await self.world.plumbing.rule(name)
+                self.world.plumbing.rule(name)
 
     def names(self, kind: str) -> list[str]:
         return [name for name in self.world.proxies if name.partition(":")[0] == kind]
@@ -95,7 +95,7 @@ async def node_kill(fault: Fault) -> None:
     await asyncio.sleep(away_s)
     node.start()
     await node.await_ready()
-    await fault.world.know()
+    fault.world.know()
 
 
 async def node_stop(fault: Fault) -> None:
@@ -130,7 +130,7 @@ async def descriptors(fault: Fault) -> None:
             strangers.append(stranger)
         if loses_links:
             for kind in ("redis", "postgres"):
-                await fault.links(kind, mode="reset", pid=node.pid)
+                fault.links(kind, mode="reset", pid=node.pid)
         await asyncio.sleep(seconds)
     finally:
         for stranger in strangers:
@@ -214,13 +214,15 @@ async def slots(fault: Fault) -> None:
 
 
 async def links(fault: Fault) -> None:
-    kind = fault.random.choice((client_reset, client_freeze, client_delay, engine_cut, engine_freeze, engine_delay, store_cut))
+    kind = fault.random.choice(
+        (client_reset, client_freeze, client_delay, engine_cut, engine_freeze, engine_delay, store_cut)
+    )
     await kind(fault)
 
 
 async def client_reset(fault: Fault) -> None:
     fault.begin("all links of clients are reset")
-    await fault.links("front", mode="reset")
+    fault.links("front", mode="reset")
 
 
 async def client_freeze(fault: Fault) -> None:
@@ -231,21 +233,21 @@ async def client_freeze(fault: Fault) -> None:
         earliest_s = PERIODS.dead_s + PERIODS.silent_s - HEARTBEAT_S - 1
         fault.allow(node, "the links of clients were half-open for longer than a node waits", earliest_s)
     fault.begin(f"links of clients to {node} are half-open for {seconds} s")
-    await fault.links("front", mode="freeze", target=node.port)
+    fault.links("front", mode="freeze", target=node.port)
     try:
         await asyncio.sleep(seconds)
     finally:
-        await fault.free("front")
+        fault.free("front")
 
 
 async def client_delay(fault: Fault) -> None:
     delay_s, seconds = fault.seconds(0.1, 1.0), fault.seconds(4.0, 10.0)
     fault.begin(f"links of clients are {delay_s} s slower for {seconds} s")
-    await fault.links("front", mode="delay", delay_s=delay_s)
+    fault.links("front", mode="delay", delay_s=delay_s)
     try:
         await asyncio.sleep(seconds)
     finally:
-        await fault.free("front")
+        fault.free("front")
 
 
 async def engine_cut(fault: Fault) -> None:
@@ -279,10 +281,10 @@ async def store_cut(fault: Fault) -> None:
 
 async def _while_broken(fault: Fault, kind: str, seconds: float, **rule: object) -> None:
     try:
-        await fault.links(kind, **rule)
+        fault.links(kind, **rule)
         await asyncio.sleep(seconds)
     finally:
-        await fault.free(kind)
+        fault.free(kind)
 
 
 # --- store, disk, names ---
@@ -342,7 +344,7 @@ async def dns(fault: Fault) -> None:
     names.mode = mode
     try:
         for kind in ("redis", "postgres"):
-            await fault.links(kind, mode="reset", pid=node.pid)
+            fault.links(kind, mode="reset", pid=node.pid)
         await asyncio.sleep(seconds)
     finally:
         names.mode = "answer"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -17,9 +18,10 @@ FLAGS = ["--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-pr
 
 
 def enter() -> None:
-    """Start this program again in its own namespaces, if the system permits it. Return inside, or without them.
+    """Run this program again in its own namespaces, if the system permits it, and end with its exit status.
 
-    The program is then process 1 of its namespace: when it ends, in whatever way, the kernel ends all its children.
+    Return inside, or without namespaces. Inside, the program is process 1: when it ends, in whatever way, the kernel
+    ends all its children. It also ends when this process is killed.
     """
     if os.environ.get(INSIDE):
         return
@@ -27,8 +29,21 @@ def enter() -> None:
     if command is None:
         os.environ[INSIDE] = "no"
         return
-    os.environ[INSIDE] = "yes"
-    os.execvp(command[0], [*command, sys.executable, *sys.orig_argv[1:]])
+    if guard := shutil.which("setpriv"):
+        command = [guard, "--pdeathsig", "KILL", *command]
+    # In a session of its own, so that Ctrl-C arrives once, from here.
+    inside = subprocess.Popen(
+        [*command, sys.executable, *sys.orig_argv[1:]], env=os.environ | {INSIDE: "yes"}, start_new_session=True
+    )
+
+    def forward(number: int, _: object) -> None:
+        for child in Path(f"/proc/{inside.pid}/task/{inside.pid}/children").read_text().split():
+            os.kill(int(child), number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, forward)
+    status = inside.wait()
+    sys.exit(status if status >= 0 else 128 - status)
 
 
 def isolated() -> bool:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from chaos.checker import GONE_S, LEASE_S, PERIODS, Checker, Finding
 from chaos.crowd import Crowd, Problem
-from chaos.families import FAMILIES, Fault
+from chaos.families import FAMILIES, Fault, impossible
 from chaos.story import Story
 from chaos.world import World
 
@@ -88,6 +88,7 @@ class Run:
         self.world = World(folder, story, options.engine, clocks=family in ("clock", "mix"))
         self.crowd: Crowd
         self.measured: list[Measured] = []
+        self._waiting_for = ""
 
     async def run(self) -> Figures:
         began = time.time()
@@ -129,7 +130,8 @@ class Run:
         try:
             await FAMILIES[name](fault)
             fault.lifted()
-            assert fault.began is not None and fault.lifted_at is not None
+            assert fault.began is not None
+            assert fault.lifted_at is not None
             healed_s = await self._healed(fault.lifted_at)
         finally:
             detecting.cancel()
@@ -168,6 +170,9 @@ class Run:
                 problems = await self.crowd.probe()
                 if not problems:
                     return round(healed_s, 2)
+            if problems and str(problems[0]) != self._waiting_for:
+                self._waiting_for = str(problems[0])
+                self.story.add("RUN", f"not in step: {len(problems)}, first {problems[0][1]}")
             if time.monotonic() > end:
                 for invariant, text in problems[:10]:
                     self.checker.fail(invariant, f"{HEAL_S:.0f} s after the fault: {text}")
@@ -200,6 +205,4 @@ class Run:
 
 
 def _mixed(engine: str) -> list[str]:
-    from chaos.families import impossible
-
     return [family for family in FAMILIES if impossible(family, engine) is None]

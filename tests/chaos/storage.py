@@ -9,7 +9,7 @@ import asyncpg
 
 from postgres_server import PostgresProcess
 
-CLOSE = "wal_sender_timeout"
+IN_STEP = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')"
 PATIENCE_S = 30.0
 
 
@@ -17,7 +17,7 @@ class Pair:
     """Primary and standby. After a failover the roles are swapped."""
 
     def __init__(self, folders: tuple[Path, Path]) -> None:
-        settings = {CLOSE: "5s", "wal_keep_size": "64MB", "max_wal_size": "64MB", "min_wal_size": "32MB"}
+        settings = {"wal_sender_timeout": "5s", "wal_keep_size": "64MB", "max_wal_size": "64MB", "min_wal_size": "32MB"}
         self.primary, self.standby = (PostgresProcess(folder=folder, **settings) for folder in folders)
         self.ports = (self.primary.port, self.standby.port)
         self._first = self.primary
@@ -61,7 +61,7 @@ class Pair:
         async with asyncio.timeout(PATIENCE_S):
             link = await _connect(self.primary)
             try:
-                while await link.fetchval("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != 1:
+                while not await link.fetchval(IN_STEP):  # noqa: ASYNC110  (another process)
                     await asyncio.sleep(0.1)
             finally:
                 await link.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -24,47 +24,39 @@ DETECTING = ("warning", "error")
 
 
 class Plumbing:
-    """The process of the proxies."""
+    """The process of the proxies. Each method has taken effect when it returns."""
 
     def __init__(self) -> None:
-        self._process: asyncio.subprocess.Process | None = None
-        self._turn = asyncio.Lock()
-
-    async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "chaos.proxies"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=2**20,
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "chaos.proxies"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
-    async def add(self, name: str, port: int, *targets: int) -> None:
-        await self._do(do="add", name=name, port=port, targets=targets)
+    def add(self, name: str, port: int, *targets: int) -> None:
+        self._do(do="add", name=name, port=port, targets=targets)
 
-    async def know(self, pids: list[int]) -> None:
+    def know(self, pids: list[int]) -> None:
         """Name the processes that rules may mean."""
-        await self._do(do="pids", pids=pids)
+        self._do(do="pids", pids=pids)
 
-    async def rule(self, name: str, *rules: dict[str, Any]) -> None:
+    def rule(self, name: str, *rules: dict[str, Any]) -> None:
         """Replace the rules of a proxy."""
-        await self._do(do="rules", name=name, rules=rules)
+        self._do(do="rules", name=name, rules=rules)
 
-    async def _do(self, **command: Any) -> None:
-        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
-        async with self._turn:
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            await self._process.stdin.drain()
-            if not await self._process.stdout.readline():
-                raise RuntimeError("the process of the proxies has ended")
+    def _do(self, **command: Any) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        if not self._process.stdout.readline():
+            raise RuntimeError("the process of the proxies has ended")
 
-    async def close(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            try:
-                await asyncio.wait_for(self._process.wait(), 5.0)
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 class World:
@@ -85,7 +77,6 @@ class World:
         self.proxies: list[str] = []
         self._clocks = clocks
         self._stack = ExitStack()
-        self._servers: dict[int, int] = {}  # port of a Redis server → port of its proxy
 
     # --- lifecycle ---
 
@@ -98,7 +89,6 @@ class World:
         return self
 
     async def _start(self) -> None:
-        await self.plumbing.start()
         if namespaces.isolated() and namespaces.use_resolver(self.folder, ADDRESS):
             self.names = NameServer()
             await self.names.start()
@@ -111,14 +101,12 @@ class World:
         self.postgres.start()
         await self.postgres.confirm_on_both()
         self._start_engine()
-        for port, proxied in self._servers.items():
-            await self._proxy(f"redis:{port}", proxied, port)
         await self._start_nodes()
-        await self._proxy("front", self.port, *(node.port for node in self.nodes))
+        self._proxy("front", self.port, *(node.port for node in self.nodes))
 
-    async def _proxy(self, name: str, port: int, *targets: int) -> None:
+    def _proxy(self, name: str, port: int, *targets: int) -> None:
         self.proxies.append(name)
-        await self.plumbing.add(name, port, *targets)
+        self.plumbing.add(name, port, *targets)
 
     def _start_engine(self) -> None:
         if self.engine_kind == "sentinel":
@@ -130,7 +118,7 @@ class World:
 
     def _announce(self, process: RedisProcess) -> None:
         proxied = free_port()
-        self._servers[process.port] = proxied
+        self._proxy(f"redis:{process.port}", proxied, process.port)
         process.announce(proxied)
 
     @property
@@ -146,7 +134,7 @@ class World:
             places = []
             for server in self.postgres.ports:
                 port = free_port()
-                await self._proxy(f"postgres:{number}:{server}", port, server)
+                self._proxy(f"postgres:{number}:{server}", port, server)
                 places.append(f"{host}:{port}")
             settings = {
                 "GREENDOT_ENGINE_URL": self.engine_url,
@@ -161,11 +149,11 @@ class World:
             self._stack.callback(node.kill)
             node.start()
             await node.await_ready()  # the first one creates the tables
-        await self.know()
+        self.know()
 
-    async def know(self) -> None:
+    def know(self) -> None:
         """Let the proxies know the processes of the nodes."""
-        await self.plumbing.know([node.pid for node in self.nodes])
+        self.plumbing.know([node.pid for node in self.nodes])
 
     def _clock(self, folder: Path) -> dict[str, str]:
         """Return the environment with which the clock of a node can jump, with libfaketime if it is installed."""
@@ -195,7 +183,7 @@ class World:
         self._stack.close()
         if self.has_small_disk:
             namespaces.unmount(self.small)
-        await self.plumbing.close()
+        self.plumbing.close()
         if self.names is not None:
             self.names.close()
 

@@ -75,7 +75,9 @@ class Cluster:
         others = [process for process in self.primaries if process not in (to, source)]
         for process in (to, source, *others):
             process.command("CLUSTER", "SETSLOT", slot, "NODE", _id(to))
-        until(lambda: all(self._seen_owner(process, slot) == to.announced for process in self.alive), f"slot {slot} moved")
+        until(
+            lambda: all(self._seen_owner(process, slot) == to.announced for process in self.alive), f"slot {slot} moved"
+        )
 
     # --- failure ---
 

@@ -44,9 +44,7 @@ def looks(entry: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(entry.get(field) for field in ("state", "status_text", "name", "stale", "last_seen", "info"))
 
 
-def wrong_change(
-    before: dict[str, Any] | None, entry: dict[str, Any], *, is_event: bool
-) -> tuple[str, str] | None:
+def wrong_change(before: dict[str, Any] | None, entry: dict[str, Any], *, is_event: bool) -> tuple[str, str] | None:
     """Return the broken invariant and its reason if this entry must not follow the other on one connection."""
     if before is None or not before["version"] or not entry["version"]:
         return None

@@ -1,0 +1,73 @@
+"""A short chaos run with real processes finds nothing, prints its story, and leaves no process behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MARK = "CHAOS_TEST"
+LIMIT_S = 300  # on a machine that runs other tests
+
+
+def started(out: Path, mark: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "chaos", "--clients", "8", "--out", str(out), *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "tests"), MARK: mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def left_behind(mark: str) -> list[str]:
+    """Return the processes of a run, by their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+@pytest.mark.timeout(LIMIT_S + 30)
+def test_a_short_run_keeps_every_promise_and_leaves_no_process_behind(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    run = started(tmp_path, mark, "--family", "kill", "--faults", "1", "--seed", "1")
+    output, _ = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 0, output
+    (figures,) = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["findings"] == []
+    (fault,) = figures["faults"]
+    assert "kill -9 node" in fault["text"]
+    assert fault["healed_s"] is not None
+    assert figures["frames"] > 0
+    assert "kill -9 node" in (tmp_path / "kill.story").read_text()
+    assert left_behind(mark) == []
+
+
+@pytest.mark.timeout(LIMIT_S + 30)
+def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    run = started(tmp_path, mark, "--family", "flush")
+    assert run.stdout is not None
+    while (line := run.stdout.readline()) and "servers are up" not in line:
+        pass
+    assert len(left_behind(mark)) >= 10, line
+    run.send_signal(signal.SIGINT)
+    output, _ = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 130, output
+    end = time.monotonic() + 10
+    while left_behind(mark):
+        assert time.monotonic() < end, left_behind(mark)
+        time.sleep(0.05)

@@ -300,7 +300,7 @@ class Records:
             self._checker.fail(wrong[0], f"{who} {wrong[1]}")
         self._same(stream, number, key, who)
         begun = self.sent.get((stream, key))
-        if begun is not None:
+        if begun is not None and contact.welcomed_at is not None and contact.welcomed_at < begun:
             self._checker.took("message delay", time.time() - begun)
 
     def _same(self, stream: str, number: int, key: str, who: str) -> None:

@@ -181,7 +181,7 @@ class Crowd:
             found.append(("heals", f"{len(away)} clients have no connection: {', '.join(away[:5])}"))
         for device in self.everybody:
             if device.is_ready:
-                found += self.checker.wrong_screen(device.user, device.screen)
+                found += self.checker.wrong_screen(device.user, device.shown())
         if not all(ready):
             return found
         for wrong in await asyncio.gather(*(self._wrong_answers(node) for node in self.world.nodes)):

@@ -96,6 +96,10 @@ class Device:
             self.checker.records.delivered(self.contact, name, self.last.get(stream), number, key)
         self.last[stream] = max(number, self.last.get(stream, 0))
 
+    def shown(self) -> dict[str, dict[str, Any]]:
+        """Return the presence of each watched user, as a program shows it."""
+        return self.screen
+
     def _show(self, entry: dict[str, Any]) -> None:
         shown = self.screen.get(entry["user"])
         if shown is None or not entry["version"] or entry["version"] >= shown["version"]:
@@ -187,7 +191,8 @@ class WireDevice(Device):
                 await self._serve(client, contact)
             except Closed as closed:
                 self._ended("server", closed.code)
-                self.checker.seen[f"closed with {closed.code}"] += 1
+                if self.is_wanted:
+                    self.checker.seen[f"closed with {closed.code}"] += 1
                 if closed.code >= 4500:
                     self.checker.fail("heals", f"{self} is closed with {closed.code} {closed.reason}")
             except (ConnectionError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
@@ -261,12 +266,7 @@ class WireDevice(Device):
             await asyncio.sleep(max(0.3, (frame.get("retry_in_ms") or 0) / 1000))
 
     async def _watch(self) -> dict[str, Any]:
-        frame = await self.ask(type="watch", users=self.watched)
-        if frame["type"] == "reply" and self.contact is not None:
-            self.checker.snapshot(self.contact, frame["data"]["presence"])
-            for entry in frame["data"]["presence"]:
-                self._show(entry)
-        return frame
+        return await self.ask(type="watch", users=self.watched)
 
     async def _join(self, room: str) -> dict[str, Any]:
         stream = f"room:{room}"
@@ -302,7 +302,7 @@ class WireDevice(Device):
         kind, data = frame["type"], frame.get("data", {})
         if (future := self._asked.get(frame.get("id", ""))) is not None and kind in ("reply", "error"):
             if not future.done():
-                self._take_reply(data)
+                self._take_reply(contact, data)
                 future.set_result(frame)
             return
         match kind:
@@ -319,8 +319,12 @@ class WireDevice(Device):
                 self.checker.seen[kind] += 1
         self.checker.received(contact, kind, data)
 
-    def _take_reply(self, data: dict[str, Any]) -> None:
-        """Apply the reply to a join before later frames: live messages follow its head."""
+    def _take_reply(self, contact: Contact, data: dict[str, Any]) -> None:
+        """Apply a reply before the frames that follow it: changes follow a snapshot, live messages the head."""
+        if isinstance(entries := data.get("presence"), list):
+            self.checker.snapshot(contact, entries)
+            for entry in entries:
+                self._show(entry)
         if "messages" not in data or "room" not in data:
             return
         stream = f"room:{data['room']}"
@@ -457,11 +461,13 @@ class LibraryDevice(Device):
 
     def _event(self, event: Any) -> None:
         data = msgspec.to_builtins(event)
-        if event.type == "presence.changed":
-            self.screen[data["user"]] = data
         if self.contact is not None and self.contact.ended_at is None:
             self.contact.last_frame_at = time.time()
             self.checker.received(self.contact, event.type, data)
+
+    def shown(self) -> dict[str, dict[str, Any]]:
+        people = {} if self._client is None else self._client.people
+        return {user: msgspec.to_builtins(entry) for user, entry in people.items()}
 
     def _truncated(self, event: Any) -> None:
         self.checker.fail("records-in-order", f"{self} misses {event.stream} from {event.after} to {event.head}")

@@ -38,8 +38,9 @@ class Rule:
 class Link:
     """One connection of a client and the connection to its target."""
 
-    def __init__(self, proxy: Proxy, pid: int | None, target: int) -> None:
-        self.proxy, self.pid, self.target = proxy, pid, target
+    def __init__(self, proxy: Proxy, port: int, pid: int | None, target: int) -> None:
+        self.proxy, self.port, self.target = proxy, port, target
+        self.pid = pid  # process of the client; None while no rule needs it
         self.delay_s = 0.0
         self.thawed = asyncio.Event()
         self.writers: list[asyncio.StreamWriter] = []
@@ -114,9 +115,17 @@ class Proxy:
 
     def change(self, rules: list[dict[str, Any]]) -> None:
         self.rules = [Rule(**rule) for rule in rules]
+        if self._needs_pids:
+            owners = owned(self.pids)
+            for link in self.links:
+                link.pid = owners.get(link.port)
         for link in [*self.links]:
             link.apply()
         self.rules = [rule for rule in self.rules if rule.mode != "reset"]  # a reset concerns open links only
+
+    @property
+    def _needs_pids(self) -> bool:
+        return any(rule.pid is not None for rule in self.rules)
 
     async def _check(self, target: int) -> None:
         """Ask a target for its readiness again and again."""
@@ -140,11 +149,12 @@ class Proxy:
         return sorted(self.targets, key=lambda target: (target not in self.healthy, load[target]))
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pid = _owner(writer.get_extra_info("peername")[1], self.pids) if self.pids else None
+        port = writer.get_extra_info("peername")[1]
+        pid = owned(self.pids).get(port) if self._needs_pids else None
         link: Link | None = None
         try:
             for target in self._candidates():
-                link = Link(self, pid, target)
+                link = Link(self, port, pid, target)
                 if any(rule.mode == "cut" and rule.fits(link) for rule in self.rules):
                     continue
                 try:
@@ -166,15 +176,15 @@ class Proxy:
                 link.reset()
 
 
-def _owner(port: int, pids: list[int]) -> int | None:
-    """Return the process that has a socket with this local port; None if no given process has."""
-    wanted = f":{port:04X}"
+def owned(pids: list[int]) -> dict[int, int]:
+    """Return the local port of each connection of these processes, with its process."""
+    sockets = {name: pid for pid in pids for name in _files(pid)}
+    found = {}
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[1].endswith(wanted):
-            name = f"socket:[{fields[9]}]"
-            return next((pid for pid in pids if name in _files(pid)), None)
-    return None
+        if (pid := sockets.get(f"socket:[{fields[9]}]")) is not None:
+            found[int(fields[1].rpartition(":")[2], 16)] = pid
+    return found
 
 
 def _files(pid: int) -> Iterator[str]:

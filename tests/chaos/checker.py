@@ -223,7 +223,7 @@ class Checker:
         if since > now + PERIODS.slack_s:
             self.fail("no-flicker", f"{who}, in the future")
         if entry["version"] and self.is_protected(user, since):
-            why = self._allowed(user, now)
+            why = self._allowed(user, since)
             if why is None:
                 self.fail("no-flicker", f"{who}, {now - since:.2f} s ago; {self._explain(user, since)}")
             else:

@@ -243,8 +243,8 @@ class WireDevice(Device):
                 self._send(type="heartbeat")
             if contact.how != "silent" and time.time() - self._frame_at > SILENT_S:
                 raise TimeoutError("no frame")
-            if isinstance(client, EventStreamClient) and any(status != 202 for status in client.statuses):
-                raise ConnectionError(f"a request got {client.statuses[-1]}")
+            if isinstance(client, RepeatingStream) and client.refused:
+                raise ConnectionError(f"a request got {client.refused}")
 
     async def _restore(self, welcome: dict[str, Any]) -> None:
         """Watch, join the rooms that the resume did not join, and fetch what was left out."""
@@ -363,11 +363,37 @@ class WireDevice(Device):
             task.exception()
 
 
+class RepeatingStream(EventStreamClient):
+    """Event stream that repeats a request which got no answer, or 503, as the protocol demands."""
+
+    refused = 0  # status of a request that must not be repeated
+
+    async def _post_all(self) -> None:
+        try:
+            while self._unsent and not self.refused:
+                try:
+                    status = await self.post(self._unsent[0])
+                except (OSError, TimeoutError, ValueError, IndexError):
+                    status = 0
+                if status in (0, 429) or status >= 500:
+                    await asyncio.sleep(0.3)
+                    continue
+                self._unsent.popleft()
+                self.refused = status if status != 202 else 0
+        finally:
+            self._posting = None
+
+    async def end(self) -> None:
+        if self._posting is not None:
+            self._posting.cancel()
+        await super().end()
+
+
 class StreamDevice(WireDevice):
     """Device on an event stream, whose requests may reach any node."""
 
     kind = "event stream"
-    transport = EventStreamClient
+    transport = RepeatingStream
 
 
 class LibraryDevice(Device):

@@ -33,6 +33,7 @@ PERIOD_SETTINGS = {
     "GREENDOT_TYPING_TTL_S": f"{HOLD_S:g}",
     "GREENDOT_DOOR_CONNECTIONS_PER_IP": "0",  # all clients have the same address
     "GREENDOT_LIMITS_ENABLED": "false",
+    "GREENDOT_LOG_REPEAT_S": "1",  # each outage is logged, for the time to detect
     # The machine is busy with the whole cluster and its clients. Shedding is not part of the run.
     "GREENDOT_OVERLOAD_LAG_S": "10",
     "GREENDOT_OVERLOAD_BUS_LAG_S": "10",

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 import msgspec
@@ -46,12 +47,19 @@ def main() -> int:
         f"{len(chosen)} families, {each.minutes:.1f} minutes each, seed {options.seed}, engine {options.engine}",
         flush=True,
     )
-    all_figures = []
+    all_figures: list[Figures] = []
+    broken: list[str] = []
     for family in chosen:
-        all_figures.append(_run(family, each, out))
+        try:
+            all_figures.append(_run(family, each, out))
+        except Exception:
+            traceback.print_exc()
+            broken.append(family)
         (out / "figures.json").write_bytes(msgspec.json.format(msgspec.json.encode(all_figures)))
     _report(all_figures, options)
-    return int(any(figures.findings for figures in all_figures))
+    if broken:
+        print(f"these families were not completed, because of a mistake of this program: {', '.join(broken)}")
+    return int(bool(broken) or any(figures.findings for figures in all_figures))
 
 
 def _options() -> tuple[Options, list[str], Path]:

@@ -84,7 +84,7 @@ class Device:
         if self.is_ready:
             self.is_ready = False
             self.away_since = time.time()
-            self.checker.seen["connections lost"] += how in ("lost", "server")
+            self.checker.seen["connections lost"] += self.is_wanted and how in ("lost", "server")
         if self.contact is not None:
             if how == "server" and (code == 1006 or code in INVITED):
                 how = "lost"

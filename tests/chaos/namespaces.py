@@ -13,6 +13,7 @@ from fcntl import ioctl
 from pathlib import Path
 
 INSIDE = "CHAOS_INSIDE"
+RESOLVER = Path("/etc/resolv.conf")
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 FLAGS = ["--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
 
@@ -55,7 +56,8 @@ def raise_loopback() -> None:
     """Switch on the loopback device of a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh", b"lo", 0)
-        (flags,) = struct.unpack("16xh", ioctl(any_socket, SIOCGIFFLAGS, request)[:18])
+        (flags,) = struct.unpack("16xh", ioctl(any_socket, RESOLVER = Path("/etc/resolv.conf")
+SIOCGIFFLAGS, request)[:18])
         ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags | IFF_UP))
 
 
@@ -80,8 +82,7 @@ def use_resolver(folder: Path, address: str) -> bool:
         return False
     file = folder / "resolv.conf"
     file.write_text(f"nameserver {address}\noptions timeout:1 attempts:2\n")
-    done = subprocess.run(["mount", "--bind", str(file), "/etc/resolv.conf"], check=False, capture_output=True)
-    return done.returncode == 0
+    return subprocess.run(["mount", "--bind", str(file), str(RESOLVER)], check=False).returncode == 0
 
 
 def _command() -> list[str] | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from chaos import namespaces
 from chaos.names import ADDRESS, NameServer
+from chaos.namespaces import RESOLVER
 from chaos.nodes import Node
 from chaos.storage import Pair
 from chaos.story import Story
@@ -186,6 +187,7 @@ class World:
         self.plumbing.close()
         if self.names is not None:
             self.names.close()
+            namespaces.unmount(RESOLVER)
 
     # --- state ---
 

@@ -56,8 +56,7 @@ def raise_loopback() -> None:
     """Switch on the loopback device of a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh", b"lo", 0)
-        (flags,) = struct.unpack("16xh", ioctl(any_socket, RESOLVER = Path("/etc/resolv.conf")
-SIOCGIFFLAGS, request)[:18])
+        (flags,) = struct.unpack("16xh", ioctl(any_socket, SIOCGIFFLAGS, request)[:18])
         ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags | IFF_UP))
 
 

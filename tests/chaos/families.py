@@ -319,8 +319,7 @@ async def disk(fault: Fault) -> None:
     for process in fault.world.servers:
         if not process.alive:
             fault.story.show("SUPERVISOR", f"starts the Redis on port {process.port} again")
-            process.start()
-            await asyncio.to_thread(process.ready)
+            process.recover()
 
 
 async def _fill(file: Path, seconds: float) -> None:

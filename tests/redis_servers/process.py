@@ -185,6 +185,18 @@ class RedisProcess:
         self.start()
         self.ready()
 
+    def recover(self) -> None:
+        """Start the process again, without its append-only file if that cannot be read."""
+        self.start()
+        try:
+            self.ready()
+        except AssertionError:
+            if self.alive:
+                raise
+            shutil.rmtree(self._folder / "appendonlydir")
+            self.start()
+            self.ready()
+
     def jump(self, ms: int) -> None:
         """Move the wall clock, but not the monotonic clock, forward or back. This needs a `clock_file`."""
         assert self._clock_file is not None

@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 import msgspec
-import uvloop
 
 from greendot import __version__
 from greendot.app.collector import Collector
@@ -36,6 +35,7 @@ from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.log_output import set_up_logging
+from greendot.telemetry.loop_errors import new_event_loop
 from greendot.telemetry.spans import recording
 
 STUCK_S = 10.0  # if a server has not ended this number of seconds after its drain, it is stuck and is killed
@@ -180,7 +180,7 @@ def _serve_by_workers(
 
 
 def _on_a_loop(settings: Settings, life: Coroutine[Any, Any, None]) -> None:
-    with recording(settings.traces), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with recording(settings.traces), asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(life)
 
 

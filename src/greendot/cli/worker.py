@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
-import uvloop
 
 from greendot import __version__
 from greendot.app.adapters import lock_store, make_engine, make_store, pushes
@@ -29,6 +28,7 @@ from greendot.errors import ConfigError, EngineUnavailable
 from greendot.jobs.scheduler import Scheduler
 from greendot.node.tasks import end_by
 from greendot.telemetry.log_output import set_up_logging
+from greendot.telemetry.loop_errors import new_event_loop
 from greendot.telemetry.spans import recording
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -60,7 +60,7 @@ def worker(engine: str | None, store: str | None, config: Path | None) -> None:
     set_up_logging(settings.server.log, settings.log, log_key(settings))
     for note in strange_variables(os.environ):
         click.echo(note)
-    with recording(settings.traces), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with recording(settings.traces), asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_work(settings))
 
 

@@ -114,7 +114,7 @@ def _report(all_figures: list[Figures], options: Options) -> None:
         )
     for figures in all_figures:
         for why, count in figures.allowed.items():
-            print(f"{figures.family}: {count} times a user was shown as offline, which is allowed: {why}")
+            print(f"{figures.family}: seen {count} times, and allowed: {why}")
         for finding in figures.findings[:20]:
             print(f"{figures.family} {finding.at:8.2f} {finding.invariant}: {finding.text[:600]}")
 

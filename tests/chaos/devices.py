@@ -20,6 +20,7 @@ from greendot.testing.event_stream import EventStreamClient
 RETURN_S = 1.0  # longest pause before a device connects again, unless the server asks for a longer one
 SILENT_S = 2 * HEARTBEAT_S + 1  # without a frame for this time a connection is dead
 ANSWER_S = 10.0
+WELCOME_S = 8.0  # shorter than a server waits for a hello
 INVITED = (4000, 4001, 4003, 4004, 4005)  # close codes after which a session lasts for the grace
 
 
@@ -211,8 +212,9 @@ class WireDevice(Device):
         resume = {"session": self.session, "rooms": self._cursors(), "inbox": self.last.get("inbox", 0)}
         hello = {"token": self.setting.token(self.user), "device": self.name}
         client.send(type="hello", **hello, **({"resume": resume} if self.session or self.last else {}))
-        while (frame := await client.receive())["type"] != "welcome":
-            self._frame(contact, frame)
+        async with asyncio.timeout(WELCOME_S):
+            while (frame := await client.receive())["type"] != "welcome":
+                self._frame(contact, frame)
         welcome = frame["data"]
         self.session, contact.node = welcome["session"], welcome["node"]
         self.checker.welcomed(contact)

@@ -362,6 +362,8 @@ FAMILIES: dict[str, Cause] = {
     "clock": clock_jump,
     "dns": dns,
 }
+# Log events at level `error` that name the fault itself.
+EXPECTED_ERRORS = {"descriptors": ("sockets.exhausted",), "mix": ("sockets.exhausted",)}
 NEEDS_CLUSTER = ("slots", "links", "dns", "disk")
 
 

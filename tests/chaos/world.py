@@ -72,7 +72,7 @@ class World:
         self.engine: Cluster | Sentinel
         self.port = free_port()  # of the load balancer
         self.logged: list[tuple[float, str, str]] = []  # time, node, event: warnings and errors
-        self.errors: list[str] = []
+        self.errors: list[tuple[str, str]] = []  # event, text
         self.small = folder
         self.has_small_disk = False
         self.proxies: list[str] = []
@@ -197,7 +197,7 @@ class World:
         if line.get("level") in DETECTING:
             self.logged.append((time.time(), node.name, str(line.get("event"))))
         if line.get("level") == "error":
-            self.errors.append(f"{node.name} logs {text} {line.get('exception', '')}".strip())
+            self.errors.append((str(line.get("event")), f"{node.name} logs {text} {line.get('exception', '')}".strip()))
 
     def read_logs(self) -> None:
         for node in self.nodes:

@@ -461,9 +461,9 @@ class LibraryDevice(Device):
         self._opening.cancel()
         await asyncio.gather(self._opening, return_exceptions=True)
         was_ready = self.is_ready
-        self._cursors = client.cursors
         self._ended(how if was_ready and how in ("bye", "clean") else "lost")
         await (client.bye() if how == "bye" else client.close())
+        self._cursors = client.cursors  # afterwards: records may arrive until the end
 
     def _state(self, change: StateChanged) -> None:
         if self._client is None:

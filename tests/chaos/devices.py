@@ -128,6 +128,11 @@ class WireDevice(Device):
         if not self.is_wanted:
             self.is_wanted, self.away_since = True, time.time()
             self._task = asyncio.create_task(self._stay(), name=f"{self}")
+            self._task.add_done_callback(self._stayed)
+
+    def _stayed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.checker.fail("heals", f"the program of {self} failed: {error!r}")
 
     async def leave(self, how: str) -> None:
         self.is_wanted = False
@@ -196,7 +201,8 @@ class WireDevice(Device):
                     self.checker.seen[f"closed with {closed.code}"] += 1
                 if closed.code >= 4500:
                     self.checker.fail("heals", f"{self} is closed with {closed.code} {closed.reason}")
-            except (ConnectionError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, RuntimeError) as error:
+                # asyncio raises RuntimeError for a write to a socket that has just been closed.
                 self._ended("lost")
                 self.checker.seen["connection attempts failed" if contact.welcomed_at is None else "sockets lost"] += 1
                 self.checker.story.add(str(self), f"loses its connection: {type(error).__name__}: {str(error)[:60]}")

@@ -18,7 +18,7 @@ class Periods(Struct, frozen=True):
 
 
 class Ending(Protocol):
-    """How a connection ended, as far as the client knows."""
+    """End of a connection, as far as the client knows."""
 
     last_frame_at: float
     ended_at: float | None

@@ -23,6 +23,7 @@ from greendot.app.collector_model import NodeLoad
 from greendot.app.config_checks import SERVER_CHECKS
 from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
+from greendot.cli.event_loop import new_event_loop
 from greendot.config import LOCAL, Settings, strange_variables
 from greendot.config.fields import check_length, refuse
 from greendot.config.pusher import Pusher
@@ -35,7 +36,6 @@ from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.log_output import set_up_logging
-from greendot.telemetry.loop_errors import new_event_loop
 from greendot.telemetry.spans import recording
 
 STUCK_S = 10.0  # if a server has not ended this number of seconds after its drain, it is stuck and is killed

@@ -19,6 +19,7 @@ from greendot.app.push import make_pushing
 from greendot.cli._options import engine_option
 from greendot.cli._settings import as_running_server, config_option, settings_from, store_shown
 from greendot.cli._store import store_option
+from greendot.cli.event_loop import new_event_loop
 from greendot.cli.serve import STUCK_S, log_key
 from greendot.clock import SystemClock
 from greendot.config import Settings, strange_variables
@@ -28,7 +29,6 @@ from greendot.errors import ConfigError, EngineUnavailable
 from greendot.jobs.scheduler import Scheduler
 from greendot.node.tasks import end_by
 from greendot.telemetry.log_output import set_up_logging
-from greendot.telemetry.loop_errors import new_event_loop
 from greendot.telemetry.spans import recording
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from greendot.telemetry.loop_errors import new_event_loop
+from greendot.cli.event_loop import new_event_loop
 
 
 def logged(error: Exception, caplog: pytest.LogCaptureFixture) -> list[str]:

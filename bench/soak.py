@@ -35,7 +35,7 @@ sys.path.append(str(HERE.parent / "tests"))
 
 from soak_cluster import Cluster, Faults, Plan, await_back, check_alive, running  # noqa: E402
 from soak_plot import Panel, draw  # noqa: E402
-from soak_sampler import WRONG, App, Sampler, Samples, wrong  # noqa: E402
+from soak_sampler import WRONG, App, Sampler, Samples  # noqa: E402
 from soak_verdict import HOUR_S, Tolerance, Trend, judge  # noqa: E402
 
 PAGE, PLOT = HERE.parent / "docs" / "faults.md", HERE / "plots" / "soak.svg"
@@ -230,7 +230,8 @@ def page(run: Run, command: str) -> str:
     total = int(sum(run.seen().values()))
     text = (
         f"`{command}` ran for {taken / 60:.0f} minutes: {len(run.faults)} faults, {taken / plan.day_s:.1f} days of "
-        f"{plan.day_s:.0f} s. The first {plan.warm_up_s / 60:.1f} minutes are not judged. Clients saw {total} wrong events."
+        f"{plan.day_s:.0f} s. The first {plan.warm_up_s / 60:.1f} minutes are not judged. "
+        f"Clients saw {total} wrong events."
     )
     sums = f"Counted by clients: {totals(run)}."
     return "\n\n".join([machine(False, {}), text, "![Figures over time](../bench/plots/soak.svg)", tables(run), sums])

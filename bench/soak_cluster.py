@@ -61,7 +61,7 @@ class Generator:
         self._program = program
         self._lock = threading.Lock()
 
-    def tell(self, command: str) -> None:
+    def send(self, command: str) -> None:
         with self._lock:
             tell(self._program, command)
 
@@ -128,10 +128,12 @@ def environment(plan: Plan, access: Access) -> dict[str, str]:
         "GREENDOT_PRESENCE_HEARTBEAT_S": f"{HEARTBEAT_S:g}",
         "GREENDOT_PRESENCE_DEAD_AFTER_S": f"{HEARTBEAT_S * 2.5:g}",
         "GREENDOT_PRESENCE_CLEAN_GRACE_S": "2",
+        "GREENDOT_PRESENCE_SILENT_GRACE_S": f"{GRACE_S:g}",
         "GREENDOT_PRESENCE_IDLE_S": f"{max(5.0, plan.day_s / 20):g}",
         "GREENDOT_PRESENCE_LAST_SEEN_DAYS": day,
         "GREENDOT_INBOX_KEEP_DAYS": day,
         "GREENDOT_AUDIT_KEEP_DAYS": day,
+        "GREENDOT_JOBS_LEASE_S": f"{LEASE_S:g}",
         "GREENDOT_JOBS_RETENTION_EVERY_S": f"{max(5.0, plan.day_s / 20):g}",
         "GREENDOT_JOBS_RETENTION_JITTER_S": "1",
         "GREENDOT_JOBS_SWEEP_EVERY_S": f"{max(5.0, plan.day_s / 5):g}",
@@ -204,8 +206,8 @@ class Faults:
             "FLUSHALL": self._flush,
             "pause of Redis": self._pause_redis,
             "pause of the store": self._pause_store,
-            "slow readers": lambda: cluster.clients.tell("slow 0.05 10"),
-            "crowd of reconnects": lambda: cluster.clients.tell("crowd 0.5"),
+            "slow readers": lambda: cluster.clients.send("slow 0.05 10"),
+            "crowd of reconnects": lambda: cluster.clients.send("crowd 0.5"),
         }
 
     @property

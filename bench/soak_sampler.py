@@ -137,7 +137,7 @@ class Worker(threading.Thread):
             due = max(due + self._every_s, time.monotonic())
             try:
                 self.work()
-            except Exception as error:  # noqa: BLE001  (the main thread raises it)
+            except Exception as error:  # the main thread raises it
                 self.failed = error
                 return
 

@@ -1,7 +1,7 @@
 """Verdict of the soak test: series of figures, their trend over days, and the tolerated rise.
 
-Clients live in days, so most figures rise and fall every day. The trend therefore compares only samples of the same phase
-of different days. A fault disturbs single samples, so medians are compared:
+Clients live in days, so most figures rise and fall every day. The trend therefore compares only samples of the same
+phase of different days. A fault disturbs single samples, so medians are compared:
 
 1. Each day has `PHASES` phases. A phase of a day has the median of its samples.
 2. The trend is the median of the slopes between all pairs of days, each within a phase.

@@ -48,6 +48,7 @@ def test_users_who_are_shown_offline_too_early_are_counted(tmp_path: Path, progr
     settings = environment(plan, access) | {
         "GREENDOT_PRESENCE_GRACE_S": "0.05",
         "GREENDOT_PRESENCE_CLEAN_GRACE_S": "0.05",
+        "GREENDOT_PRESENCE_SILENT_GRACE_S": "0.05",
     }
     node = Node(["--store", f"sqlite:///{tmp_path / 'soak.db'}"], settings, access, tmp_path / "node")
     try:
@@ -62,7 +63,7 @@ def test_users_who_are_shown_offline_too_early_are_counted(tmp_path: Path, progr
             settled = time.monotonic() + 1.5
             until(lambda: time.monotonic() > settled, "all users have had a session for longer than --settle")
             assert clients.report()["offline"] == 0
-            clients.tell("crowd 1")
+            clients.send("crowd 1")
             until(lambda: clients.report()["offline"] > 0, "the offline users are counted")
         assert "offline: client" in (tmp_path / "log").read_text()
     finally:

@@ -14,7 +14,7 @@ A series is flat if its rise is at most the tolerated one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
@@ -74,24 +74,31 @@ def trend(name: str, points: Points, day_s: float, tolerance: Tolerance) -> Tren
     ]
     if not slopes:
         raise TooShort(name)
+    quarters = [_quarters(days) for days in phases.values() if len(days) > 1]
     known = sorted({day for days in phases.values() for day in days})
-    quarter = max(1, len(known) // 4)
-    early, late = known[:quarter], known[-quarter:]
-    both = [days for days in phases.values() if {*early} & {*days} and {*late} & {*days}]
-    first = median(_level(days, early) for days in both) if both else 0.0
-    last = median(_level(days, late) for days in both) if both else 0.0
-    moved = median(_level(days, late) - _level(days, early) for days in both) if both else 0.0
     slope = median(slopes)
     highest = max(value for _, value in points)
     allowed = max(tolerance.floor, tolerance.share * median(value for _, value in points))
     if highest <= tolerance.ceiling:
         allowed = max(allowed, tolerance.ceiling)
-    rise = max(slope * (known[-1] - known[0]), moved)
-    return Trend(name, first, last, highest, slope / day_s * HOUR_S, rise, allowed, len(known))
+    moved = median(late - early for early, late in quarters)
+    return Trend(
+        name=name,
+        first=median(early for early, _ in quarters),
+        last=median(late for _, late in quarters),
+        highest=highest,
+        per_hour=slope / day_s * HOUR_S,
+        rise=max(slope * (known[-1] - known[0]), moved),
+        allowed=allowed,
+        days=len(known),
+    )
 
 
-def _level(days: Mapping[int, float], some: Iterable[int]) -> float:
-    return median(days[day] for day in some if day in days)
+def _quarters(days: Mapping[int, float]) -> tuple[float, float]:
+    """Return the levels of the first and of the last quarter of the days of a phase."""
+    values = [days[day] for day in sorted(days)]
+    count = max(1, len(values) // 4)
+    return median(values[:count]), median(values[-count:])
 
 
 def judge(

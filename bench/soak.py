@@ -68,6 +68,7 @@ class Run:
     healed: dict[str, list[float]] = field(default_factory=dict)  # seconds until the clients were back
     unhealed: list[str] = field(default_factory=list)  # faults after which the next one came first
     problems: list[str] = field(default_factory=list)
+    wrong_events: str = ""  # log of the generator
     interrupted: bool = False
 
     def trends(self) -> tuple[list[Trend], list[str]]:
@@ -105,9 +106,7 @@ def soak(plan: Plan, folder: Path, program: Path) -> Run:
         finally:
             for worker in workers:
                 worker.stop()
-        if cluster.log.exists():
-            text = cluster.log.read_text()
-            (HERE / "build" / "soak-clients.log").write_text(text)
+        run.wrong_events = cluster.log.read_text() if cluster.log.exists() else ""
     return run
 
 
@@ -308,6 +307,7 @@ def main() -> int:
     show(run)
     if run.samples.rows:
         keep(run, command, build / "soak.json")
+        (build / "soak-clients.log").write_text(run.wrong_events)
         (PLOT if options.write else build / "soak.svg").write_text(plot(run))
         if options.write:
             write(PAGE, page(run, command), BEGIN, END)

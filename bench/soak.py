@@ -48,7 +48,7 @@ TOLERANCES = {
     "node 1: descriptors besides clients": Tolerance(0.10, 10),
     "node 2: descriptors besides clients": Tolerance(0.10, 10),
     "node 3: descriptors besides clients": Tolerance(0.10, 10),
-    "redis: keys": Tolerance(0.05, 50),
+    "redis: keys": Tolerance(0.10, 150),  # FLUSHALL removes the index of users who are offline, which fills again
     "redis: memory": Tolerance(0.10, 2 * MB),
     "redis: connections": Tolerance(0.10, 5),
     "store: bytes": Tolerance(0.10, 8 * MB),
@@ -56,6 +56,9 @@ TOLERANCES = {
     "rows of job_runs": Tolerance(0.10, 200, ceiling=2_500),  # the last 500 runs of each of five jobs are kept
     "bytes of ": Tolerance(0.15, 2 * MB),
 }
+# A node keeps up to 5,000 exits from rooms for an hour, with their sessions, and a bounded number of rate limits. In a
+# warm-up under an hour, this memory is not full yet.
+FILLING_S, FILLING = HOUR_S, {"node 1: memory": Tolerance(0.10, 24 * MB)}
 
 
 @dataclass
@@ -65,14 +68,17 @@ class Run:
     plan: Plan
     samples: Samples = field(default_factory=Samples)
     faults: list[tuple[float, str]] = field(default_factory=list)
-    healed: dict[str, list[float]] = field(default_factory=dict)  # seconds until the clients were back
+    healed: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # seconds from a fault until it had ended and the clients were back
     unhealed: list[str] = field(default_factory=list)  # faults after which the next one came first
     problems: list[str] = field(default_factory=list)
     wrong_events: str = ""  # log of the generator
     interrupted: bool = False
 
     def trends(self) -> tuple[list[Trend], list[str]]:
-        return judge(self.samples.series(), TOLERANCES, self.plan.day_s, self.plan.warm_up_s)
+        tolerances = TOLERANCES | (FILLING if self.plan.warm_up_s < FILLING_S else {})
+        return judge(self.samples.series(), tolerances, self.plan.day_s, self.plan.warm_up_s)
 
     def seen(self) -> dict[str, int]:
         """Return the last counts of wrong events."""
@@ -118,15 +124,16 @@ def _disturb(run: Run, cluster: Cluster, workers: list[Any]) -> None:
         while cluster.elapsed_s() < due:
             _check(cluster, workers)
             time.sleep(min(0.5, max(0.0, due - cluster.elapsed_s())))
-        name = faults.next()
-        run.faults.append((round(cluster.elapsed_s(), 1), name))
+        name, began = faults.next(), cluster.elapsed_s()
+        run.faults.append((round(began, 1), name))
+        say(f"{name} …")
         faults.cause(name)
         slot = int(cluster.elapsed_s() / plan.fault_s) + 1  # a fault that takes long delays the next one
         took = await_back(cluster, max(1.0, slot * plan.fault_s - cluster.elapsed_s()))
         if took is None:
             run.unhealed.append(name)
         else:
-            run.healed.setdefault(name, []).append(took)
+            run.healed.setdefault(name, []).append(cluster.elapsed_s() - began)
     if await_back(cluster, BACK_WITHIN_S) is None:
         run.problems.append(f"not all clients were back {BACK_WITHIN_S:.0f} s after the last fault")
     while cluster.elapsed_s() < plan.seconds:
@@ -181,7 +188,7 @@ def tables(run: Run) -> str:
         )
         for name in sorted({fault for _, fault in run.faults})
     ]
-    parts.append(grid(("fault", "times", "98 % of clients back: median", "longest", "not before the next"), healed))
+    parts.append(grid(("fault", "times", "healed after: median", "longest", "not before the next"), healed))
     parts.append(grid(("wrong event", "number"), [(text, f"{count:,}") for text, count in run.seen().items()]))
     return "\n\n".join(parts)
 

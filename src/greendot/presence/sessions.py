@@ -202,6 +202,7 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
+                self._hold_in_doubt(grants, hello, ref)
                 raise  # a new session would end the session that the client can resume later
             return None
         finally:
@@ -217,6 +218,25 @@ class SessionService:
         replaced = Disconnect(wanted, Close.REPLACED, "session resumed elsewhere", grants.tenant)
         self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
         return session
+
+    def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
+        """Let a session linger that the engine may still adopt, because the command may be executed later.
+
+        Without a holder, the audit after the outage would end the session, and with it the user. If the engine did not
+        adopt the session, the write of the linger finds no session, and this one is forgotten.
+        """
+        here = self._registry.sessions_of(grants.tenant, grants.user)
+        if any(one.device == hello.device and one.leaving is not None for one in here):
+            return  # of an earlier attempt in this outage
+        now = self._timers.now()
+        session = Session(ref.session, grants, hello.device, hello.client)
+        session.ref, session.confirmed = ref, True
+        session.leaving = Disconnection(now, round(self._periods.graces.lost * 1000), 0)
+        session.active_at = session.state_at = now
+        session.last_heard = self._clock.now_ms()
+        self._statuses.inherit(session)
+        self._registry.add(session)
+        self._later(self._linger_again, session)
 
     # --- activity and timers ---
 

@@ -313,7 +313,9 @@ class PlainSocket(asyncio.Transport):
         self._closing = True
         if not self._ended:
             self._ended = True
-            self._error = error
+            # A traceback refers to the frame that caught the error, and so to this socket: a cycle that would keep the
+            # connection in memory.
+            self._error = None if error is None else error.with_traceback(None)
             self._unsent = None
             self._poller.end(self)
 

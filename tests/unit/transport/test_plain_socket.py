@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -188,6 +190,22 @@ async def test_a_reset_by_the_peer_is_reported_with_its_error() -> None:
         pair.peer.close()
         await asyncio.wait_for(pair.protocol.lost.wait(), 20)
         assert isinstance(pair.protocol.error, ConnectionResetError)
+
+
+async def test_a_connection_that_was_reset_is_freed_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        async with opened() as pair:
+            pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            pair.peer.close()
+            await asyncio.wait_for(pair.protocol.lost.wait(), 20)
+            assert isinstance(pair.protocol.error, ConnectionResetError)
+            ended, pair.protocol = weakref.ref(pair.protocol), Recorder()
+            pair.protocol.lost.set()
+            await asyncio.sleep(0)  # the task that waited for the end is over
+            assert ended() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_reset_of_a_paused_socket_does_not_keep_the_loop_busy() -> None:

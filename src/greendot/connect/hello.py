@@ -72,6 +72,7 @@ RETRY_MS = 5_000  # time until a retry after the engine or the store was unavail
 LONGEST_S = 10.0  # longest wait of a hello
 SOON_S = 5.0  # a client may come back up to this many seconds late, and still finds its session
 TOGETHER_S = 0.05  # shortest delay of the timer that admits a group of hellos; a group shares its reads of the store
+IN_A_TURN = 50  # hellos admitted in one turn of the event loop: about 5 ms of work
 REFUSING_S = 2.0  # shortest wait before a retry while the node refuses new work
 
 Answered = Callable[[Connection], None]
@@ -122,6 +123,8 @@ class HelloService:
         self._received_at: dict[Connection, float] = {}  # times of hellos that have not been answered
         # Only for foreign protocols: the future is done if the hello is dropped without an answer.
         self._dropped: dict[Connection, asyncio.Future[None]] = {}
+        self._timed: set[Connection] = set()  # connections with a waiting hello and a timer for the end of the wait
+        self._begun = 0  # hellos admitted in this turn of the event loop
         self._timer_set = False
         self._refusing = False  # the node is overloaded and refuses new work
 
@@ -141,6 +144,8 @@ class HelloService:
         self._received_at[connection] = now
         if self._refusing:
             self._send_away(connection, hello, REFUSING_S + self._queue.turn(now, returning=returning))
+        elif self._begun < IN_A_TURN and self._queue.enter(now):  # nearly always
+            self._begin(connection, hello, answered)
         elif wait_s := self._queue.ask(connection, now, returning=returning):
             self._send_away(connection, hello, wait_s)
         else:
@@ -149,17 +154,39 @@ class HelloService:
             if connection in self._waiting:
                 self._timers.cancel(connection.timer)  # the timer for sockets without a hello
                 connection.timer = self._timers.set(LONGEST_S, self._waited_too_long, connection)
+                self._timed.add(connection)
                 self._hold_session(hello, LONGEST_S)
 
     def _admit(self, _: object = None) -> None:
-        for connection in self._queue.admit(self._timers.now()):
-            self._timers.cancel(connection.timer)
+        """Admit hellos, a few in each turn of the event loop. So connected clients are served between them."""
+        for connection in self._queue.admit(self._timers.now(), IN_A_TURN - self._begun):
+            if connection in self._timed:
+                self._untime(connection)
             hello, answered = self._waiting.pop(connection)
-            self._context.tasks.spawn(self._answer(connection, hello, answered))
+            self._begin(connection, hello, answered)
+        if not self._waiting or self._timer_set or self._begun == IN_A_TURN:
+            return
         wait_s = self._queue.next_in()
-        if wait_s is not None and not self._timer_set:
+        if wait_s is not None:
             self._timer_set = True
             self._timers.set(max(wait_s, TOGETHER_S), self._on_timer)
+
+    def _begin(self, connection: Connection, hello: Hello, answered: Answered) -> None:
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._begun += 1
+        self._context.tasks.spawn(self._answer(connection, hello, answered))
+
+    def _next_turn(self) -> None:
+        self._begun = 0
+        if self._waiting:
+            self._admit()
+
+    def _untime(self, connection: Connection) -> None:
+        """Cancel the timer of a hello that waits no longer."""
+        self._timed.discard(connection)
+        self._timers.cancel(connection.timer)
+        connection.timer = None
 
     def _on_timer(self, _: object) -> None:
         self._timer_set = False
@@ -206,7 +233,8 @@ class HelloService:
         """Open or resume the session and send the welcome. Return False if the connection was closed instead."""
         connection.hold()
         try:
-            await self._tenants.admit(grants.tenant)
+            if self._tenants.are_checked:
+                await self._tenants.admit(grants.tenant)
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
@@ -238,7 +266,8 @@ class HelloService:
             connection.close(Close.INTERNAL, "internal error; see the server log")
             raise
         # The session may have left a room, or lost its access, since the room was rejoined above.
-        joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
+        if joined:
+            joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
         self._context.recorder.came(session, opened.resumed)
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
         return True
@@ -293,7 +322,9 @@ class HelloService:
                 events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing.hold_ms))
             key = RoomKey(reply.room, MISSED)
             frames += [(encode_event(event, now), key) for event in events]
-        return frames + [(encode_event(event, now), None) for event in arrival.events]
+        if arrival.events:
+            frames += [(encode_event(event, now), None) for event in arrival.events]
+        return frames
 
     def _time(self, connection: Connection, hello: Hello) -> None:
         """Add the time from hello to welcome to the metrics, unless the connection has ended before the welcome."""
@@ -328,6 +359,7 @@ class HelloService:
 
     def _waited_too_long(self, connection: Connection) -> None:
         connection.timer = None
+        self._timed.discard(connection)
         hello, _ = self._waiting.pop(connection)
         self._queue.forget(connection)
         wait_s = self._queue.turn(self._timers.now(), returning=_returns(hello))
@@ -387,11 +419,13 @@ class HelloService:
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
 
-        True: the hello was waiting for admission, and nothing else cleans up. False: `_answer` cleans up when it ends;
-        for a foreign protocol, the task that `_drop` wakes.
+        True: the hello was waiting for admission, and nothing else cleans up. False: no hello is unanswered, or
+        `_answer` cleans up when it ends; for a foreign protocol, the task that `_drop` wakes.
         """
         self.strangers.discard(connection)
-        self._received_at.pop(connection, None)
+        if self._received_at.pop(connection, None) is None:  # its hello was answered, or did not come
+            return False
+        self._timed.discard(connection)
         self._queue.forget(connection)
         is_dropped = self._waiting.pop(connection, None) is not None
         return is_dropped and not self._drop(connection)

@@ -5,9 +5,9 @@ the session lingers: the session continues for a while, so that the client can r
 user does not go offline during the grace.
 
 A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` ends with a call of
-`settle`. This call removes ended sessions and an expired status, and computes the new state, with a new version. If the
-state, the devices or the name has changed, the verb returns the change. No later verb returns the same change again. So
-the change to offline is returned exactly once, by the first verb after the end of the last session.
+`settle`. This call removes ended sessions and an expired status, and computes the state. A changed state gets a new
+version. If the state, the devices or the name has changed, the verb returns the change. No later verb returns the same
+change again. So the change to offline is returned exactly once, by the first verb after the end of the last session.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their `state` and
 `text` are the same, except while the user is invisible. `visible` is then offline, and stays offline when the last
@@ -115,6 +115,7 @@ class Change(Struct, frozen=True):
 
 NOBODY = VisibleState()
 _GONE = NodeLife(None, 0)  # a node that is not in the table of nodes: dead, and its sessions have ended long ago
+_UNKNOWN = ManualStatus()  # in place of a status that was not read yet
 
 
 class UserPresence:
@@ -153,12 +154,14 @@ class UserPresence:
     ) -> tuple[bool, Change | None]:
         """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
-        If `idle` is None, an existing session stays idle or active as before.
-        A new connection shows that the device has come back. So every other lingering session of the same device ends.
-        If the state changes, `since` is the time at which the new state began (None: now).
+        If `idle` is None, an existing session stays idle or active as before. A new connection shows that the device
+        has come back. So every other lingering session of the same device ends.
+
+        `since` is given to restore a session: the time at which the restored state began. A restore ends no other
+        session, because it does not show that the device has come back: the lingering session may be the newer one.
 
         The session does not change in two cases: the session lingers after the end of `ref`, or the session already has
-        a newer connection of the same node.
+        a newer connection of the same node. The node of `ref` lives.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -166,7 +169,7 @@ class UserPresence:
         if record is None:
             self.sessions[ref.session] = SessionRecord(device, ref.incarnation, ref.conn, bool(idle))
         elif not self._current(record, ref):
-            return True, self.settle(now, nodes, since)
+            return True, self._settle(now, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
             # The client has returned, so the session lingers no longer. When this connection ends, `linger` sets the
@@ -174,10 +177,10 @@ class UserPresence:
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
-        for other, its in [*self.sessions.items()] if came else ():
+        for other, its in [*self.sessions.items()] if came and since is None else ():
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.sessions[other]
-        return record is not None, self.settle(now, nodes, since)
+        return record is not None, self._settle(now, since)
 
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
@@ -246,10 +249,14 @@ class UserPresence:
         Return the change of the user's state, devices or name, or None if nothing changed.
         """
         self._prune(now, nodes)
+        return self._settle(now, since)
+
+    def _settle(self, now: int, since: int | None) -> Change | None:
+        """Like `settle`, of a record without ended sessions."""
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
             manual = self.manual = ManualStatus(rev=manual.rev)
-        return self._compare(manual or ManualStatus(), now, now if since is None else since)
+        return self._compare(manual or _UNKNOWN, now, now if since is None else since)
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
@@ -273,9 +280,9 @@ class UserPresence:
         ended: list[str] | None = None  # nearly always none
         for session, record in self.sessions.items():
             life = nodes.get(record.incarnation, _GONE)
-            if record.deadline is not None and record.deadline <= now:
+            if (deadline := record.deadline) is not None and deadline <= now:
                 heard = record.heard
-            elif life.ends is not None and life.ends <= now:
+            elif (ends := life.ends) is not None and ends <= now:
                 # The node is dead. A session that lingered has the time of its client's last frame. For any other
                 # session, the node did not record this time. Use the time at which the node last renewed its lease.
                 heard = record.heard or life.last_renewal or now
@@ -291,43 +298,47 @@ class UserPresence:
             return "offline"
         if self.manual.status == "busy":
             return "busy"
-        return "idle" if all(record.idle for record in self.sessions.values()) else "online"
+        for record in self.sessions.values():
+            if not record.idle:
+                return "online"
+        return "idle"
 
     def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
-        state = self._state()
-        shown: State = "offline" if manual.status == "invisible" else state
-        version = max(self.own.version + 1, now)  # `own` has the highest version: `own` changes whenever `visible` does
-        own = self._visible(self.own, state, manual, version, since, self.last_heard)
-        if shown == state and self.visible is self.own:  # most users are never invisible
-            visible = own
-        else:
+        before, own_before, state = self.visible, self.own, self._state()
+        version = own_before.version + 1  # `own` has the highest version: `own` changes whenever `visible` does
+        if version < now:
+            version = now
+        own = visible = self._visible(own_before, state, manual, version, since, self.last_heard)
+        if before is not own_before or manual.status == "invisible":  # most users are never invisible
+            shown: State = "offline" if manual.status == "invisible" else state
             seen = self.last_heard if state == "offline" else now
-            visible = self._visible(self.visible, shown, manual, version, since, seen)
-        public = visible.state != self.visible.state or visible.text != self.visible.text
-        private = own is not self.own
-        came_or_went = (visible.state == "offline") != (self.visible.state == "offline")
-        self.turned = visible.state != "offline" if came_or_went else None
+            if shown != state or before is not own_before:
+                visible = self._visible(before, shown, manual, version, since, seen)
+        public, private, self.turned = False, own is not own_before, None
+        if visible is not before:
+            public = visible.state != before.state or visible.text != before.text
+            if (visible.state == "offline") != (before.state == "offline"):
+                self.turned = visible.state != "offline"
         devices = [record.device for record in self.sessions.values()]
         if len(devices) > 1:
             devices = sorted({*devices})
-        if not public and not private and (devices, self.name) == (self.devices, self.published_name):
+        if not public and not private and self.name == self.published_name and devices == self.devices:
             return None
-        self.published_name = self.name
+        self.published_name, self.devices = self.name, devices
         if public:
-            self.visible = visible
-        # While the states `own` and `visible` are equal, both attributes refer to the same object.
-        self.own = self.visible if own == self.visible else own
-        self.devices = devices
-        return Change(self.visible, self.own, self.name, devices, public, private)
+            self.visible = before = visible
+        if public or private:
+            # While the states `own` and `visible` are equal, both attributes refer to the same object.
+            self.own = own = before if own is before or own == before else own
+        return Change(before, own, self.name, devices, public, private)
 
     @staticmethod
     def _visible(
         old: VisibleState, state: State, manual: ManualStatus, version: int, since: int, seen: int | None
     ) -> VisibleState:
-        text = manual.text if state != "offline" else None
-        if (state, text, manual.status, manual.until) == (old.state, old.text, old.status, old.until):
+        same, text = state == old.state, manual.text if state != "offline" else None
+        if same and text == old.text and manual.status == old.status and manual.until == old.until:
             return old
-        same = state == old.state
         last_seen = (old.last_seen if same else seen) if state == "offline" else None
         if same and old.since is not None:
             since = old.since

@@ -92,6 +92,9 @@ class Checker:
         self.longest: dict[str, float] = {}  # kind → seconds, since the last reset
         self.allowances: list[Allowance] = []
         self.faults: list[tuple[float, float]] = []  # start and end; the end of a running fault is infinite
+        self.disturbances: list[
+            tuple[float, float]
+        ] = []  # times when the machine did not keep up, or a node had trouble
         self.contacts: dict[str, list[Contact]] = {}
         self.frames = 0
         self.records = Records(self)
@@ -125,8 +128,8 @@ class Checker:
         self.faults[-1] = (self.faults[-1][0], time.time())
 
     def is_calm(self, since: float) -> bool:
-        """Return whether no fault and no recovery ran since then."""
-        return all(end < since for _, end in self.faults)
+        """Return whether no fault and no recovery ran since then, and every process kept up."""
+        return all(end < since for _, end in (*self.faults, *self.disturbances[-100:]))
 
     def began(self, contact: Contact) -> None:
         self.contacts.setdefault(contact.user, []).append(contact)

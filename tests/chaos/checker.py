@@ -92,9 +92,7 @@ class Checker:
         self.longest: dict[str, float] = {}  # kind → seconds, since the last reset
         self.allowances: list[Allowance] = []
         self.faults: list[tuple[float, float]] = []  # start and end; the end of a running fault is infinite
-        self.disturbances: list[
-            tuple[float, float]
-        ] = []  # times when the machine did not keep up, or a node had trouble
+        self.disturbances: list[tuple[float, float]] = []  # the machine did not keep up, or a node had trouble
         self.contacts: dict[str, list[Contact]] = {}
         self.frames = 0
         self.records = Records(self)

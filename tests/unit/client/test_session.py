@@ -114,7 +114,8 @@ async def test_a_client_that_is_closed_when_an_attempt_reaches_its_time_limit_en
         await (await server.next()).next(Hello)  # not answered
         keeper = me._session._keeper
         assert keeper is not None
-        while not keeper.cancelling():  # the time limit cancels the attempt, and the attempt closes its socket
+        # The time limit cancels the attempt, and the attempt closes its socket.
+        while not keeper.cancelling():  # noqa: ASYNC110  (a state without an event)
             await asyncio.sleep(0)
         async with asyncio.timeout(5):
             await me.close()

@@ -171,12 +171,12 @@ class Checker:
         return False if time.time() > last + GONE_S else None
 
     def users_on(self, node: str) -> frozenset[str]:
-        """Return the users with a connection to a node, now or within its grace."""
+        """Return the users with a connection to a node, or to an unknown one, now or within its grace."""
         since = time.time() - PERIODS.grace_s
         return frozenset(
             user
             for user, contacts in self.contacts.items()
-            if any(c.node == node and (c.ended_at is None or c.ended_at > since) for c in contacts)
+            if any(c.node in (node, "") and (c.ended_at is None or c.ended_at > since) for c in contacts)
         )
 
     def _allowed(self, user: str, at: float) -> str | None:

@@ -37,6 +37,7 @@ class Device:
     """One device of a user. It watches users, is in rooms and sends, and connects again while it is wanted."""
 
     kind = ""
+    ways: tuple[str, ...] = ("bye", "clean", "lost", "silent")  # to leave
 
     def __init__(self, setting: Setting, user: str, watched: Sequence[str], rooms: Sequence[str], name: str) -> None:
         self.checker, self.setting = setting.checker, setting
@@ -408,6 +409,7 @@ class LibraryDevice(Device):
     """Device that uses the Python client."""
 
     kind = "Python client"
+    ways = ("bye", "clean")  # the library neither loses its socket nor becomes silent while it runs
 
     def __init__(self, setting: Setting, user: str, watched: Sequence[str], rooms: Sequence[str], name: str) -> None:
         super().__init__(setting, user, watched, rooms, name)

@@ -31,6 +31,7 @@ class Options(Struct, frozen=True):
     clients: int = 120
     engine: str = "cluster"
     most_faults: int = 0  # 0: as many as fit into the time
+    javascript: bool = True
 
 
 class Measured(Struct):
@@ -96,7 +97,7 @@ class Run:
         options = self.options
         self.story.show("RUN", f"{self.family}, seed {options.seed}: starting the servers")
         async with self.world:
-            self.crowd = Crowd(self.world, self.checker, options.seed, options.clients)
+            self.crowd = Crowd(self.world, self.checker, options.seed, options.clients, options.javascript)
             self.story.show("RUN", f"servers are up after {time.time() - began:.0f} s; {options.clients} users come")
             async with self.crowd.living(), asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch())

@@ -50,6 +50,7 @@ class Contact(Struct, eq=False):
     ended_at: float | None = None
     how: str = ""  # lost, silent, clean, bye, server
     closed_code: int = 0
+    closed_at: float | None = None  # only the node knows it
     followed_at: float | None = None  # welcome of the device's next connection
 
     def __str__(self) -> str:

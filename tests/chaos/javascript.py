@@ -48,6 +48,7 @@ class JavaScriptDevice(Device):
     """Device that uses the JavaScript client."""
 
     kind = "JavaScript client"
+    beats = True
     ways = ("bye", "clean")
     browser: Browser  # of the run
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from simulation.mutants import MUTANTS, find
-from simulation.trial import draw, run, shrink, tell
+from simulation.mutants import MUTANTS, QUICK, find
+from simulation.plans import draw
+from simulation.trial import run, shrink, tell
 
 CHUNK = 50  # seeds that a process runs before it reports
 EVERY_S = 10.0  # between two lines of progress
@@ -69,13 +70,21 @@ def simulate(first: int, seeds: int, workers: int) -> int:
     return bool(failed)
 
 
-def plant(first: int, seeds: int) -> int:
+def _found(name: str, first: int, seeds: int) -> tuple[str, int | None, str]:
+    """Return the name of a planted fault, the number of seeds that find it (None: not found), and the promise."""
+    found = find(name, first, seeds)
+    return (name, None, "") if found is None else (name, found[0] - first + 1, found[1])
+
+
+def plant(first: int, seeds: int, workers: int, only: str | None, *, quick: bool) -> int:
+    """Search each planted fault. Print a table of the promises that find them, and of the seeds that this takes."""
+    names = [name for name in (QUICK if quick else MUTANTS) if only is None or only in name]
     missed = 0
-    for name in MUTANTS:
-        found = find(name, first, seeds)
-        missed += found is None
-        print(f"{name}: {'NOT FOUND' if found is None else f'{found[1]}, by seed {found[0]}'}", flush=True)
-    print(f"{len(MUTANTS) - missed} of {len(MUTANTS)} planted faults found")
+    with ProcessPoolExecutor(workers) as pool:
+        for name, taken, invariant in pool.map(_found, names, [first] * len(names), [seeds] * len(names)):
+            missed += taken is None
+            print(f"| {name} | {'NOT FOUND' if taken is None else f'`{invariant}`'} | {taken or seeds} |", flush=True)
+    print(f"{len(names) - missed} of {len(names)} planted faults found")
     return bool(missed)
 
 
@@ -88,9 +97,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1_000, help="number of seeds")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--mutants", type=int, help="plant faults; each must be found within this number of seeds")
+    parser.add_argument("--only", help="plant only the faults whose names contain this text")
+    parser.add_argument("--quick", action="store_true", help="plant only the faults that few seeds find")
     given = parser.parse_args()
     if given.mutants is not None:
-        return plant(given.first, given.mutants)
+        return plant(given.first, given.mutants, given.workers, given.only, quick=given.quick)
     return simulate(given.first, given.seeds, given.workers)
 
 

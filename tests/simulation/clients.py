@@ -1,4 +1,4 @@
-"""Devices of users: they connect, resume, watch all users, join a room, type, and leave in every way."""
+"""Devices of users: they connect, resume, watch all users, join rooms, type, send, and leave in every way."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from model.listeners import Wrong
 from simulation.network import Wire
-from simulation.nodes import ROOM, ClusterNode, World
+from simulation.nodes import ROOM, TENANT, ClusterNode, World
+from simulation.records import Records
 
 if TYPE_CHECKING:
     from simulation.promises import Promises
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 BEAT_S = 25.0
 REPEAT_S = 3.0  # between two starts of a user who keeps typing
 PATIENCE_S = 12.0  # for a welcome; then the client tries another node
-OVERLOADED = 4503
+OVERLOADED, REPLACED = 4003, 4505
 
 
 class Contact(Struct):
@@ -32,19 +34,28 @@ class Contact(Struct):
     noticed_s: float = 0.0  # time until the node notices a lost socket
     superseded_at: float | None = None  # when the same device sent its next hello
     closed_code: int = 0
+    closed_at: float | None = None  # when the node wrote its close frame
 
 
 class Device:
     """One device of a user. It connects again while it wants to be online."""
 
     def __init__(
-        self, world: World, promises: Promises, user: str, name: str, tell: Callable[[str, str], None]
+        self,
+        world: World,
+        promises: Promises,
+        user: str,
+        name: str,
+        tell: Callable[[str, str], None],
+        tenant: str = TENANT,
     ) -> None:
         self.world = world
         self.universe = world.universe
         self.promises = promises
         self.user = user
         self.name = name
+        self.tenant = tenant
+        self.is_stranger = tenant != TENANT
         self.tell = lambda text: tell(f"{user}/{name}", text)
         self.is_wanted = False
         self.contact: Contact | None = None
@@ -57,6 +68,8 @@ class Device:
         self._asked: dict[int, Callable[[dict[str, Any]], None]] = {}
         self._number = 0
         self._tries = 0
+        self.records = Records(self)
+        self._was_welcome = False
 
     def __str__(self) -> str:
         return f"{self.user}/{self.name}"
@@ -72,7 +85,7 @@ class Device:
         if not self.is_wanted or (self.contact is not None and self.contact.ended_at is None):
             return
         up = [node for node in self.world.nodes if node.is_up]
-        if not up:
+        if not up or (not self.is_stranger and self.user in self.world.revoking):
             self._again(1.0)
             return
         self._tries += 1
@@ -81,7 +94,8 @@ class Device:
         if self.contact is not None and self.contact.superseded_at is None:
             self.contact.superseded_at = now
         contact = self.contact = Contact(self, node, now, last_frame_at=now)
-        self.promises.contacts.append(contact)
+        if not self.is_stranger:
+            self.promises.contacts.append(contact)
         self.is_ready = self.is_silent = False
         self._asked = {}
         self.typing_until = 0.0
@@ -92,9 +106,9 @@ class Device:
             lambda frame: self._arrived(contact, frame),
         )
         node.accept(wire)
-        hello: dict[str, Any] = {"token": self.world.token(node, self.user), "device": self.name}
-        if self.session is not None:
-            hello["resume"] = {"session": self.session}
+        token = self.world.token(node, self.user, self.tenant)
+        resume = self.records.resume(rooms=self._was_welcome) | ({"session": self.session} if self.session else {})
+        hello: dict[str, Any] = {"token": token, "device": self.name, "resume": resume}
         self.tell(f"says hello to {node}{' with a resume' if self.session else ''}")
         wire.say(type="hello", **hello)
         self.universe.after(PATIENCE_S, self._lose_patience, contact)
@@ -122,6 +136,7 @@ class Device:
         contact.ended_at, contact.how = self.universe.now, how
         contact.noticed_s = noticed_s or 0.0
         self.is_ready = False
+        self.records.lost()
         self.promises.ended(contact)
         if how in ("lost", "half_open"):
             wire.cut(noticed_s)
@@ -208,6 +223,8 @@ class Device:
         if frame is not None and contact is self.contact:
             if frame["type"] == "welcome":
                 contact.welcomed_at = self.universe.now
+            elif frame["type"] == "closed":
+                contact.closed_at = self.universe.now
             self.promises.written(contact, frame)
 
     def _arrived(self, contact: Contact, frame: dict[str, Any] | None) -> None:
@@ -216,18 +233,28 @@ class Device:
         if frame is None:
             self._closed(contact)
             return
+        try:
+            self._take(contact, frame)
+        except Wrong as error:
+            self.promises.fail("records", f"{self}: {error}")
+
+    def _take(self, contact: Contact, frame: dict[str, Any]) -> None:
         data = frame.get("data", {})
         match frame["type"]:
             case "welcome":
                 self._welcomed(data)
             case "closed":
                 contact.closed_code = data["code"]
+                if contact.closed_code == REPLACED and contact.superseded_at is None and not self.is_stranger:
+                    self.promises.fail("intruder", f"{self} was replaced, and has not resumed elsewhere")
             case "reply" | "error":
                 answered = self._asked.pop(frame.get("id", 0), None)
                 if answered is not None:
                     answered(frame)
             case "presence.changed":
                 self._show(data)
+            case kind:
+                self.records.received(kind, data)
 
     def _closed(self, contact: Contact) -> None:
         self.tell(f"is closed with {contact.closed_code}")
@@ -238,16 +265,9 @@ class Device:
     def _welcomed(self, data: dict[str, Any]) -> None:
         self.tell(f"is welcome on {data['node']}{', resumed' if data['resumed'] else ''}")
         self.session, self.is_ready = data["session"], True
+        self._was_welcome = True
         self._watch(self.contact)
-        self._join(self.contact)
-
-    def _join(self, contact: Contact | None) -> None:
-        if contact is self.contact and self.is_ready:
-            self.ask(lambda frame: self._joined(contact, frame), type="room.join", room=ROOM)
-
-    def _joined(self, contact: Contact | None, frame: dict[str, Any]) -> None:
-        if frame["type"] == "error":
-            self.universe.after(1.0, self._join, contact)
+        self.records.welcomed(data["rooms"])
 
     def _watch(self, contact: Contact | None) -> None:
         if contact is not self.contact or not self.is_ready:

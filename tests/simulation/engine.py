@@ -7,6 +7,7 @@ some time later. A link can be cut: commands and replies that are under way are 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
@@ -51,6 +52,7 @@ class Backend:
         self.leases: dict[str, tuple[int, int, str]] = {}  # incarnation → counter, last renewal, restored epoch
         self.epoch = "epoch-1"
         self._epochs = count(2)
+        self._snapshot: Any = ({}, {})
 
     def lag(self) -> float:
         return self.chance.expovariate(1 / self.faults.lag_s)
@@ -62,11 +64,29 @@ class Backend:
         self.leases.clear()
         self.epoch = f"epoch-{next(self._epochs)}"
 
+    def snapshot(self) -> None:
+        """Copy all data, as a replica or a snapshot on disk has them."""
+        self._snapshot = copy.deepcopy((self.data, self.leases))
+
+    def failover(self) -> None:
+        """Continue with the data of the last snapshot; without one, with no data."""
+        data, leases = copy.deepcopy(self._snapshot)
+        self.flush()
+        for name, part in data.items():
+            self.data[name].update(part)
+        self.leases.update({node: (counter, renewed, "") for node, (counter, renewed, _) in leases.items()})
+
+    def remains(self) -> dict[str, int]:
+        """Return the sizes of everything that the engine keeps for clients."""
+        now, nodes = self.engines[0].now_ms(), self.data["_nodes"]
+        occupied = [room for room, occupants in self.data["_occupants"].items() if occupants.users(now, nodes)]
+        return {"users": len(self.data["_users"]), "rooms with occupants": len(occupied)}
+
     def distribute(self, topic: Topic, message: Message) -> None:
         """Send a message to the nodes that receive its topic."""
         chance, faults = self.chance, self.faults
         for engine in self.engines:
-            if not engine.hears(topic) or not engine.is_linked or chance.random() < faults.drop:
+            if not engine.hears(topic) or not engine.is_reached or chance.random() < faults.drop:
                 continue
             for _ in range(2 if chance.random() < faults.twice else 1):
                 # Rooms rely on the order of the bus; presence and typing do not.
@@ -101,7 +121,9 @@ class ClusterEngine(MemoryEngine):
         self._epoch = ""
         self._renewed_at = self._looked_at = float("-inf")
         self._observed: dict[str, tuple[int, float]] = {}
-        self._ended: set[str] = set()
+        self._report = ""  # epoch whose sessions this node has restored
+        self._alive: set[str] = set()  # live nodes, as of the last look
+        self._ended: dict[str, int] = {}  # dead nodes whose sessions have ended, and when
         self._heard_at = float("-inf")
         self._lost_at: float | None = None  # monotonic time at which an open loss was found
         self._restored: list[asyncio.Future[None]] = []
@@ -109,6 +131,11 @@ class ClusterEngine(MemoryEngine):
         self._round = 0
 
     # --- link ---
+
+    @property
+    def is_reached(self) -> bool:
+        """Return whether messages reach the node: after a cut, only when it has connected again."""
+        return self.is_linked and not self._is_broken
 
     def cut(self) -> None:
         """Cut the link: everything under way is lost."""
@@ -221,7 +248,7 @@ class ClusterEngine(MemoryEngine):
         self.backend.universe.at(when, self._pushed, topic, message, self.link)
 
     def _pushed(self, topic: Topic, message: Message, link: int) -> None:
-        if link == self.link and self.is_linked:
+        if link == self.link and self.is_linked and not self._is_broken:
             self.process.do(self._arrived, topic, message)
 
     def _arrived(self, topic: Topic, message: Message) -> None:
@@ -288,18 +315,19 @@ class ClusterEngine(MemoryEngine):
         self._incarnation = new_incarnation()
         self.backend.engines.append(self)
         await self._ask(self._register)
-        self._epoch = self.backend.epoch
+        self._epoch = self._report = self.backend.epoch
         self._looked_at = self.process.time()
         self.process.create_task(self._watch())
         return self._incarnation
 
     async def _register(self) -> None:
         self._nodes.setdefault(self._incarnation, NodeLife())
+        self._alive.update(node for node, life in self._nodes.items() if life.ends is None)
         self._renew()
 
     def _renew(self) -> None:
-        counter, _, report = self.backend.leases.get(self._incarnation, (0, 0, ""))
-        self.backend.leases[self._incarnation] = (counter + 1, self.now_ms(), report)
+        counter, _, _ = self.backend.leases.get(self._incarnation, (0, 0, ""))
+        self.backend.leases[self._incarnation] = (counter + 1, self.now_ms(), self._report)
 
     async def close(self) -> None:
         try:
@@ -317,7 +345,7 @@ class ClusterEngine(MemoryEngine):
         self.backend.engines.remove(self)
 
     async def _bury(self, node: str, renewed: int | None) -> None:
-        if node in self._nodes and self._nodes[node].ends is None:
+        if self._nodes.setdefault(node, NodeLife()).ends is None:
             now = self.now_ms()
             self._nodes[node] = NodeLife(renewed or now, now + self._grace_ms)
 
@@ -373,34 +401,40 @@ class ClusterEngine(MemoryEngine):
         renew = now - self._renewed_at >= RENEW_S - SAMPLE_S / 2
 
         async def look() -> tuple[bool, dict[str, Any], dict[str, NodeLife]]:
-            lives = self._nodes.get(self._incarnation)
-            if renew and lives is not None and lives.ends is None:
+            life = self._nodes.get(self._incarnation)
+            if renew and life is not None and life.ends is None:
                 self._renew()
-            return lives is not None and lives.ends is None, dict(self.backend.leases), dict(self._nodes)
+            # A missing entry was lost with the data, and is registered again.
+            return life is None or life.ends is None, dict(self.backend.leases), dict(self._nodes)
 
         lives, leases, nodes = await self._call(look)
         if self._host is None:
             return
         self._looked_at = self._heard_at = now
+        live = {node for node, life in nodes.items() if life.ends is None}
+        # A missing node was lost with the data: it registers again, or becomes overdue.
+        self._alive = live | {node for node in self._alive if node not in nodes}
         if not lives:
             await self._be_reborn()
             return
         if renew:
             self._renewed_at = now
         await self._review(leases, nodes, now)
-        self._review_loss(leases, nodes)
+        self._review_loss(leases)
 
     async def _review(self, leases: dict[str, Any], nodes: dict[str, NodeLife], now: float) -> None:
         """Bury nodes whose lease is over, and end the sessions of dead nodes."""
+        for node in sorted(self._alive):
+            counter, renewed, _ = leases.get(node, (0, 0, ""))
+            if self._observed.get(node, (-1, 0.0))[0] != counter:
+                self._observed[node] = counter, now
+            elif node != self._incarnation and now - self._observed[node][1] >= LEASE_S - 0.05:
+                await self._call(partial(self._bury, node, renewed))
+                self._alive.discard(node)
         for node, life in nodes.items():
-            if life.ends is None:
-                counter, renewed, _ = leases.get(node, (0, 0, ""))
-                if self._observed.get(node, (-1, 0.0))[0] != counter:
-                    self._observed[node] = counter, now
-                elif node != self._incarnation and now - self._observed[node][1] >= LEASE_S - 0.05:
-                    await self._call(partial(self._bury, node, renewed))
-            elif node not in self._ended and life.ends <= self.now_ms():
-                self._ended.add(node)
+            # After a failover to older data, a node may have to die again.
+            if life.ends is not None and self._ended.get(node) != life.ends and life.ends <= self.now_ms():
+                self._ended[node] = life.ends
                 await self._call(lambda: MemoryEngine.sweep(self))
                 if self._host is not None:
                     self._host.died(node)
@@ -423,13 +457,12 @@ class ClusterEngine(MemoryEngine):
     def _lost(self, epoch: str) -> None:
         self._epoch, self._lost_at = epoch, self.process.time()
 
-    def _review_loss(self, leases: dict[str, Any], nodes: dict[str, NodeLife]) -> None:
+    def _review_loss(self, leases: dict[str, Any]) -> None:
         """Close an open loss when all live nodes have restored their sessions."""
         if self._lost_at is None:
             return
-        live = [node for node, life in nodes.items() if life.ends is None]
         age_s = self.process.time() - self._lost_at
-        done = all(leases.get(node, (0, 0, ""))[2] == self._epoch for node in live)
+        done = all(leases.get(node, (0, 0, ""))[2] == self._epoch for node in self._alive)
         own = leases.get(self._incarnation, (0, 0, ""))[2] == self._epoch
         if own and age_s >= 2 * SAMPLE_S and (done or age_s >= LEASE_S):
             self._lost_at = None
@@ -449,9 +482,10 @@ class ClusterEngine(MemoryEngine):
 
     async def restored(self, part: Part, since: RecordsState) -> None:
         async def report() -> None:
-            if since == {0: self.backend.epoch} and self._incarnation in self.backend.leases:
-                counter, renewed, _ = self.backend.leases[self._incarnation]
-                self.backend.leases[self._incarnation] = (counter, renewed, self.backend.epoch)
+            if since == {0: self.backend.epoch}:
+                self._report = self.backend.epoch
+                if self._incarnation in self.backend.leases:
+                    self._renew()
 
         await self._call(report)
         if self._lost_at is not None:
@@ -471,7 +505,7 @@ class ClusterEngine(MemoryEngine):
         return found
 
     def live_nodes(self) -> Collection[str]:
-        return [node for node, life in self._nodes.items() if life.ends is None]
+        return self._alive
 
 
 class Linked(Part):

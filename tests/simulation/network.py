@@ -151,6 +151,11 @@ class Wire:
         if not self.is_cut:
             self._say(make_frame(TEXT, msgspec.json.encode(command), mask=True))
 
+    def say_raw(self, data: bytes) -> None:
+        """Send bytes that may be no frame."""
+        if not self.is_cut:
+            self._say(data)
+
     def say_close(self, code: int) -> None:
         if not self.is_cut:
             self._say(make_frame(CLOSE, code.to_bytes(2), mask=True))

@@ -10,7 +10,6 @@ import msgspec
 
 from greendot.app.node import Node
 from greendot.config import Settings
-from greendot.testing.clock import START_MS
 from greendot.testing.server import SECRET
 from greendot.transport.websocket_handshake import switching_protocols
 from model.simulated import SimulatedStore, empty_database
@@ -25,11 +24,22 @@ SETTINGS = msgspec.convert(
         "engine": {"url": "redis://simulated"},
         "node": {"lease_s": LEASE_S, "renew_s": RENEW_S},
         "presence": {"grace_s": GRACE_S, "idle_s": 60.0},
+        "kinds": {"alarm": {"promise": "acknowledged"}, "secret": {"bus": "hint"}},
     },
     Settings,
 )
 ACCEPTED = switching_protocols(b"key")
-ROOM, TENANT = "plaza", "default"
+ROOM, DEN = "plaza", "den"  # open to all users; members only
+TENANT, RIVAL = "default", "rival"
+
+
+TOKEN_S = 864_000
+
+
+class StoreFaults(msgspec.Struct):
+    """Part of the transactions of the store that fail, before or after they are written."""
+
+    store: float = 0.0
 
 
 class World:
@@ -42,7 +52,9 @@ class World:
         self.clock = Clock(self.universe)
         self.db = empty_database()
         self.nodes: list[ClusterNode] = []
-        self.tokens: dict[str, str] = {}
+        self.tokens: dict[tuple[str, str], str] = {}  # tenant and user → token
+        self.revoking: set[str] = set()  # users whose tokens are being revoked: their devices wait
+        self.store_faults = StoreFaults()
 
     def start_node(self) -> ClusterNode:
         node = ClusterNode(self)
@@ -51,10 +63,11 @@ class World:
         self.nodes.append(node)
         return node
 
-    def token(self, node: ClusterNode, user: str) -> str:
-        if user not in self.tokens:
-            self.tokens[user] = node.node.tokens.make(user, START_MS + 1_000_000, 864_000)
-        return self.tokens[user]
+    def token(self, node: ClusterNode, user: str, tenant: str = TENANT) -> str:
+        key = tenant, user
+        if key not in self.tokens:
+            self.tokens[key] = node.node.tokens.make(user, self.clock.now_ms(), TOKEN_S, tenant=tenant)
+        return self.tokens[key]
 
     def close(self) -> None:
         for process in self.universe.processes:
@@ -62,12 +75,16 @@ class World:
         self.db.close()
 
 
+async def _unlimited() -> None:
+    """Divide no limits among nodes, because the simulation has none."""
+
+
 class _StoreView:
     """Store of one node: the shared database, seen from the node's process (`model.simulated.SimulatedThread`)."""
 
     def __init__(self, world: World, process: Process) -> None:
         self.loop, self.db, self.random = process, world.db, world.backend.chance
-        self.faults = msgspec.defstruct("Faults", [("store", float, 0.0)])()
+        self.faults = world.store_faults
         self.lag = world.backend.lag
 
 
@@ -84,6 +101,7 @@ class ClusterNode:
         self.node = Node(SETTINGS, self.engine, store, self.clock)
         # Loop lag by the real clock means nothing in virtual time, and polling twenty times a second is slow.
         self.node.overload_monitor.start = lambda: None  # type: ignore[method-assign]
+        self.node.cluster_limits.start = _unlimited  # type: ignore[method-assign]  # turns once a second
         self.is_up = False  # accepts clients
         self.sick_since: float | None = None  # paused or cut off
         self.well_since = world.universe.now
@@ -105,6 +123,20 @@ class ClusterNode:
 
     def do(self, call: Callable[..., object], *args: Any) -> None:
         self.process.do(call, *args)
+
+    def remains(self) -> dict[str, int]:
+        """Return the sizes of everything that this node keeps for clients."""
+        node = self.node
+        return {
+            "connections": len(node.registry.connections),
+            "sessions": len(node.registry.sessions),
+            "watched users": len(node.watching._watched),
+            "rooms": len(node.rooms._local),
+            "inboxes": len(node.inbox_delivery._local),
+            "hellos": len(node.hello._waiting) + len(node.hello._received_at) + len(node.hello.strangers),
+            "writes of occupants": len(node._session_rooms._updating),
+            "commands without a reply": max(0, len(self.engine._waiting) - 2),  # the lease is renewed at any time
+        }
 
     # --- faults ---
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from greendot.testing.clock import START_MS
 
+INFINITY = float("inf")
+MOST_TURNS = 20_000  # of a loop at one time
 TICK_S = 1e-6  # distance of two events that were set for one time: they happen in the order in which they were set
 
 
@@ -50,21 +52,23 @@ class Process(asyncio.BaseEventLoop):
     def due(self) -> float:
         """Return the time of the next callback; infinity without one."""
         if self.is_paused or self.is_dead:
-            return float("inf")
+            return INFINITY
         if self._ready:  # type: ignore[attr-defined]
             return self._universe.now
         scheduled = self._scheduled  # type: ignore[attr-defined]
         while scheduled and scheduled[0]._cancelled:
             self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
             heapq.heappop(scheduled)._scheduled = False
-        return float(scheduled[0]._when) if scheduled else float("inf")
+        return float(scheduled[0]._when) if scheduled else INFINITY
 
     def turn(self) -> None:
-        events._set_running_loop(self)
-        try:
+        """Run until nothing is ready. The universe has set this process as the running loop."""
+        for _ in range(MOST_TURNS):
             self._run_once()  # type: ignore[attr-defined]
-        finally:
-            events._set_running_loop(None)
+            if not self._ready or self.is_paused or self.is_dead:  # type: ignore[attr-defined]
+                return
+        self.is_dead = True
+        self._universe.failures.append("a node works without end, while no time passes")
 
     def do(self, call: Callable[..., object], *args: Any) -> None:
         """Call a function in this process now; nothing happens in a dead one."""
@@ -100,20 +104,28 @@ class Universe:
 
     def run_until(self, end: float) -> None:
         """Let everything happen that is due up to `end`."""
-        while True:
-            first, chosen = self._events[0][0] if self._events else float("inf"), None
-            for process in self.processes:
-                if (due := process.due()) < first:
-                    first, chosen = due, process
-            if first > end:
-                self.now = max(self.now, end)
-                return
-            self.now = max(self.now, first)
-            if chosen is not None:
+        running: Process | None = None  # to set the running loop takes a call of the system, so it stays set
+        try:
+            while True:
+                first, chosen = self._events[0][0] if self._events else INFINITY, None
+                for process in self.processes:
+                    if (due := process.due()) < first:
+                        first, chosen = due, process
+                if first > end:
+                    self.now = max(self.now, end)
+                    return
+                if first > self.now:
+                    self.now = first
+                if chosen is None:
+                    _, _, call, args = heapq.heappop(self._events)
+                    call(*args)
+                    continue
+                if chosen is not running:
+                    events._set_running_loop(chosen)
+                    running = chosen
                 chosen.turn()
-            else:
-                _, _, call, args = heapq.heappop(self._events)
-                call(*args)
+        finally:
+            events._set_running_loop(None)
 
     def finish(self, process: Process, work: Coroutine[Any, Any, Any], within_s: float = 60.0) -> None:
         """Run everything until some work of a process has ended. An exception of the work is raised."""

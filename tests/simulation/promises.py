@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from greendot.testing.clock import START_MS
+from simulation.access import Access
 from simulation.engine import GRACE_S, LEASE_S
 from simulation.rules import Periods, protected_until, wrong_change
 
@@ -33,6 +34,13 @@ INVARIANTS = {
     "typing-not-echoed": "no device gets the typing of its own user",
     "hidden": "a user who is invisible is not shown to others in any way",
     "occupancy-true": "after a fault has healed, the list of occupants is true",
+    "records": "each device gets each message and notification once, in order and without a gap, and none is lost",
+    "counters-true": "the counters of an inbox equal a recount, and every device shows them",
+    "removed": "a user who was removed from a room gets nothing of it",
+    "revoked": "nothing is written to a connection whose token is revoked",
+    "tenants-apart": "a client gets nothing of another tenant, whose users and rooms have the same names",
+    "intruder": "an intruder gets no session, no room and no answer that it may not have",
+    "bounded": "when all clients are gone, no node and no engine keeps anything of them",
     "no-error": "no task or callback of a node fails",
 }
 
@@ -61,8 +69,10 @@ class Promises:
         self.world = world
         self.users = users
         self.contacts: list[Contact] = []
-        self.flushes: list[float] = []
+        self.flushes: list[float] = []  # losses of data, also by a failover
+        self.failovers: list[float] = []
         self.sick: list[tuple[ClusterNode, float, float | None]] = []  # node, start and end of a fault
+        self.access = Access(self)
         self._broken = broken
         self._views: dict[int, _View] = {}
         self._typed: dict[str, float] = {}
@@ -139,6 +149,9 @@ class Promises:
                     end = min(end, sick + GRACE_S)
         return at < end
 
+    def _failed_over(self, start: float, end: float) -> bool:
+        return any(start <= failover <= end for failover in self.failovers)
+
     def _flushed(self, start: float, end: float) -> bool:
         return any(start <= flush <= end for flush in self.flushes)
 
@@ -177,14 +190,22 @@ class Promises:
                 return self.now if end is None else end
         return at
 
-    def _is_steady(self, node: ClusterNode, since: float) -> bool:
+    def is_steady(self, node: ClusterNode, since: float) -> bool:
         """Return whether a node had no fault since then."""
         return node.is_up and all(n is not node or (end is not None and end < since) for n, _, end in self.sick)
+
+    def is_steady_for(self, contact: Contact, seconds: float) -> bool:
+        """Return whether the node of a contact had no fault for some time."""
+        return self.is_steady(contact.node, self.now - seconds)
 
     # --- frames ---
 
     def written(self, contact: Contact, frame: dict[str, Any]) -> None:
         """Check a frame that a node writes to a connection."""
+        if contact.device.is_stranger:
+            self.access.written_to_stranger(contact, frame)
+            return
+        self.access.written(contact, frame)
         view = self._views.setdefault(id(contact), _View())
         data = frame.get("data", {})
         match frame["type"]:
@@ -223,28 +244,16 @@ class Promises:
         is_visible = not any(start <= at <= end for start, end in self._spans.get(user, ()) for at in (since, self.now))
         if is_visible and since > self.now + 0.01:
             self.fail("no-flicker", f"{who}, in the future")
-        if is_visible and entry["version"] and self.is_protected(user, since) and not self._left_in_loss(user, since):
+        if is_visible and entry["version"] and self.is_protected(user, since):
             self.fail("no-flicker", f"{who}, since {since:.3f}")
         if entry["last_seen"] is not None and is_visible:
             last_seen = (entry["last_seen"] - START_MS) / 1000
             # The store keeps the time of a periodic write, when the user was still within the grace.
             slack_s = SLACK_S + GRACE_S if entry["since"] is None else SLACK_S
-            if last_seen > self._last_there(user) + slack_s:
-                self.fail("last-seen-true", f"{who}, last seen {last_seen:.3f}, left {self._last_there(user):.3f}")
-
-    def _left_in_loss(self, user: str, at: float) -> bool:
-        """Return whether a session of the user ended about when the engine lost its data.
-
-        This is a known limit (docs/faults.md): its end may be shown before the user's other sessions are restored.
-        """
-        return any(
-            flush - SLACK_S <= contact.ended_at + contact.noticed_s + grace_s <= flush + HEAL_S
-            for flush in self.flushes
-            if flush - SLACK_S <= at <= flush + HEAL_S
-            for contact in self.contacts
-            if contact.device.user == user and contact.ended_at is not None
-            for grace_s in (0.0, CLEAN_S, SILENT_S, GRACE_S)
-        )
+            left = self._last_there(user)
+            # A session that older data bring back ends again when its node compares its sessions.
+            if last_seen > left + slack_s and not self._failed_over(left - SLACK_S, last_seen):
+                self.fail("last-seen-true", f"{who}, last seen {last_seen:.3f}, left {left:.3f}")
 
     def _typing(self, contact: Contact, view: _View, data: dict[str, Any]) -> None:
         user, node = data["user"], contact.node
@@ -266,7 +275,7 @@ class Promises:
         view = self._views.get(id(contact))
         if view is None or view.typing.get(user) != due or contact.ended_at is not None:
             return
-        if self._is_steady(contact.node, due - 10) and self._stalled.get(id(contact), 0.0) < due - 10:
+        if self.is_steady(contact.node, due - 10) and self._stalled.get(id(contact), 0.0) < due - 10:
             self.fail("typing-ends", f"{contact.device} on {contact.node} still shows {user} typing")
 
     def _any_sick(self, since: float) -> bool:
@@ -288,7 +297,7 @@ class Promises:
         """Check the screens, and what each node answers, when every fault has healed and every grace is over."""
         truth = {user: self.is_online(user) and user not in self._invisible for user in self.users}
         for device in devices:
-            if not device.is_ready or device.is_silent:
+            if not device.is_ready or device.is_silent or device.is_stranger:
                 continue
             for user, entry in device.screen.items():
                 if user != device.user and user not in self._doubtful:

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+HEARTBEAT_LOST = 4002
+
 
 class Periods(Struct, frozen=True):
     """Times of a server that decide how long a session lasts, in seconds."""
@@ -24,19 +26,24 @@ class Ending(Protocol):
     ended_at: float | None
     how: str
     closed_code: int
+    closed_at: float | None  # when the node closed the connection, if it did
 
 
 def protected_until(contact: Ending, periods: Periods) -> float:
     """Return the time until which the connection's user must not be shown as offline."""
     if contact.ended_at is None:
-        return contact.last_frame_at + periods.dead_s
-    if contact.how in ("lost", "half_open"):
-        return contact.ended_at + periods.grace_s
-    if contact.how == "clean":
-        return contact.ended_at + periods.clean_s - periods.slack_s
-    if contact.how != "bye" and contact.closed_code in (1001, 1012, 1013):
-        return contact.ended_at + periods.clean_s  # the node asks the client to return
-    return contact.ended_at
+        end = contact.last_frame_at + periods.dead_s
+    elif contact.how in ("lost", "half_open"):
+        end = contact.ended_at + periods.grace_s
+    elif contact.how == "clean":
+        end = contact.ended_at + periods.clean_s - periods.slack_s
+    elif contact.how != "bye" and 4000 <= contact.closed_code < 4500:  # the node asks the client to return
+        grace_s = periods.silent_s if contact.closed_code == HEARTBEAT_LOST else periods.grace_s
+        end = (contact.closed_at or contact.ended_at) + grace_s - periods.slack_s
+    else:
+        end = contact.ended_at
+    # A node closes the connection of a silent client before it may notice that the socket is lost.
+    return min(end, contact.last_frame_at + periods.dead_s + periods.silent_s - periods.slack_s)
 
 
 def looks(entry: dict[str, Any]) -> tuple[Any, ...]:
@@ -48,7 +55,7 @@ def wrong_change(before: dict[str, Any] | None, entry: dict[str, Any], *, is_eve
     """Return the broken invariant and its reason if this entry must not follow the other on one connection."""
     if before is None or not before["version"] or not entry["version"]:
         return None
-    if entry["version"] < before["version"]:
+    if entry["version"] < before["version"] and looks(entry) != looks(before):
         return "versions-rise", f"after version {before['version']}"
     if is_event and looks(entry) == looks(before):
         return "offline-once", "again"

@@ -1,7 +1,4 @@
-"""One trial: a cluster, its users and faults, all drawn from a seed; its story, and the search for a shorter one.
-
-The plan is drawn before the trial begins. So steps can be left out, and the rest happens at the same times.
-"""
+"""One trial: a cluster, its users and faults, as planned; its story, and the search for a shorter one."""
 
 from __future__ import annotations
 
@@ -12,8 +9,9 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 from msgspec import Struct
@@ -21,34 +19,14 @@ from msgspec import Struct
 from greendot import ids
 from greendot.node import hub, time_slices, timers
 from greendot.node.session import Connection
+from simulation.backend import AppBackend
 from simulation.clients import Device
-from simulation.engine import BusFaults
-from simulation.nodes import ROOM, TENANT, ClusterNode, World
+from simulation.engine import GRACE_S, LEASE_S, BusFaults
+from simulation.intruders import intrude
+from simulation.nodes import DEN, RIVAL, ROOM, TENANT, ClusterNode, World
+from simulation.plans import NODE_VERBS, Plan, Step, is_of_device
 from simulation.promises import Broken, Promises, bound_s
-
-
-class Step(NamedTuple):
-    """One step of a plan: something that a device does, or a fault."""
-
-    at: float
-    verb: str
-    number: int  # of the device or node
-    args: tuple[Any, ...]
-
-    def __str__(self) -> str:
-        given = ", ".join(map(str, self.args))
-        return f"{self.at:8.3f}  {self.verb} {self.number}{f' ({given})' if given else ''}"
-
-
-class Plan(Struct, frozen=True):
-    """All that is drawn from a seed."""
-
-    seed: int
-    nodes: int
-    owners: tuple[int, ...]  # of each device: its user
-    faults: BusFaults
-    steps: tuple[Step, ...]
-    seconds: float
+from simulation.record_promises import RecordPromises
 
 
 class Result(Struct):
@@ -59,52 +37,6 @@ class Result(Struct):
     broken: Broken | None
     story: list[str]
     seconds: float
-
-
-def draw(seed: int) -> Plan:
-    """Return the plan of a seed."""
-    chance = random.Random(seed)
-    nodes = chance.choice((1, 2, 2, 3, 3, 4))
-    users = chance.randint(2, 4)
-    owners = (*range(users), *(chance.randrange(users) for _ in range(chance.randint(0, 2))))
-    faults = BusFaults(
-        twice=chance.choice((0.0, 0.1)), late=chance.choice((0.0, 0.1)), lag_s=chance.choice((0.001, 0.005, 0.02))
-    )
-    steps, now = list[Step](), 0.5
-    for device in range(len(owners)):
-        if chance.random() < 0.85:
-            steps.append(Step(now, "come", device, (chance.randrange(4),)))
-            now += chance.expovariate(4.0)
-    for _ in range(chance.randint(6, 22)):
-        now += chance.expovariate(1 / chance.choice((0.05, 1.0, 6.0, 15.0)))
-        steps.append(_draw_step(chance, round(now, 3), nodes, len(owners)))
-    return Plan(seed, nodes, owners, faults, tuple(steps), now)
-
-
-def _draw_step(chance: random.Random, now: float, nodes: int, devices: int) -> Step:
-    device, node = chance.randrange(devices), chance.randrange(nodes)
-    verb = chance.choice(DEVICE_VERBS if chance.random() < 0.75 else NODE_VERBS)
-    match verb:
-        case "drop":
-            back = chance.choice((None, 0.0, 0.05, 1.0, 10.0, 25.0, 28.5))
-            return Step(now, verb, device, (chance.choice((0.0, 0.0, 0.5, 4.0, None)), back))
-        case "type":
-            return Step(now, verb, device, (chance.choice((1.0, 7.0)), chance.random() < 0.5))
-        case "stall":
-            return Step(now, verb, device, (chance.choice((0.5, 5.0)),))
-        case "come":
-            return Step(now, verb, device, (chance.randrange(4),))
-        case "status":
-            return Step(now, verb, device, (chance.choice(("auto", "busy", "invisible", "invisible")),))
-        case "pause" | "cut":
-            return Step(now, verb, node, (chance.choice((0.4, 3.0, 12.0, 22.0, 60.0)),))
-        case "crash" | "restart":
-            return Step(now, verb, node, (chance.choice((0.5, 5.0, 40.0)),))
-    return Step(now, verb, node if verb in NODE_VERBS else device, ())
-
-
-DEVICE_VERBS = ("drop", "drop", "drop", "come", "come", "close", "bye", "silent", "type", "type", "status", "stall")
-NODE_VERBS = ("pause", "cut", "crash", "restart", "flush")
 
 
 class Trial:
@@ -123,7 +55,14 @@ class Trial:
             Device(self.world, self.promises, f"u{owner}", f"d{number}", self.tell)
             for number, owner in enumerate(plan.owners)
         ]
+        if plan.stranger:
+            self.devices.append(Device(self.world, self.promises, "u0", "rival", self.tell, RIVAL))
+        self.promises.access.devices = self.devices
+        self.app = AppBackend(self.world, self.promises.access, self.tell)
+        self.records = RecordPromises(self.world.db, self.app, self.promises.fail)
         self.slots: list[ClusterNode] = []
+        self._outages = 0
+        self._healed_at = 0.0  # end of the last fault
         written = self.promises.written
 
         def logged(contact: Any, frame: dict[str, Any]) -> None:
@@ -148,9 +87,10 @@ class Trial:
         universe = self.world.universe
         for _ in range(self.plan.nodes):
             self.slots.append(self.world.start_node())
-        store = self.slots[0].node.store
-        universe.finish(self.slots[0].process, store.put_room(TENANT, ROOM, open=True))
+        universe.finish(self.slots[0].process, self._furnish(self.slots[0]))
         start = universe.now
+        if self.plan.stranger:
+            universe.after(0.5, self.devices[-1].come, 0)
         for step in self.plan.steps:
             universe.run_until(start + step.at)
             if self.broken is not None:
@@ -164,16 +104,24 @@ class Trial:
         self.world.close()
         return Result(self.plan.seed, self._hash.hexdigest(), self.broken, self.story, seconds)
 
+    async def _furnish(self, node: ClusterNode) -> None:
+        store, bus = node.node.store, "hint" if self.plan.seed % 3 == 0 else "full"
+        await store.put_room(TENANT, ROOM, open=True)
+        await store.put_room(TENANT, DEN, open=False, bus=bus)
+        await store.put_room(RIVAL, ROOM, open=True)
+        for user in self.users[: max(1, len(self.users) - 1)]:
+            await store.put_member(TENANT, DEN, user, "member")
+
     # --- steps ---
 
     def _do(self, step: Step) -> None:
         match step.verb:
-            case "pause" | "cut" | "crash" | "restart":
+            case "pause" | "cut" | "crash" | "restart" | "jump":
                 getattr(self, f"_{step.verb}")(step.number, *step.args)
-            case "flush":
-                self.tell("engine", "loses all data")
-                self.promises.flushes.append(self.world.universe.now)
-                self.world.backend.flush()
+            case "flush" | "failover" | "snapshot" | "outage":
+                getattr(self, f"_{step.verb}")(*step.args)
+            case "notify" | "append" | "remove" | "admit" | "revoke" | "intrude":
+                self._do_app(step, self.devices[step.number])
             case _:
                 device = self.devices[step.number]
                 calls = {
@@ -185,25 +133,88 @@ class Trial:
                     "type": device.type,
                     "status": device.set_status,
                     "stall": device.stall,
+                    "say": lambda count, den: device.records.say(DEN if den else ROOM, count),
+                    "mark": device.records.mark,
                 }
                 calls[step.verb](*step.args)  # type: ignore[operator]
 
-    def _sicken(self, node: ClusterNode, text: str) -> bool:
+    def _do_app(self, step: Step, device: Device) -> None:
+        match step.verb:
+            case "notify":
+                self.app.notify(device.user, *step.args)
+            case "append":
+                self.app.append(DEN if step.args[0] else ROOM)
+            case "remove" | "admit":
+                self.app.set_member(device.user, step.verb == "admit")
+            case "revoke":
+                self.app.revoke(device.user)
+            case "intrude":
+                intrude(self.world, self.promises, device, *step.args)
+
+    # --- faults ---
+
+    def _lasts(self, seconds: float) -> None:
+        """Note that a fault begins, and how long it lasts."""
+        self._healed_at = max(self._healed_at, self.world.universe.now + seconds)
+
+    def _flush(self) -> None:
+        self.tell("engine", "loses all data")
+        self.promises.flushes.append(self.world.universe.now)
+        self.world.backend.flush()
+
+    def _snapshot(self) -> None:
+        self.world.backend.snapshot()
+
+    def _failover(self, cuts: bool) -> None:
+        """Continue with the data of the last snapshot. With `cuts`, the links of all nodes break for a moment."""
+        self.tell("engine", "fails over to older data")
+        self.promises.failovers.append(self.world.universe.now)
+        self.promises.flushes.append(self.world.universe.now)
+        self.world.backend.failover()
+        for node in self.slots if cuts else ():
+            if node.is_well:
+                node.engine.cut()
+                self.world.universe.after(0.2, self._link, node)
+
+    def _link(self, node: ClusterNode) -> None:
+        if node.is_up:
+            node.engine.mend()
+
+    def _outage(self, part: float, seconds: float) -> None:
+        self.tell("store", f"fails {part:.0%} of the transactions for {seconds} s")
+        self._lasts(seconds)
+        self.world.store_faults.store = part
+        self._outages += 1
+        self.world.universe.after(seconds, self._end_outage, self._outages)
+
+    def _end_outage(self, number: int) -> None:
+        if number == self._outages:
+            self.tell("store", "works again")
+            self.world.store_faults.store = 0.0
+
+    def _jump(self, number: int, seconds: float) -> None:
+        node = self.slots[number]
+        if node.is_well:
+            self.tell(str(node), f"sets its clock by {seconds} s")
+            node.clock.skew_s += seconds
+
+    def _sicken(self, node: ClusterNode, text: str, seconds: float) -> bool:
         if not node.is_well:
             return False
+        self._lasts(seconds)
         self.tell(str(node), text)
         self.promises.fell_sick(node)
         return True
 
     def _pause(self, number: int, seconds: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is paused for {seconds} s"):
+        if self._sicken(node, f"is paused for {seconds} s", seconds):
             node.pause()
             self.world.universe.after(seconds, self._heal, node, node.resume, "continues")
 
     def _cut(self, number: int, seconds: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is cut off from the engine for {seconds} s"):
+        if self._sicken(node, f"is cut off from the engine for {seconds} s", seconds):
             node.cut()
             self.world.universe.after(seconds, self._heal, node, node.mend, "reaches the engine again")
 
@@ -215,7 +226,7 @@ class Trial:
 
     def _crash(self, number: int, back_s: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is killed, and replaced after {back_s} s"):
+        if self._sicken(node, f"is killed, and replaced after {back_s} s", back_s + LEASE_S):
             node.crash()
             self._reset_clients(node)
             self.world.universe.after(back_s, self._replace, number)
@@ -228,7 +239,7 @@ class Trial:
 
     def _restart(self, number: int, back_s: float) -> None:
         node = self.slots[number]
-        if self._sicken(node, f"is stopped, and replaced after {back_s} s"):
+        if self._sicken(node, f"is stopped, and replaced after {back_s} s", back_s):
             node.stop()
             self.world.universe.after(back_s, self._replace, number)
 
@@ -251,17 +262,37 @@ class Trial:
         for device in self.devices:
             device.typing_until = 0.0
         self.tell("trial", "no more faults")
-        universe.run_until(max(universe.now, self._last_fault()) + bound_s())
+        universe.run_until(max(universe.now, self._healed_at) + bound_s())
         reads: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
         for device in self.devices:
-            if device.is_ready and not device.is_silent:
+            if device.is_ready and not device.is_silent and not device.is_stranger:
                 self._read(device, reads)
         universe.run_until(universe.now + 2.0)
         if self.broken is None:
             self.promises.check_end(self.devices, reads)
+        if self.broken is None and not self.app.unanswered:
+            self.records.check(self.devices)
+        if self.broken is None:
+            self._empty()
 
-    def _last_fault(self) -> float:
-        return max((end or start for _, start, end in self.promises.sick), default=0.0) + 65.0
+    def _empty(self) -> None:
+        """Let all clients leave. When every grace is over, nothing of them may remain."""
+        universe, wait_s = self.world.universe, LEAVE_S
+        for device in self.devices:
+            if not device.is_ready:
+                wait_s = GRACE_S + LEAVE_S
+                device.drop(0.0, None)
+            device.bye()
+            device.is_wanted = False
+        universe.run_until(universe.now + wait_s)
+        for node in self.world.nodes:
+            if node.is_up:
+                for name, size in node.remains().items():
+                    if size:
+                        self._broke(Broken("bounded", f"{node} keeps {size} {name}"))
+        for name, size in self.world.backend.remains().items():
+            if size:
+                self._broke(Broken("bounded", f"the engine keeps {size} {name}"))
 
     def _read(self, device: Device, reads: dict[str, tuple[list[dict[str, Any]], list[str]]]) -> None:
         def got_presence(frame: dict[str, Any]) -> None:
@@ -277,6 +308,7 @@ class Trial:
         device.ask(got_presence, type="presence.get", users=self.users)
 
 
+LEAVE_S = 12.0  # for subscriptions without listeners to end
 TOLD = {"presence.changed", "typing.started", "typing.stopped", "welcome", "error"}
 
 
@@ -342,10 +374,17 @@ def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
         logger.propagate = before[1]
 
 
+@cache
+def _freeze() -> None:
+    """Let collections look only at what trials have made."""
+    gc.freeze()
+
+
 def run(plan: Plan) -> Result:
     """Run a plan. Cycles are collected afterwards: a collection in between would run code of dead nodes."""
     was_enabled = gc.isenabled()
     gc.disable()
+    _freeze()
     try:
         errors = Errors()
         with fixed(plan.seed, errors):
@@ -383,7 +422,9 @@ def shrink(plan: Plan, invariant: str, tries: int = 300) -> Plan:
 
 
 def _fewer(plan: Plan) -> Iterator[dict[str, Any]]:
-    used = [step.number for step in plan.steps if step.verb not in NODE_VERBS]
+    if plan.stranger:
+        yield {"stranger": False}
+    used = [step.number for step in plan.steps if is_of_device(step)]
     if used and max(used) + 1 < len(plan.owners):
         yield {"owners": plan.owners[: max(used) + 1]}
     for nodes in range(1, plan.nodes):

@@ -159,13 +159,13 @@ class Node(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Admission(Struct, frozen=True, forbid_unknown_fields=True):
-    hellos_per_s: Annotated[Count, about("hellos accepted per second; further clients get a time to retry")] = 2_000
+    hellos_per_s: Annotated[Count, about("hellos accepted per second; further clients get a time to retry")] = 5_000
     hellos_at_once: Annotated[
         Count, about("hellos processed at the same time; bounds the event loop's lag in a reconnect storm")
     ] = 500
     waiting: Annotated[
         Count, about("hellos that may wait: this many of returning clients, and as many of new ones")
-    ] = 2_000
+    ] = 10_000
     strangers: Annotated[Count, about("sockets without a completed hello; further WebSocket upgrades get 503")] = 10_000
 
 

@@ -167,8 +167,9 @@ class ClientConnections:
             self._cleanup.add(connection)
 
     def gone(self, connection: Connection) -> None:
-        self.timers.cancel(connection.timer)
-        connection.timer = None
+        if connection.timer is not None:
+            self.timers.cancel(connection.timer)
+            connection.timer = None
         self._registry.gone(connection)
         self._connection_limits.gone(connection)
         self._drainer.gone()

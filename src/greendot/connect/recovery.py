@@ -21,11 +21,13 @@ from greendot.connect.restorer import AGAIN_S, Restorer
 from greendot.engine.messages import Audit, Part
 from greendot.engine.port import Engine, RecordsState
 from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.ids import Key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
 from greendot.node.registry import Registry
-from greendot.presence.sessions import SessionService
+from greendot.presence.model import SessionEpoch
+from greendot.presence.sessions import NOTICED_S, SessionService
 from greendot.presence.watch import WatchService
 from greendot.rooms.service import RoomService
 from greendot.rooms.session_rooms import SessionRooms
@@ -76,16 +78,35 @@ class _Except(Part):
         return self._part.covers(tenant, name) and not self._others.covers(tenant, name)
 
 
-class _Users(Part):
-    """Users of a part who have sessions on this node; with `here` False, users of the part who have none."""
+class _Elsewhere(Part):
+    """Users of a part who have no sessions on this node. It remembers the others, who are `skipped`."""
 
-    def __init__(self, part: Part, registry: Registry, *, here: bool) -> None:
+    def __init__(self, part: Part, registry: Registry) -> None:
+        self.skipped: set[Key] = set()
         self._part = part
         self._registry = registry
-        self._here = here
 
     def covers(self, tenant: str, name: str) -> bool:
-        return bool(self._registry.sessions_of(tenant, name)) is self._here and self._part.covers(tenant, name)
+        if not self._part.covers(tenant, name):
+            return False
+        if self._registry.sessions_of(tenant, name):
+            self.skipped.add((tenant, name))
+            return False
+        return True
+
+
+class _Here(Part):
+    """Users of a part who have sessions on this node, or had them at the earlier read of the users elsewhere."""
+
+    def __init__(self, part: Part, registry: Registry, elsewhere: _Elsewhere) -> None:
+        self._part = part
+        self._registry = registry
+        self._elsewhere = elsewhere
+
+    def covers(self, tenant: str, name: str) -> bool:
+        # The last session of a skipped user may have ended since: no read would then have the user.
+        is_here = (tenant, name) in self._elsewhere.skipped or self._registry.sessions_of(tenant, name)
+        return bool(is_here) and self._part.covers(tenant, name)
 
 
 class Recovery:
@@ -175,7 +196,8 @@ class Recovery:
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
         # For other nodes, users with sessions here may have gone offline, and now return. Watchers on this node
         # must not see that, so these users are read only after their sessions are restored.
-        here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
+        others = _Elsewhere(part, self._context.registry)
+        here = _Here(part, self._context.registry, others)
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
         self.resyncs += 1
         try:
@@ -228,7 +250,11 @@ class Recovery:
         Users and rooms that were lost again since are left out, because another recovery restores them.
         """
         self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
-        await self._audit(piece)  # finds sessions whose end was lost, while the piece is held
+        if await self._finds_ended(piece):
+            # The user may have another session, which is not restored yet. A node that has noticed the loss confirms
+            # the end before it shows the user as offline.
+            await self._context.timers.sleep(NOTICED_S)
+            await self._audit(piece)  # while the piece is held
         await self._engine.restored(piece, state)
         again = [other for other, number in self._lost.items() if number > self._lost[piece]]
         rest = _Except(piece, again) if again else piece
@@ -305,6 +331,18 @@ class Recovery:
     async def _audit(self, part: Part) -> None:
         # All nodes audit after a loss, so an audit is as slow as the restore of sessions.
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
+
+    async def _finds_ended(self, part: Part) -> bool:
+        """Return whether the engine has sessions of this node that the node does not hold: their end was lost."""
+        found = False
+
+        def holds(ref: SessionEpoch) -> bool:
+            nonlocal found
+            found = found or not self._parts.sessions.holds(ref)
+            return True
+
+        await self._engine.audit(holds, self._restorer.wait, part)
+        return found
 
     async def _audit_quietly(self) -> None:
         try:

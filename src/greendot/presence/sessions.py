@@ -34,6 +34,7 @@ RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # Shortest remaining grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
 # refused during the outage return after `connect.hello.RETRY_MS`, which is less.
 RETURN_MS = 10_000
+NOTICED_S = 2.0  # after a loss in the engine: time in which the other nodes notice it
 
 
 class SessionPeriods(Struct, frozen=True):
@@ -87,6 +88,7 @@ class SessionService:
         self._recorder = context.recorder
         self._periods = periods
         self._coming: set[str] = set()  # ids of sessions being adopted from other nodes
+        self._postponed: set[str] = set()  # ids of sessions whose end waits until the nodes have noticed a loss
         self._due = self._check  # one bound method for all timers of connections, instead of one each
 
     # --- opening ---
@@ -154,8 +156,9 @@ class SessionService:
         await self._profiles.claim(session)
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
-        self._timers.cancel(session.leave_timer)
-        session.leave_timer = None
+        if session.leave_timer is not None:
+            self._timers.cancel(session.leave_timer)
+            session.leave_timer = None
         session.ref, session.confirmed = self._next_ref(session), False
         session.grants = grants
         session.connection = connection
@@ -199,6 +202,7 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
+                self._hold_in_doubt(grants, hello, ref)
                 raise  # a new session would end the session that the client can resume later
             return None
         finally:
@@ -214,6 +218,25 @@ class SessionService:
         replaced = Disconnect(wanted, Close.REPLACED, "session resumed elsewhere", grants.tenant)
         self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
         return session
+
+    def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
+        """Let a session linger that the engine may still adopt, because the command may be executed later.
+
+        Without a holder, the audit after the outage would end the session, and with it the user. If the engine did not
+        adopt the session, the write of the linger finds no session, and this one is forgotten.
+        """
+        here = self._registry.sessions_of(grants.tenant, grants.user)
+        if any(one.device == hello.device and one.leaving is not None for one in here):
+            return  # of an earlier attempt in this outage
+        now = self._timers.now()
+        session = Session(ref.session, grants, hello.device, hello.client)
+        session.ref, session.confirmed = ref, True
+        session.leaving = Disconnection(now, round(self._periods.graces.lost * 1000), 0)
+        session.active_at = session.state_at = now
+        session.last_heard = self._clock.now_ms()
+        self._statuses.inherit(session)
+        self._registry.add(session)
+        self._later(self._linger_again, session)
 
     # --- activity and timers ---
 
@@ -234,20 +257,25 @@ class SessionService:
     def _arm(self, connection: Connection) -> None:
         """Set the connection's only timer to the earliest deadline.
 
-        If a deadline is postponed later, the timer stays: `_check` then sets the timer again.
+        A timer that fires earlier stays: `_check` then sets the timer again. So a deadline that is postponed costs
+        nothing, nor does a hello, because the timer for sockets without a hello is set already.
         """
         session = connection.session
         if session is None or connection.closing:
             return
-        now, periods = self._timers.now(), self._periods
-        dead_in = connection.received_at - now + periods.dead_after
+        now, periods, timer = self._timers.now(), self._periods, connection.timer
+        due_in = connection.received_at - now + periods.dead_after
         expires_in = (session.grants.expires_at - self._clock.now_ms()) / 1000 + periods.leeway
-        due_in = min(dead_in, expires_in)
-        if not session.idle:
-            due_in = min(due_in, session.active_at - now + periods.idle)
+        if expires_in < due_in:
+            due_in = expires_in
+        if not session.idle and (idle_in := session.active_at - now + periods.idle) < due_in:
+            due_in = idle_in
         if connection.foreign is not None:
             due_in = min(due_in, self._foreign_due_in(connection))
-        self._timers.cancel(connection.timer)
+        if timer is not None:
+            if timer.due <= now + due_in:
+                return
+            self._timers.cancel(timer)
         connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
 
     def rearm(self, session: Session) -> None:
@@ -260,8 +288,12 @@ class SessionService:
 
     def _check(self, connection: Connection) -> None:
         session, now = connection.session, self._timers.now()
+        connection.timer = None
         if session is None and connection.foreign is None:
-            connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
+            if connection.waiting is None:
+                connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
+            else:  # its hello is being answered
+                self.expect_hello(connection)
         elif has_come(connection.received_at + self._periods.dead_after, now):
             connection.close(
                 Close.HEARTBEAT_LOST, "no frame received in time (presence.dead_after_s); reconnect and send heartbeats"
@@ -324,6 +356,8 @@ class SessionService:
     async def _linger(self, session: Session, ref: SessionEpoch) -> None:
         if session.ref is not ref or session.leaving is None:
             return
+        if await self._is_postponed(session, ref):
+            return
         left_ms, silent_ms = session.leaving.since(self._timers.now())
         if left_ms and not session.confirmed:
             # The engine would treat an unknown session epoch as ended. A restore has a time limit, so it needs a task.
@@ -337,6 +371,23 @@ class SessionService:
             return
         self._remains(session, ref, remaining)
 
+    async def _is_postponed(self, session: Session, ref: SessionEpoch) -> bool:
+        """Wait before a session ends after a loss in the engine. Return whether it came back meanwhile.
+
+        Other sessions of the user may not be restored yet. A node that has noticed the loss confirms a change before it
+        shows the change; a node that has not noticed it would show the user as offline.
+        """
+        if session.leaving is None or session.leaving.since(self._timers.now())[0]:
+            return False
+        if not self._engine.is_restoring(*session.key) or session.id in self._postponed:
+            return False
+        self._postponed.add(session.id)
+        try:
+            await self._timers.sleep(NOTICED_S)
+        finally:
+            self._postponed.discard(session.id)
+        return session.ref is not ref or session.connection is not None
+
     async def _restore_lingering(self, session: Session) -> None:
         try:
             await self.restore(session)
@@ -344,11 +395,14 @@ class SessionService:
             if session.connection is None:
                 self._later(self._linger_again, session)
             return
-        if self._registry.sessions.get(session.id) is session and not session.confirmed:
+        is_back = session.connection is not None
+        if self._registry.sessions.get(session.id) is session and not session.confirmed and not is_back:
             self._later(self._linger_again, session)  # the grace ended before the session was written
 
     def _linger_again(self, session: Session) -> None:
         """Retry the write after the engine was away."""
+        if session.connection is not None:
+            return  # the client has returned meanwhile
         if session.leaving is not None:
             # The client could not return while the engine was away, and had to wait before its next attempt.
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
@@ -371,6 +425,7 @@ class SessionService:
 
     async def _end_lost(self, session: Session, ref: SessionEpoch) -> None:
         """Write an ended session that the engine has lost, and end it there, so that watchers receive the end."""
+        await self._timers.sleep(NOTICED_S)  # see `_is_postponed`
         try:
             manual = await self._statuses.to_restore(session.key)
             await self._engine.restore(*session.key, ref, self._known(session, manual))
@@ -386,8 +441,9 @@ class SessionService:
         return self._engine.is_restoring(*session.key)
 
     def _forget(self, session: Session) -> None:
-        self._timers.cancel(session.leave_timer)
-        session.leave_timer = None
+        if session.leave_timer is not None:
+            self._timers.cancel(session.leave_timer)
+            session.leave_timer = None
         self._registry.remove(session)
         self._on_end(session)
         self._recorder.gone(session)
@@ -439,6 +495,8 @@ class SessionService:
         self._tasks.spawn_brief(self._leave(session, session.ref))
 
     async def _leave(self, session: Session, ref: SessionEpoch) -> None:
+        if await self._is_postponed(session, ref):
+            return
         try:
             remaining = await self._engine.leave(*session.key, ref)
         except EngineUnavailable:
@@ -476,7 +534,10 @@ class SessionService:
         manual = self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
-            return  # the linger has ended meanwhile; its own timer writes the end
+            # The linger has ended meanwhile; its own timer writes the end. Until then, the engine may have the session
+            # from older data, without the present status.
+            await self._engine.set_status(*session.key, manual)
+            return
         if session.ref.incarnation != self.incarnation:
             session.ref, session.confirmed = self._next_ref(session), False
         ref = session.ref

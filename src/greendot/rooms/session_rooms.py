@@ -57,8 +57,9 @@ class SessionRooms:
 
     def keep(self, session: Session, rooms: Collection[str]) -> None:
         """Remove the session from all rooms except these."""
-        for room in {*(session.rooms or ())}.difference(rooms):
-            self.exit(session, room)
+        if session.rooms:
+            for room in session.rooms.difference(rooms):
+                self.exit(session, room)
 
     def forget(self, session: Session) -> None:
         """Remove a session that no longer counts on this node from its rooms.
@@ -123,7 +124,10 @@ class SessionRooms:
     def _is_lost(self, entry: SessionRoom) -> bool:
         """Return whether the engine may have lost an occupant who leaves: it publishes exits of known ones only."""
         session, room = entry
-        return self._engine.is_restoring(session.tenant, room) and not self.statuses.is_invisible(session.key)
+        # After the user's last session here, the node knows the status only from the session.
+        was_invisible = session.manual is not None and session.manual.status == "invisible"
+        is_hidden = was_invisible or self.statuses.is_invisible(session.key)
+        return self._engine.is_restoring(session.tenant, room) and not is_hidden
 
     async def _write(self, entry: SessionRoom, *, restoring: bool = False, is_first: bool = False) -> None:
         """Write the current state, and again if it has changed meanwhile: never two writes at once."""

@@ -60,6 +60,18 @@ class LifeSuite(EngineTests):
             await h.advance(1.1)
             assert (await self.see(h, "ann")).visible.state == "offline"
 
+    async def test_restoring_an_old_session_does_not_end_a_newer_one_of_its_device(self) -> None:
+        async with self.harness() as h:
+            newer = await self.come(h, "ann", "s2", device="d1")
+            await h.engine.linger(T, "ann", newer, 3_000, 0)
+            old = SessionEpoch("s1", h.incarnation, 7)
+            await h.engine.restore(T, "ann", old, KNOWN)
+            await h.engine.linger(T, "ann", old, 0, 0)
+            assert [entry.session for entry in await h.engine.sessions(T, "ann")] == ["s2"]
+            assert (await self.see(h, "ann")).visible.state == "online"
+            await h.advance(3.1)
+            assert (await self.see(h, "ann")).visible.state == "offline"
+
     async def test_restoring_with_an_older_status_leaves_the_newer_one(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")

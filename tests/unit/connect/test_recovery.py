@@ -11,7 +11,8 @@ from greendot.engine.memory import MemoryEngine
 from greendot.engine.messages import Audit, Part, Topic
 from greendot.engine.results import Known
 from greendot.presence.model import ManualStatus, SessionEpoch
-from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time
+from greendot.testing.hold import hold
+from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time, settle
 
 STALE_S = 30.0
 KNOWN = Known("phone", False, None, 0, ManualStatus())
@@ -88,6 +89,23 @@ async def test_after_a_reconnect_sessions_are_restored_and_missed_changes_are_pu
     assert await states(ann) == [("online", False)]
     assert {args[1] for args in parts.engine.made("restore")} == {"ann", "bob"}
     assert (node.recovery.restored, node.recovery.resyncs) == (2, 1)
+
+
+@in_virtual_time
+async def test_a_user_whose_last_session_ends_during_a_recovery_is_read_again(parts: NodeParts) -> None:
+    """Users with sessions here are read after the restore, also if their sessions have ended by then."""
+    node, ann = await watched(parts)
+    bob = await parts.greeted("bob")
+    await ann.frames()
+    parts.engine._topics.clear()  # messages are lost
+    async with hold(parts.engine, "restore", when=lambda tenant, user, *_: user == "ann") as restoring:
+        node.recovery.found(Part(), intact=True)
+        await restoring.reached()
+        bob.say(type="bye")
+        await settle()
+        assert (await parts.states("bob"), await states(ann)) == (["offline"], [])
+    await pass_time(LONG_S)
+    assert await states(ann) == [("offline", False)]
 
 
 @in_virtual_time
@@ -231,7 +249,7 @@ async def test_an_unexpected_error_is_followed_by_another_attempt(parts: NodePar
 
     parts.engine.audit = failing  # type: ignore[method-assign]
     node.recovery.found(Part(), intact=False)
-    await pass_time(LONG_S)
+    await pass_time(JITTER_S + AGAIN_S / 8)  # the next attempt comes after AGAIN_S / 2 at the earliest
     assert (parts.failed(), node.recovery.resyncs) == (["ValueError('not a number')"], 0)
     await pass_time(AGAIN_S + LONG_S)
     assert node.recovery.resyncs == 1

@@ -16,7 +16,7 @@ from greendot.node.session import Session
 from greendot.presence.grace_model import EndCause, Graces
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.presence.profiles import ProfileService
-from greendot.presence.sessions import HELLO_S, RETRY_S, RETURN_MS, Opened, SessionPeriods, SessionService
+from greendot.presence.sessions import HELLO_S, NOTICED_S, RETRY_S, RETURN_MS, Opened, SessionPeriods, SessionService
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello, Resume
@@ -166,8 +166,41 @@ async def test_no_new_session_takes_the_place_of_one_that_could_not_be_looked_up
     parts.engine.away = {"adopt"}
     with pytest.raises(EngineUnavailable):
         await service.opened(client, parts.grants("ann"), "OTHR-1")
-    assert (parts.registry.sessions, parts.engine.count("touch")) == ({}, 0)
-    ((*_, ref),) = parts.engine.made("adopt")
+    assert client.connection.session is None
+    assert parts.engine.count("touch") == 0
+
+
+@in_virtual_time
+async def test_a_session_that_the_engine_may_still_adopt_is_held_until_the_engine_denies_it(parts: NodeParts) -> None:
+    service = Service(parts)
+    parts.engine.away = {"adopt", "linger"}
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable):
+            await service.opened(parts.client(), parts.grants("ann"), "OTHR-1")
+    ref = parts.engine.made("adopt")[0][-1]
+    assert service.holds(ref)
+    assert [*parts.registry.sessions] == [ref.session]  # one for all attempts
+    parts.engine.away = set()
+    await pass_time(3 * RETRY_S)
+    assert not service.holds(ref)
+    assert parts.registry.sessions == {}
+
+
+@in_virtual_time
+async def test_a_session_that_the_engine_adopted_after_the_refusal_lingers_for_the_grace(parts: NodeParts) -> None:
+    service, other = Service(parts), parts.engine.other_node()
+    there = SessionEpoch(f"{other}-1", other, 4)
+    await MemoryEngine.touch(parts.engine, "default", "ann", there, "phone", False, None)
+    await MemoryEngine.set_status(parts.engine, "default", "ann", ManualStatus())
+    parts.engine.away = {"adopt"}
+    with pytest.raises(EngineUnavailable):
+        await service.opened(parts.client(), parts.grants("ann"), there.session)
+    ref = parts.engine.made("adopt")[0][-1]
+    await MemoryEngine.adopt(parts.engine, "default", "ann", there.session, ref)
+    await pass_time(LOST_S / 2)
+    assert [entry.session for entry in await parts.engine.sessions("default", "ann")] == [ref.session]
+    await pass_time(LOST_S)
+    assert await parts.engine.sessions("default", "ann") == []
     assert not service.holds(ref)
 
 
@@ -468,6 +501,23 @@ async def test_a_session_whose_grace_is_over_is_not_restored(parts: NodeParts) -
 
 
 @in_virtual_time
+async def test_an_ended_session_that_older_data_bring_back_does_not_show_an_invisible_user(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    ref = client.session.ref
+    session = service.lose(client)
+    parts.engine.away = {"leave"}
+    await pass_time(LOST_S + SHORTLY_S)
+    parts.engine.lose()  # the data are from before the user became invisible
+    await MemoryEngine.touch(parts.engine, "default", "ann", ref, "phone", False, None)
+    await MemoryEngine.set_status(parts.engine, "default", "ann", ManualStatus())
+    await parts.store.put_status("default", "ann", ManualStatus("invisible"))
+    assert await parts.states("ann") == ["online"]
+    await service.restore(session)
+    assert await parts.states("ann") == ["offline"]
+
+
+@in_virtual_time
 async def test_the_end_of_an_unconfirmed_session_is_sent_to_the_engine_after_the_session(parts: NodeParts) -> None:
     service = Service(parts, accept_when_away=True)
     parts.engine.away = {"touch"}
@@ -493,3 +543,31 @@ async def test_a_session_that_the_engine_lost_while_it_lingered_is_restored(part
     assert await parts.states("ann") == ["online"]
     await pass_time(LOST_S + SHORTLY_S)
     assert service.ended == [session]
+
+
+@in_virtual_time
+async def test_a_client_that_returns_while_its_lost_session_is_restored_stays_online(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.lose()
+    parts.engine.restoring = True
+    async with held(parts.engine, "restore") as restoring:
+        session = service.lose(client)
+        await restoring.reached()
+        await service.enter(resume=session.id)
+    parts.engine.restoring = False
+    await pass_time(2 * RETRY_S + LOST_S + SHORTLY_S)
+    assert (service.ended, await parts.states("ann")) == ([], ["online"])
+
+
+@in_virtual_time
+async def test_after_a_loss_a_session_ends_when_other_nodes_have_noticed_the_loss(parts: NodeParts) -> None:
+    """Another session of the user may be missing, and a node that has noticed nothing would show the user offline."""
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.restoring = True
+    session = service.lose(client, EndCause.BYE)
+    await pass_time(NOTICED_S - SHORTLY_S)
+    assert (service.ended, parts.engine.count("linger")) == ([], 0)
+    await pass_time(2 * SHORTLY_S)
+    assert (service.ended, await parts.states("ann")) == ([session], ["offline"])

@@ -2,13 +2,13 @@
 
 import type { Greendot, Undo } from "../index.js";
 
-/** Value that components show, and the subscription to it. Front ends bind it to their own kind of state. */
+/** Value that changes with time, such as the presence of users. A front end binds the source to its own kind of state. */
 export interface Source<Value> {
   /** Value during server rendering, and in the first render of a page from a server. */
   readonly empty: Value;
-  /** Return the value. The same object until something in it changes. */
+  /** Return the current value. The returned object stays the same until its content changes. */
   get(): Value;
-  /** Call `changed` after each change. The first subscriber starts the watch, join or fetch, and the last one ends it. */
+  /** Call `changed` after each change. The source is connected to the server while it has at least one subscriber. */
   subscribe(changed: () => void): Undo;
 }
 

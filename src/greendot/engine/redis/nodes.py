@@ -125,7 +125,7 @@ class NodeLeases:
         self.refusing: frozenset[str] = frozenset()  # nodes that refuse new work, as of the last read
         self._read_at = float("-inf")
         self._renewed_at = float("-inf")
-        self._over: set[str] = set()  # dead nodes that `ending` has returned
+        self._over: dict[str, int] = {}  # dead nodes that `ending` has returned, each with the end of its sessions
         self._dead: dict[str, str] = {}  # dead node → its last value `renewed,ends` in `lives`; newest node last
         # Node that was buried late in a partition, which was away → monotonic time at which its sessions end there.
         self._late: dict[str, float] = {}
@@ -299,28 +299,30 @@ class NodeLeases:
         """Bury these nodes again without a grace, because the grace after their first burial is over."""
         for node, renewed in risen.items():
             await self.bury(node, renewed, grace_s=0)
-            self._over.discard(node)
+            self._over.pop(node, None)
             log(log_events.NODE_DEAD_AGAIN, peer=node)
 
     def ending(self, table: NodeTable) -> list[Death]:
         """Return the dead nodes whose sessions end before the next read of the leases.
 
         Further calls do not return the same death again. There is one exception: a node that was buried late in a
-        partition is returned a second time when its sessions end in this partition. `Death.ends` is then 0.
+        partition is returned a second time when its sessions end in this partition. `Death.ends` is then 0. If Redis
+        has returned with data from before a death, another node may have buried the node again: this is another death.
         """
-        self._over &= table.lives.keys()
+        self._over = {node: ends for node, ends in self._over.items() if node in table.lives}
         horizon, now = table.now + self._periods.sample * 1000, self._clock.monotonic()
         late = [Death(node, 0) for node, due in self._late.items() if due <= now]
         for node, _ in late:
             del self._late[node]
-        dead = ((i.node, i.ends_at) for i in table.info() if i.ends_at is not None and i.node not in self._over)
+        dead = ((i.node, i.ends_at) for i in table.info() if i.ends_at is not None)
+        dead = ((node, ends) for node, ends in dead if self._over.get(node) != ends)
         found = [Death(node, ends) for node, ends in dead if ends <= horizon]
-        self._over.update(death.node for death in found)
+        self._over |= {death.node: death.ends for death in found}
         return found + late
 
     def not_ended(self, node: str) -> None:
         """Make the next `ending` return the node again, because its end could not be confirmed."""
-        self._over.discard(node)
+        self._over.pop(node, None)
 
     async def reconcile(self, partitions: Iterable[int]) -> None:
         """Bury nodes in partitions that could not be reached when the nodes died."""

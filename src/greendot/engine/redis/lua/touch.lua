@@ -21,7 +21,7 @@ if ARGV[13] then
 end
 prune(record, v.nodes, v.now)
 local found = find_entry(record, session)
--- A new connection ends the lingering sessions of its device.
+-- A new connection ends the lingering sessions of its device. A restore does not: they may be newer.
 local came = not found or found.node ~= node or found.conn ~= conn
 if not found then
   record.entries[#record.entries + 1] = { session = session, device = device, conn = conn, idle = idle == 'i', node = node }
@@ -31,7 +31,7 @@ elseif found.node ~= node or conn > found.conn or (conn == found.conn and not fo
 else  -- an older or closed connection: its late commands are ignored
   came = false
 end
-if came then
+if came and not v.restoring then
   local kept = {}
   for _, entry in ipairs(record.entries) do
     if entry.session == session or entry.device ~= device or not entry.deadline then kept[#kept + 1] = entry end

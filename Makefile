@@ -59,9 +59,10 @@ trials: $(READY) debs  ## Test rooms with 10,000 random histories in which nodes
 simulate: $(READY)  ## Simulate whole clusters under faults, with a checker of their promises (SEEDS=1000, FIRST=0; 100,000 seeds: an hour)
 	@PYTHONPATH=tests PYTHONHASHSEED=0 $(BIN)/python -m simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
-chaos: $(READY) debs  ## Cause faults on real nodes, Redis Cluster and PostgreSQL, with checked clients (MINUTES=30, FAMILY="kill flush", SEED=1)
+chaos: $(READY) debs node  ## Cause faults on real nodes, Redis Cluster and PostgreSQL, with checked clients (MINUTES=30, FAMILY="kill flush", SEED=1)
 	@sh scripts/ensure-debs faketime
-	@PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),30) --family "$(FAMILY)" --seed $(or $(SEED),1) $(ARGS)
+	@[ -d clients/node_modules ] || PATH="$(CURDIR)/$(VENV)/node:$$PATH" npm ci --silent --prefix clients || echo "npm ci failed: the JavaScript clients are left out"
+	@PYTHONPATH=tests:clients/behaviour $(BIN)/python -m chaos --minutes $(or $(MINUTES),30) --family "$(FAMILY)" --seed $(or $(SEED),1) $(ARGS)
 
 compat: $(READY) debs  ## Test nodes, stores and clients of the previous version with this version (30 s; needs the git history)
 	@COMPAT=1 $(BIN)/python -m pytest tests/compat $(ARGS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 import tempfile
@@ -35,6 +36,7 @@ def main() -> int:
             "no namespaces: the families dns and disk are left out, and servers use ports of this machine", flush=True
         )
     signal.signal(signal.SIGTERM, _end)
+    os.environ["PATH"] = f"{Path(sys.prefix, 'node')}{os.pathsep}{os.environ['PATH']}"  # of scripts/ensure-node
     out.mkdir(parents=True, exist_ok=True)
     chosen = []
     for family in families:
@@ -71,13 +73,15 @@ def _options() -> tuple[Options, list[str], Path]:
     parser.add_argument("--engine", choices=("cluster", "sentinel"), default="cluster")
     parser.add_argument("--faults", type=int, default=0, help="end a family after this number of faults")
     parser.add_argument("--out", type=Path, default=BUILD, help="folder for figures and stories")
+    parser.add_argument("--no-javascript", action="store_true", help="run without the JavaScript client")
     given = parser.parse_args()
     families = given.family.replace(",", " ").split() or [*FAMILIES]
     if unknown := [family for family in families if family not in FAMILIES and family != "mix"]:
         parser.error(f"unknown family {', '.join(unknown)}; choose from {', '.join(FAMILIES)}, mix")
     if given.minutes <= 0 or given.clients < 8:
         parser.error("--minutes must be above 0, and --clients at least 8")
-    options = Options(given.minutes, given.seed, given.clients, given.engine, given.faults)
+    has_javascript = not given.no_javascript
+    options = Options(given.minutes, given.seed, given.clients, given.engine, given.faults, has_javascript)
     return options, families, given.out.absolute()
 
 

@@ -93,6 +93,7 @@ class Checker:
         self.longest: dict[str, float] = {}  # kind → seconds, since the last reset
         self.allowances: list[Allowance] = []
         self.faults: list[tuple[float, float]] = []  # start and end; the end of a running fault is infinite
+        self.disturbances: list[tuple[float, float]] = []  # the machine did not keep up, or a node had trouble
         self.contacts: dict[str, list[Contact]] = {}
         self.frames = 0
         self.records = Records(self)
@@ -126,8 +127,8 @@ class Checker:
         self.faults[-1] = (self.faults[-1][0], time.time())
 
     def is_calm(self, since: float) -> bool:
-        """Return whether no fault and no recovery ran since then."""
-        return all(end < since for _, end in self.faults)
+        """Return whether no fault and no recovery ran since then, and every process kept up."""
+        return all(end < since for _, end in (*self.faults, *self.disturbances[-100:]))
 
     def began(self, contact: Contact) -> None:
         self.contacts.setdefault(contact.user, []).append(contact)
@@ -171,12 +172,12 @@ class Checker:
         return False if time.time() > last + GONE_S else None
 
     def users_on(self, node: str) -> frozenset[str]:
-        """Return the users with a connection to a node, now or within its grace."""
+        """Return the users with a connection to a node, or to an unknown one, now or within its grace."""
         since = time.time() - PERIODS.grace_s
         return frozenset(
             user
             for user, contacts in self.contacts.items()
-            if any(c.node == node and (c.ended_at is None or c.ended_at > since) for c in contacts)
+            if any(c.node in (node, "") and (c.ended_at is None or c.ended_at > since) for c in contacts)
         )
 
     def _allowed(self, user: str, at: float) -> str | None:

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from chaos.checker import LATE_S, Checker
-from chaos.devices import KINDS, Device, LibraryDevice, Setting
+from chaos.devices import KINDS, Device, Setting
+from chaos.javascript import Browser, JavaScriptDevice, missing
 from chaos.nodes import Node
 from chaos.world import World
 from e2e.processes import SECRET
@@ -20,7 +21,6 @@ from greendot.auth.tokens import Tokens
 
 ROOMS = tuple(f"room{number}" for number in range(4))
 WATCHED = 20
-WAYS = ("bye", "clean", "lost", "silent")
 TALK_S, TYPE_S, NOTIFY_S = 0.4, 0.25, 0.8
 HOUR_MS = 3_600_000
 PAGE = 300
@@ -30,17 +30,27 @@ Problem = tuple[str, str]  # invariant and text
 class Crowd:
     """All devices of a run and their drivers."""
 
-    def __init__(self, world: World, checker: Checker, seed: int, count: int) -> None:
+    def __init__(self, world: World, checker: Checker, seed: int, count: int, javascript: bool) -> None:
         self.world, self.checker = world, checker
         self.random = random.Random(seed)
         self.setting = Setting(checker, world.port, token, self.random)
+        self.kinds = KINDS
+        self.browser: Browser | None = None
+        if not javascript:
+            pass
+        elif (reason := missing()) is None:
+            self.browser = JavaScriptDevice.browser = Browser()
+            self.kinds += (JavaScriptDevice,)
+        else:
+            checker.story.show("RUN", f"no JavaScript clients: {reason}")
         walkers = count // 4
         self.users = [f"user{number}" for number in range(count)]
         self.walking = {*self.users[:walkers]}
         self.devices = [self._device(number, user) for number, user in enumerate(self.users)]
         self.steady = [device for device in self.devices if device.user not in self.walking]
         self.observers = [
-            kind(self.setting, f"observer{number}", self.users, ROOMS, "desk") for number, kind in enumerate(KINDS * 2)
+            kind(self.setting, f"observer{number}", self.users, ROOMS, "desk")
+            for number, kind in enumerate(self.kinds * 2)
         ]
         self.notified: dict[str, int] = {}  # user → number of confirmed notifications
         self._number = 0
@@ -48,9 +58,9 @@ class Crowd:
         self._tasks: list[asyncio.Task[Any]] = []
 
     def _device(self, number: int, user: str) -> Device:
-        kind = KINDS[number % len(KINDS)]
+        kind = self.kinds[number % len(self.kinds)]
         watched = self.random.sample(self.users, min(WATCHED, len(self.users)))
-        return kind(self.setting, user, watched, [ROOMS[number % len(ROOMS)]], "phone")
+        return kind(self.setting, user, watched, [ROOMS[number // len(self.kinds) % len(ROOMS)]], "phone")
 
     @property
     def staying(self) -> list[Device]:
@@ -66,6 +76,8 @@ class Crowd:
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
         """Let all devices come, and drive them until the end of the block."""
+        if self.browser is not None:
+            await self.browser.start()
         for room in ROOMS:
             await self._until_done(self.world.nodes[0], "PUT", f"/v1/rooms/{room}", {"open": True})
         for number, device in enumerate(self.staying):
@@ -85,6 +97,8 @@ class Crowd:
         finally:
             await self._stop()
             await asyncio.gather(*(device.leave("lost") for device in self.everybody), return_exceptions=True)
+            if self.browser is not None:
+                await self.browser.runner.stop()
 
     async def _stop(self) -> None:
         for task in self._tasks:
@@ -116,9 +130,7 @@ class Crowd:
         while True:
             await device.come()
             await asyncio.sleep(6 + self.random.random() * 20)
-            # A library closes its sockets itself: it neither loses one nor becomes silent while it runs.
-            ways = WAYS[:2] if isinstance(device, LibraryDevice) else WAYS
-            how = self.random.choice(ways)
+            how = self.random.choice(device.ways)
             self.checker.story.add(str(device), f"leaves: {how}")
             await device.leave(how)
             await asyncio.sleep(2 + self.random.random() * 40)

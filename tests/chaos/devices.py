@@ -37,6 +37,8 @@ class Device:
     """One device of a user. It watches users, is in rooms and sends, and connects again while it is wanted."""
 
     kind = ""
+    beats = False  # whether a library sends the heartbeats: this program does not see them
+    ways: tuple[str, ...] = ("bye", "clean", "lost", "silent")  # to leave
 
     def __init__(self, setting: Setting, user: str, watched: Sequence[str], rooms: Sequence[str], name: str) -> None:
         self.checker, self.setting = setting.checker, setting
@@ -72,7 +74,7 @@ class Device:
 
     def _begin(self) -> Contact:
         now = time.time()
-        contact = self.contact = Contact(self.user, self.name, now, now)
+        contact = self.contact = Contact(self.user, self.name, now, float("inf") if self.beats else now)
         self.checker.began(contact)
         return contact
 
@@ -408,6 +410,8 @@ class LibraryDevice(Device):
     """Device that uses the Python client."""
 
     kind = "Python client"
+    beats = True
+    ways = ("bye", "clean")  # the library neither loses its socket nor becomes silent while it runs
 
     def __init__(self, setting: Setting, user: str, watched: Sequence[str], rooms: Sequence[str], name: str) -> None:
         super().__init__(setting, user, watched, rooms, name)
@@ -496,7 +500,6 @@ class LibraryDevice(Device):
     def _event(self, event: Any) -> None:
         data = msgspec.to_builtins(event)
         if self.contact is not None and self.contact.ended_at is None:
-            self.contact.last_frame_at = time.time()
             self.checker.received(self.contact, event.type, data)
 
     def shown(self) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from chaos.world import World
 HEAL_S = LEASE_S + PERIODS.grace_s + GONE_S + 60.0  # bound, on a busy machine
 POLL_S = 0.2
 PROGRESS_S = 10.0
+STALL_S = 1.0  # the machine is too busy if a step of 50 ms takes this long
 
 
 class Options(Struct, frozen=True):
@@ -30,6 +31,7 @@ class Options(Struct, frozen=True):
     clients: int = 120
     engine: str = "cluster"
     most_faults: int = 0  # 0: as many as fit into the time
+    javascript: bool = True
 
 
 class Measured(Struct):
@@ -95,7 +97,7 @@ class Run:
         options = self.options
         self.story.show("RUN", f"{self.family}, seed {options.seed}: starting the servers")
         async with self.world:
-            self.crowd = Crowd(self.world, self.checker, options.seed, options.clients)
+            self.crowd = Crowd(self.world, self.checker, options.seed, options.clients, options.javascript)
             self.story.show("RUN", f"servers are up after {time.time() - began:.0f} s; {options.clients} users come")
             async with self.crowd.living(), asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch())
@@ -191,8 +193,14 @@ class Run:
     async def _watch(self) -> None:
         """Read logs, notice ended nodes, and print progress."""
         shown = time.monotonic()
+        looked, logged = time.time(), 0
         while True:
             self.world.read_logs()
+            now = time.time()
+            if now - looked > STALL_S or len(self.world.logged) > logged:
+                # Without a fault too: other programs may hold the processors.
+                self.checker.disturbances.append((looked - STALL_S, now + STALL_S))
+            looked, logged = now, len(self.world.logged)
             for node in self.world.nodes:
                 if node.is_expected and not node.is_running:
                     node.is_expected = False

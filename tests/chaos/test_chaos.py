@@ -30,8 +30,13 @@ def home() -> Iterator[Path]:
 
 def started(home: Path, mark: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "chaos", "--clients", "8", "--out", str(home / "out"), *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "tests"), MARK: mark, "TMPDIR": str(home)},
+        [sys.executable, "-m", "chaos", "--clients", "8", "--no-javascript", "--out", str(home / "out"), *arguments],
+        env=os.environ
+        | {
+            "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{ROOT / 'clients' / 'behaviour'}",
+            MARK: mark,
+            "TMPDIR": str(home),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -63,7 +63,6 @@ def test_a_short_soak_samples_all_processes(tmp_path: Path, program: Path) -> No
     }
     assert {"redis: keys", "redis: memory", "store: rows", "store: bytes", "clients: ready", *of_nodes} <= {*series}
     assert plot(run).startswith("<svg")
-    assert run.trends()[0] == []  # too short for a verdict
 
 
 def test_users_who_are_shown_offline_too_early_are_counted(tmp_path: Path, program: Path) -> None:

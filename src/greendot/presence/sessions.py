@@ -34,6 +34,7 @@ RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # Shortest remaining grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
 # refused during the outage return after `connect.hello.RETRY_MS`, which is less.
 RETURN_MS = 10_000
+MOST_IN_DOUBT = 1_000  # while one server of a cluster is away, its users may try again and again
 
 
 class SessionPeriods(Struct, frozen=True):
@@ -201,7 +202,7 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                if was_reachable:  # otherwise the command was not sent
+                if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:  # otherwise the command was not sent
                     self._hold_in_doubt(grants, hello, ref)
                 raise  # a new session would end the session that the client can resume later
             return None

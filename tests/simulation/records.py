@@ -22,6 +22,7 @@ class Records:
     def __init__(self, device: Device) -> None:
         self.rooms = {ROOM: Stream(ROOM), DEN: Stream(DEN)}
         self.inbox = Notices()
+        self.unread = 0  # notifications, as of the welcome, the last badge or the last mark
         self.acknowledged: dict[str, tuple[str, int]] = {}  # key of a message → room and number
         self._unacknowledged: dict[str, str] = {}  # key → room
         self._device = device
@@ -39,7 +40,8 @@ class Records:
             stream.busy = False
             stream.left()
 
-    def welcomed(self, rooms: dict[str, Any]) -> None:
+    def welcomed(self, rooms: dict[str, Any], unread: int) -> None:
+        self.unread = unread
         for name, room in self.rooms.items():
             if name in rooms:
                 room.joined = True
@@ -115,9 +117,12 @@ class Records:
 
         def answered(frame: dict[str, Any]) -> None:
             if frame["type"] == "reply":
-                self.inbox.badge = frame["data"]["unread"], frame["data"]["unseen"]
+                self._count(frame["data"])
 
         self._device.ask(answered, type=f"inbox.{how}", **some)
+
+    def _count(self, badge: dict[str, Any]) -> None:
+        self.inbox.badge = self.unread, _ = badge["unread"], badge["unseen"]
 
     # --- fetching ---
 
@@ -164,7 +169,7 @@ class Records:
             case "notification.created":
                 self.inbox.live(data)
             case "inbox.badge":
-                self.inbox.badge = data["unread"], data["unseen"]
+                self._count(data)
             case "resync" if data["scope"] == "inbox":
                 self._fill(self.inbox)
             case "resync":

@@ -25,6 +25,7 @@ class Records:
         self.unread = 0  # notifications, as of the welcome, the last badge or the last mark
         self.acknowledged: dict[str, tuple[str, int]] = {}  # key of a message → room and number
         self._unacknowledged: dict[str, str] = {}  # key → room
+        self._admitted: set[str] = set()  # rooms to join again if the pending join is refused
         self._device = device
         self._universe = device.universe
         self._sent = 0
@@ -57,14 +58,17 @@ class Records:
     def join(self, name: str) -> None:
         """Join a room after the last message that the device has. Members only may join the den."""
         stream, contact = self.rooms[name], self._device.contact
+        if stream.busy:
+            self._admitted.add(name)  # the answer may be from before the user became a member
         if not self._device.is_ready or stream.joined or stream.busy:
             return
         stream.busy = True
+        self._admitted.discard(name)
 
         def answered(frame: dict[str, Any]) -> None:
             stream.busy = False
             if frame["type"] == "error":
-                if frame.get("code") not in ("not_a_member", "no_such_room"):
+                if frame.get("code") not in ("not_a_member", "no_such_room") or name in self._admitted:
                     self._universe.after(AGAIN_S, lambda: contact is self._device.contact and self.join(name))
                 return
             stream.joined = True

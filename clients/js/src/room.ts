@@ -187,7 +187,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
    */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
-    // The server counted `unread` when it processed the command. Later messages may be here already: do not compute `head`.
+    // The server counted `unread` when it processed the command. This client may have received newer messages since then,
+    // so do not set `head` to `seq + unread`.
     return (await this.#fetch<{ unread: number }>("room.read", { seq }, `read ${this.name}`)).unread;
   }
 

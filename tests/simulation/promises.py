@@ -79,6 +79,7 @@ class Promises:
         self._statuses: dict[str, str] = {}  # as of the last reply
         self._doubtful: set[str] = set()  # status is on its way
         self._unanswered: dict[str, int] = {}  # user → statuses on their way, or without a reply
+        self._contested: set[str] = set()  # users with two statuses on their way
         self._spans: dict[str, list[tuple[float, float]]] = {}  # user → times at which the status may be invisible
         self._stalled: dict[int, float] = {}
 
@@ -101,7 +102,9 @@ class Promises:
         self._stalled[id(contact)] = until
 
     def status_sent(self, user: str) -> None:
-        """Expect any status until the reply."""
+        """Expect any status until the reply. The order of two statuses on their way at the same time is unknown."""
+        if self._unanswered.get(user):
+            self._contested.add(user)
         self._invisible.pop(user, None)
         self._unanswered[user] = self._unanswered.get(user, 0) + 1
         self._doubtful.add(user)
@@ -112,6 +115,9 @@ class Promises:
         self._unanswered[user] -= 1
         if self._unanswered[user]:
             return
+        if user in self._contested:
+            self._contested.discard(user)
+            return  # the next status decides
         self._doubtful.discard(user)
         self._statuses[user] = status
         if status == "invisible":

@@ -21,6 +21,7 @@ HEAL_S = 12.0  # until a node that was paused or cut off has restored its sessio
 SLACK_S = 1.5  # for delays of the network
 HOLD_S = 5.0  # typing
 HEARTBEAT_LOST = 4002
+NOTICED_S = 1.5  # until every node has noticed a failover
 INVARIANTS = {
     "no-flicker": "a user with a session, or within the grace, is never shown offline",
     "offline-once": "each watcher gets each change once",
@@ -269,7 +270,8 @@ class Promises:
         is_visible = not any(start <= at <= end for start, end in self._spans.get(user, ()) for at in (since, self.now))
         if is_visible and since > self.now + 0.01:
             self.fail("no-flicker", f"{who}, in the future")
-        if is_visible and entry["version"] and self.is_protected(user, since):
+        is_early = self._failed_over(since - NOTICED_S, since)  # older data, and a node that has not noticed them
+        if is_visible and entry["version"] and self.is_protected(user, since) and not is_early:
             self.fail("no-flicker", f"{who}, since {since:.3f}")
         if entry["last_seen"] is not None and is_visible:
             last_seen = (entry["last_seen"] - START_MS) / 1000
@@ -298,7 +300,12 @@ class Promises:
 
     def _typing_due(self, contact: Contact, user: str, due: float) -> None:
         view = self._views.get(id(contact))
-        if view is None or view.typing.get(user) != due or contact.ended_at is not None:
+        if (
+            view is None
+            or view.typing.get(user) != due
+            or contact.ended_at is not None
+            or contact.closed_at is not None
+        ):
             return
         if self.is_steady(contact.node, due - 10) and self._stalled.get(id(contact), 0.0) < due - 10:
             self.fail("typing-ends", f"{contact.device} on {contact.node} still shows {user} typing")

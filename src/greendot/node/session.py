@@ -106,6 +106,10 @@ class Session:
     def user(self) -> str:
         return self.grants.user
 
+    def is_over(self, now: float) -> bool:
+        """Return whether the grace is over, although the end may not be written yet. `now` in monotonic seconds."""
+        return self.connection is None and self.leaving is not None and not self.leaving.since(now)[0]
+
 
 class ForeignProtocol(Protocol):
     """Protocol of another server that a client speaks (package `compat`). One object serves all its connections.

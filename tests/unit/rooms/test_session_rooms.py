@@ -117,7 +117,7 @@ async def test_a_user_is_inside_as_long_as_one_session_is(parts: Parts) -> None:
 
 @in_virtual_time
 async def test_a_user_whose_grace_is_over_is_not_inside_while_the_end_cannot_be_written(parts: Parts) -> None:
-    """A read of the occupants then removes the user. The later exit is not published: the engine has no such occupant."""
+    """A read of the occupants then removes the user. The exit is not published: the engine has no such occupant."""
     session = (await parts.connect("ann")).session
     parts.session_rooms.enter(session, "lobby")
     session.connection, session.leaving = None, Disconnection(parts.context.timers.now(), 1_000, 0)

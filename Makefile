@@ -5,7 +5,6 @@ BIN    := $(VENV)/bin
 SERVES := $(VENV)/.serves
 READY  := $(VENV)/.ready
 PLOTS  := $(VENV)/.plots
-AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
 SPEED  := $(VENV)/.speedups
@@ -16,7 +15,7 @@ FUZZ   := $(VENV)/.fuzz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials simulate compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale growth passes outage release release-check debs production node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials simulate chaos compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale soak growth passes outage release release-check lock-image debs production node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +59,11 @@ trials: $(READY) debs  ## Test rooms with 10,000 random histories in which nodes
 simulate: $(READY)  ## Simulate whole clusters under faults, with a checker of their promises (SEEDS=1000, FIRST=0; 100,000 seeds: 40 minutes)
 	@PYTHONPATH=tests PYTHONHASHSEED=0 $(BIN)/python -m simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
+chaos: $(READY) debs node  ## Cause faults on real nodes, Redis Cluster and PostgreSQL, with checked clients (MINUTES=30, FAMILY="kill flush", SEED=1)
+	@sh scripts/ensure-debs faketime
+	@[ -d clients/node_modules ] || PATH="$(CURDIR)/$(VENV)/node:$$PATH" npm ci --silent --prefix clients || echo "npm ci failed: the JavaScript clients are left out"
+	@PYTHONPATH=tests:clients/behaviour $(BIN)/python -m chaos --minutes $(or $(MINUTES),30) --family "$(FAMILY)" --seed $(or $(SEED),1) $(ARGS)
+
 compat: $(READY) debs  ## Test nodes, stores and clients of the previous version with this version (30 s; needs the git history)
 	@COMPAT=1 $(BIN)/python -m pytest tests/compat $(ARGS)
 
@@ -81,13 +85,8 @@ $(SITE): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
-audit: $(AUDIT)  ## Check dependencies for known vulnerabilities (skipped if the advisories are unreachable)
-	@$(BIN)/python scripts/audit
-
-$(AUDIT): $(READY)
-	@echo "→ installing pip-audit (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit]'
-	@touch $@
+audit: $(READY)  ## Compare dependencies with the copy of known vulnerabilities, without a network (REFRESH=1: first write the copy again)
+	@PYTHONPATH=tests REFRESH="$(REFRESH)" ADVISORIES="$(ADVISORIES)" $(BIN)/python -m audit
 
 fuzz: $(READY) debs  ## Fuzz with 10,000 invalid frames, bodies and bus messages each (15 minutes)
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
@@ -165,6 +164,9 @@ storms: $(READY) debs  ## Check the promises for 10,000 clients that reconnect a
 scale: $(READY) debs  ## Connect 100,000 clients to 8 nodes, kill, flush and restart, and check that no client sees a change (25 minutes)
 	@$(BIN)/python bench/scale.py $(ARGS)
 
+soak: $(READY) debs  ## Let 5,000 clients live through days and a fault every 30 s, and check that all figures stay flat (HOURS=8 CLIENTS=5000 SEED=1)
+	@$(BIN)/python bench/soak.py --hours $(or $(HOURS),8) --clients $(or $(CLIENTS),5000) --seed $(or $(SEED),1) $(ARGS)
+
 growth: $(READY) debs  ## Measure costs with 1 to 6 nodes and 10,000 to 1,000,000 users, and write docs/capacity.md (10 minutes)
 	@$(BIN)/python bench/growth.py --write $(ARGS)
 
@@ -181,6 +183,9 @@ release: $(SHIP) node  ## Build everything that a release publishes, except the 
 
 release-check: $(SHIP) node  ## Do all steps of a release except the upload: build, compare, install, run (5 minutes)
 	@PYTHONPATH=tests $(BIN)/python -m release check build/release
+
+lock-image: $(READY)  ## Write the lock files of the image (deploy/image) with the newest versions and their hashes
+	@PYTHONPATH=tests $(BIN)/python -m release lock-image
 
 $(SHIP): $(READY)
 	@echo "→ installing the tools of a release (once)"

@@ -8,7 +8,7 @@ const FILE = new URL("package-lock.json", import.meta.url);
 const CPUS = ["x64", "arm64", "ia32", "arm", "ppc64", "s390x", "riscv64", "loong64", "mips64el", "wasm32"];
 const SYSTEMS = ["android", "darwin", "freebsd", "linux", "win32", "netbsd", "openbsd", "sunos", "aix", "openharmony"];
 const OTHER_WORDS = { aarch64: "arm64", windows: "win32" };
-const LIBC = { gnu: ["glibc"], musl: ["musl"] };
+const LIBC = { gnu: ["glibc"], glibc: ["glibc"], musl: ["musl"] };
 
 function entryOf(name, version) {
   if (name === "fsevents") return { version, dev: true, hasInstallScript: true, optional: true, os: ["darwin"] };

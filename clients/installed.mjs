@@ -177,9 +177,12 @@ async function runServer() {
 async function sizes() {
   const found = {};
   for (const [name, { exports }] of Object.entries(budgets)) {
-    const contents = `export ${exports === "*" ? exports : `{ ${exports} }`} from "${name}";`;
     const [packageName, entry] = [name.split("/").slice(0, 2).join("/"), name.split("/")[2]];
-    const { peerDependencies = {} } = JSON.parse(readFileSync(join(folder, "node_modules", packageName, "package.json"), "utf8"));
+    const installed = join(folder, "node_modules", packageName);
+    const { peerDependencies = {}, exports: entries } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+    // By its path: an external package also excludes all of its entries.
+    const file = join(installed, entries[entry ? `./${entry}` : "."].import.default);
+    const contents = `export ${exports === "*" ? exports : `{ ${exports} }`} from "${file}";`;
     // sse.js is loaded only where WebSockets do not pass. An entry beside the main one shares its code.
     const external = [...Object.keys(peerDependencies), "./sse.js", ...(entry ? ["./greendot.js", "./greendot-react.js", packageName] : [])];
     const options = { stdin: { contents, resolveDir: folder }, bundle: true, minify: true, format: "esm", write: false, target: "es2022", external };
@@ -202,6 +205,7 @@ await runVue();
 await runServer();
 const measured = await sizes();
 for (const [name, bytes] of Object.entries(measured)) {
+  if (bytes < 500) throw new Error(`${name} has only ${bytes} bytes gzipped; the bundle does not contain the package`);
   if (bytes > budgets[name].most) throw new Error(`${name} has ${bytes} bytes gzipped; budgets.json allows ${budgets[name].most}`);
 }
 console.log(JSON.stringify(Object.fromEntries(Object.entries(measured).map(([name, bytes]) => [name, { ...budgets[name], bytes }]))));

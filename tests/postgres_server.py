@@ -69,12 +69,12 @@ def programs_with_tls() -> Path:
 class PostgresProcess:
     """PostgreSQL server on a free port of 127.0.0.1. A test may end, freeze and restart it.
 
-    With `tls` the server accepts TLS connections only.
+    With `tls` the server accepts TLS connections only. Its data is in `folder`, by default that of temporary files.
     """
 
-    def __init__(self, tls: Certificates | None = None, **settings: str) -> None:
+    def __init__(self, tls: Certificates | None = None, folder: Path | None = None, **settings: str) -> None:
         self._programs = programs() if tls is None else programs_with_tls()
-        self._folder = Path(tempfile.mkdtemp(prefix="greendot-postgres-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="greendot-postgres-", dir=folder))
         self._settings = SETTINGS | settings
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -118,6 +118,10 @@ class PostgresProcess:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def _data(self) -> Path:
         return self._folder / "data"
 
@@ -130,6 +134,23 @@ class PostgresProcess:
             return []
         lowered = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
         return [setpriv, *lowered, "--pdeathsig", "QUIT"]
+
+    def copy(self, primary: PostgresProcess) -> None:
+        """Replace all data with a copy of the primary's. After the next start this server is the primary's standby."""
+        self.end()
+        shutil.rmtree(self._data)
+        place = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+        subprocess.run(
+            [
+                *self._guard(),
+                str(self._programs / "pg_basebackup"),
+                *place,
+                *("-D", str(self._data), "-R", "-X", "stream", "-c", "fast", "--no-sync"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd=self._folder,
+        )
 
     def start(self) -> None:
         self.launch()

@@ -84,6 +84,31 @@ async def test_a_refused_resume_keeps_the_session_whatever_redis_receives_first_
         assert watcher.states("ann") == []
 
 
+async def test_a_resume_elsewhere_that_redis_executes_after_its_refusal_keeps_the_user_online(tmp_path: Path) -> None:
+    with RedisProcess("redis", tmp_path / "redis") as redis:
+        async with inside(*[redis_url(redis.port)] * 2, presence={"grace_s": 30.0}) as (first, second):
+            ann, watcher = await first.join("ann"), await first.join("watcher")
+            await watcher.watch("ann", "marker")
+            session = ann.client.welcome["session"]
+            read = second.node.recovery.resyncs
+            redis.stop()
+            await refused(second, "ann", session)
+            await ann.end()
+            # The first node does not restore the session, which would hide its end, before the second one has read all.
+            async with hold(first.node.recovery, "_refresh"):
+                redis.cont()
+                await passing(lambda: is_back(first, second) and second.node.recovery.resyncs > read)
+                # The last step of recovery ends sessions that the node does not hold.
+                await second.node.engine.audit(second.node.sessions.holds)
+            marker = await second.join("marker")
+            marker.send(type="bye")
+            await watcher.sees("marker", "online", "offline")
+            back = await second.join("ann", resume={"session": session})
+            assert watcher.states("ann") == []
+            back.send(type="bye")
+            await watcher.sees("ann", "offline")
+
+
 async def test_who_types_while_redis_is_away_goes_on_typing_when_it_is_back(network: Proxy) -> None:
     async with inside(redis_url(network.port), typing={"ttl_s": 30.0}) as (node,):
         assert (await node.ask("PUT", "/v1/rooms/den", {"open": True})).status < 300

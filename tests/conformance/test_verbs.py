@@ -612,3 +612,10 @@ def test_a_verb_with_another_number_of_buckets_is_refused_and_changes_nothing(re
     with pytest.raises(hiredis.ReplyError, match=r"^BUCKETS 5"):
         redis.verb("audit", ["nodes", "bucket"], "n1", 128)
     assert redis("HGETALL", "bucket") == before
+
+
+def test_typing_that_began_before_the_clock_went_back_does_not_last_longer(redis: Partition) -> None:
+    redis("ZADD", "typing", redis.now + 2_000, "ann|Ann", redis.now - 1_000, "bob|Bob")
+    bob, bob_left, ann, ann_left = redis.verb("typers", ["typing", "nodes"], "", 5_000)
+    assert (bob, ann, ann_left) == (b"bob|Bob", b"ann|Ann", 5_000)
+    assert 0 < bob_left <= 4_000

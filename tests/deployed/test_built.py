@@ -119,7 +119,7 @@ def test_the_metadata_of_the_wheel_has_name_version_license_and_requirements(bui
     # The license expression replaces the classifier.
     assert not [each for each in classifiers if each.startswith("License ::")]
     extras = set(said.get_all("Provides-Extra", []))
-    assert {"dev", "audit", "bench", "examples", "django", "fastapi"} <= extras
+    assert {"dev", "release", "bench", "examples", "django", "fastapi"} <= extras
     needed = [each for each in said.get_all("Requires-Dist", []) if "extra ==" not in each]
     # A server must not depend on test tools.
     assert not [each for each in needed if re.match(r"pytest|hypothesis|mypy|ruff|playwright", each)]

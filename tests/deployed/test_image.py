@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from deployed.programs import DEPLOY, ROOT, said
 from greendot import __version__
 from greendot.config import Settings
 from release.check import try_image_command
+from release.image_lock import EXTRAS
 
 DOCKERFILE = ROOT / "Dockerfile"
 
@@ -68,11 +72,46 @@ def test_everything_that_is_deployed_is_of_this_version() -> None:
 
 
 def test_the_base_has_an_exact_version_and_the_last_stage_installs_nothing() -> None:
-    given = dict(rest.split("=", 1) for name, rest in instructions() if name == "ARG")
+    given = dict(rest.split("=", 1) for name, rest in instructions() if name == "ARG" and "=" in rest)
     assert re.fullmatch(r"3\.\d+\.\d+", given["PYTHON"])
     bases = [rest.split()[0] for name, rest in instructions() if name == "FROM"]
-    assert set(bases) == {"python:${PYTHON}-slim-bookworm"}
+    # A release gives the digest; without it the tag is used.
+    assert set(bases) == {"python:${PYTHON}-slim-bookworm${DIGEST}"}
+    assert given["DIGEST"] == ""
     assert not re.search(r"\b(apt|apt-get|pip|gcc)\b", last_stage()["RUN"])
+
+
+def test_the_image_installs_locked_wheels_by_their_hashes() -> None:
+    """Each `pip install` either requires hashes, or installs the wheel of this folder without an index."""
+    steps = [step for name, rest in instructions() if name == "RUN" for step in re.split(r"&&|;", rest)]
+    installing = [step for step in steps if re.search(r"\bpip\b.*\b(install|wheel|download)\b", step)]
+    assert len(installing) == 4
+    for step in installing:
+        assert "--require-hashes --only-binary :all:" in step or "--no-deps --no-index" in step, step
+    assert {name for step in steps for name in re.findall(r"deploy/image/(\S+)\.txt", step)} == {"build", "${lock}"}
+    assert {path.stem for path in (ROOT / "deploy" / "image").iterdir()} == {"base", "build", *EXTRAS}
+
+
+def install(extras: str, failing: str = "none") -> subprocess.CompletedProcess[str]:
+    """Run the shell of the Dockerfile with a `pip` that prints its arguments, and fails for one file."""
+    (script,) = (rest for name, rest in instructions() if name == "RUN" and "EXTRAS" in rest)
+    pip = f'pip() {{ echo "$@"; case "$*" in *{failing}.txt*) return 1; esac; }}'
+    environment = {"EXTRAS": extras, "PATH": "/usr/bin:/bin"}
+    command = ["sh", "-euc", f"{pip}\n{script}"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20)
+
+
+@pytest.mark.parametrize("extras", ["", "otel", "otel,local"])
+def test_extras_are_installed_from_their_lock_files(extras: str) -> None:
+    done = install(extras)
+    assert (done.returncode, done.stderr) == (0, "")
+    files = re.findall(r"--requirement deploy/image/(\w+)\.txt", done.stdout)
+    assert files == ["build", "base", *filter(None, extras.split(","))]
+
+
+@pytest.mark.parametrize("failing", ["build", "base", "otel"])
+def test_a_failed_installation_fails_the_image(failing: str) -> None:
+    assert install("otel,local", failing).returncode == 1
 
 
 def test_dev_alone_starts_the_demo_where_a_published_port_reaches_it(tmp_path: Path) -> None:

@@ -279,9 +279,8 @@ async def test_a_port_that_is_in_use_is_named_and_nothing_is_started(tmp_path: P
         process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, stderr=STDOUT)
         out, _ = await process.communicate()
     assert process.returncode == 1
-    assert (
-        f"port {port} cannot be used: Address already in use. Stop its program, or give --https-port 0" in out.decode()
-    )
+    complaint = f"port {port} cannot be used: Address already in use. Stop the program that listens there, or give "
+    assert f"{complaint}--https-port 0" in out.decode()
     assert not (tmp_path / "data" / "logs").exists()
 
 

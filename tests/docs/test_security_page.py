@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,20 @@ PAGE = (ROOT / "docs" / "security.md").read_text()
 THREATS = PAGE.split("\n## Threats\n", 1)[1].split("\n## ", 1)[0]
 TEST = re.compile(r"`((?:tests|src)/[\w/]+\.py)::(\w+)`")
 BOUNDARIES = PAGE.split("\n## Boundaries\n", 1)[1].split("\n## ", 1)[0]
+OPENERS = {
+    *(
+        "AsyncClient",
+        "AsyncConnectionPool",
+        "HTTPConnection",
+        "HTTPSConnection",
+        "OTLPSpanExporter",
+        "Popen",
+        "urlopen",
+    ),
+    *("create_connection", "create_server", "create_unix_connection", "create_unix_server", "start_server"),
+    *("start_unix_server", "open_connection", "open_unix_connection"),
+    *("asyncpg.connect", "asyncpg.create_pool", "socket.socket", "sqlite3.connect"),
+}
 ROWS = [line.strip("|").split("|") for line in THREATS.splitlines() if re.match(r"\| (?!threat \|)", line)]
 
 
@@ -49,14 +64,48 @@ def test_every_threat_has_a_test_that_shows_how_it_is_met() -> None:
         assert TEST.findall(shown), threat
 
 
+def boundaries() -> Iterator[tuple[str, list[str], list[tuple[str, str]]]]:
+    """Yield each boundary with the code that checks it, as paths of files or folders, and its tests."""
+    for line in BOUNDARIES.splitlines():
+        if "→" in line:
+            boundary, _, checked, held = line.strip("|").split("|")
+            yield boundary.strip(), re.findall(r"`([a-z0-9_/]+)`", checked), TEST.findall(held)
+
+
 def test_every_boundary_has_a_test_and_the_code_that_checks_it() -> None:
-    rows = [line.strip("|").split("|") for line in BOUNDARIES.splitlines() if "→" in line]
-    assert len(rows) >= 10
-    for boundary, _, checked, held in rows:
-        assert TEST.findall(held), boundary
-        for path in re.findall(r"`([a-z0-9_/]+)`", checked):
-            place = ROOT / "src" / "greendot" / path
-            assert place.is_dir() or place.with_suffix(".py").is_file(), path
+    assert len([*boundaries()]) >= 30
+    for boundary, checked, held in boundaries():
+        assert held, boundary
+        for path in checked:
+            places = [ROOT / path, ROOT / "src" / "greendot" / path, ROOT / "src" / "greendot" / f"{path}.py"]
+            assert any(place.exists() for place in places), path
+
+
+def opens(path: Path) -> set[str]:
+    """Return the calls of a module that listen, connect, start a program or open a database."""
+    text = path.read_text()
+    if not any(f"{name.rpartition('.')[2]}(" in text for name in OPENERS):
+        return set()
+    calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)}
+    return OPENERS & (calls | {call.rpartition(".")[2] for call in calls})
+
+
+def test_every_module_that_opens_a_connection_belongs_to_a_boundary() -> None:
+    checking = {path for _, checked, _ in boundaries() for path in checked}
+    source = ROOT / "src" / "greendot"
+    found = {}
+    for path in sorted(source.rglob("*.py")):
+        module = path.relative_to(source).with_suffix("")
+        # Clients run in apps, not on a node; the suites in `testing` run in tests.
+        if module.parts[0] not in ("client", "sdk", "testing") and (calls := opens(path)):
+            found[str(module)] = calls
+    assert {"transport/listener", "engine/redis/link", "auth/jwks_fetch", "store/sqlite/thread"} <= found.keys()
+    missing = {
+        module: calls
+        for module, calls in found.items()
+        if checking.isdisjoint({module, *map(str, Path(module).parents)})
+    }
+    assert missing == {}, "add the module to the table of boundaries, with the test that holds it"
 
 
 def test_a_suite_that_is_named_is_run_on_the_engines_or_stores() -> None:

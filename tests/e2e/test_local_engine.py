@@ -94,7 +94,7 @@ async def test_a_killed_engine_is_started_again_and_sessions_are_restored(tmp_pa
         server.signal(signal.SIGTERM)
         ended = await server.ended()
         assert ended.code == 0
-        assert "private engine was ended by SIGKILL" in ended.err
+        assert "the private engine (the Redis that belongs to this server) was ended by SIGKILL" in ended.err
 
 
 async def test_the_engine_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:

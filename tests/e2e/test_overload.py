@@ -89,7 +89,8 @@ async def test_hellos_are_refused_and_readyz_gives_the_reason_until_the_overload
         newcomer = await served.socket()
         newcomer.send(type="hello", token=served.token("ann"))
         assert (await newcomer.receive("overloaded"))["data"]["retry_in_ms"] >= 2_000
-        assert (await newcomer.closed()).code == 4003
+        close = await newcomer.closed()
+        assert (close.code, close.reason) == (4003, "this node is overloaded; reconnect later")
         ready = await ask(served.port, "GET", "/readyz")
         assert (ready.status, ready.json()["ready"]) == (503, False)
         assert "lags by" in ready.json()["reason"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import socket
 import threading
 import time
@@ -15,7 +16,9 @@ from typing import Annotated, Any
 import httpx2
 import jwt
 import pytest
+import redis
 
+from docs.test_guides import blocks
 from e2e.processes import running
 from e2e.test_outbox import metric
 from examples.deliveries import EVENTS, WEBHOOK_SECRET, delivery, signed
@@ -26,6 +29,7 @@ from greendot.integrations.webhooks import DATA, MOST_BYTES, SeenIds
 from greendot.protocol.webhooks import TYPES
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY, SECRET
+from redis_servers import redis_server
 
 needs("fastapi", "uvicorn")
 import uvicorn  # noqa: E402
@@ -194,6 +198,10 @@ def test_every_method_is_for_await_or_for_async_for_except_two() -> None:
         of.get(getattr(wrapped, "__func__", None), direct).add(name)  # type: ignore[arg-type]
         assert ("Iterator" in str(method.__annotations__["return"])) == (name in iterated), name
     assert direct == {"token", "verify_webhook"}
+    # For type checkers each method is declared, in the same way.
+    declared = dict(re.findall(r"^        (\w+) = (_\w+)\(Server\.\1\)$", inspect.getsource(ThreadedServer), re.M))
+    ways = [*dict.fromkeys(iterated, "_iterated").items(), *dict.fromkeys(awaited, "_awaited").items()]
+    assert declared == dict(ways) | dict.fromkeys(direct, "_direct")
     assert {"every_room", "every_member", "every_message", "everybody_online", "mutes"} <= iterated
     assert {"notify", "inbox", "presence"} <= awaited
 
@@ -257,6 +265,30 @@ async def test_a_delivery_needs_a_recent_signature_by_one_of_the_secrets() -> No
         assert (await post(client, *previous)).status_code == 204
         assert (await post(client, *previous)).status_code == 409
     assert len(events) == 1
+
+
+async def test_processes_with_a_shared_store_know_the_webhooks_of_each_other(tmp_path: Path) -> None:
+    """Two processes of an app, and the store of the guide on a real Redis."""
+    page = Path(__file__).parents[2] / "docs" / "guides" / "fastapi.md"
+    (program,) = (text for _, text in blocks(page, "python") if "class SharedReplays" in text)
+    names: dict[str, Any] = {}
+    exec(program, names)
+    events = list[str]()
+    sent = delivery(("user.online", {"user": "ann"}), id_="first")
+    again = delivery(("user.online", {"user": "ann"}), id_="second")
+    with redis_server("valkey", tmp_path) as port:
+        url = f"redis://127.0.0.1:{port}"
+        for number, (body, status) in enumerate([(sent, 204), (sent, 409), (again, 204)]):
+            greendot = Greendot(SETTINGS, replays=names["SharedReplays"](url))
+            greendot.on("user.online")(lambda event, number=number: events.append(f"{number} {event.data.user}"))
+            async with browsing(greendot) as client:
+                assert (await post(client, *signed(body))).status_code == status
+    assert events == ["0 ann"]
+    # The store is away: Greendot will send the events again.
+    async with browsing(Greendot(SETTINGS, replays=names["SharedReplays"](url))) as client:
+        with pytest.raises(redis.ConnectionError):
+            await post(client, *signed(delivery(("user.online", {"user": "bob"}), id_="third")))
+    assert events == ["0 ann"]
 
 
 async def test_a_large_body_is_refused_before_it_is_read() -> None:

@@ -299,10 +299,9 @@ class Entrance:
             visit = self._host.ingress.arrive("127.0.0.1", far.fileno())
             assert visit is not None
             visit.fd = far.fileno()
-            accepted = socket.SocketType(far.family, far.type, far.proto, far.detach())
-            _Accepted(
-                self._poller, accepted, ProtocolSniffer(self._host, self._web, visit, accepted.recv(4_096))
-            ).open()
+            first = far.recv(4_096)
+            protocol = ProtocolSniffer(self._host, self._web, visit, first)
+            _Accepted(self._poller, far.detach(), protocol).open()
             answer = b""
             for turn in range(TURNS * PATIENCE):
                 try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
@@ -20,11 +20,11 @@ class Cluster:
 
     def __init__(self, primaries: list[RedisProcess], replicas: list[RedisProcess]) -> None:
         self.processes = [*primaries, *replicas]
-        self._by_port = {process.port: process for process in self.processes}
+        self._by_port = {process.announced: process for process in self.processes}
 
     @property
     def url(self) -> str:
-        return "redis+cluster://" + ",".join(f"127.0.0.1:{process.port}" for process in self.processes)
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{process.announced}" for process in self.processes)
 
     @property
     def alive(self) -> list[RedisProcess]:
@@ -37,9 +37,9 @@ class Cluster:
 
     def replicas_of(self, primary: RedisProcess) -> list[RedisProcess]:
         """Return the live replicas of a primary."""
-        entries = (entry for entry in self._slots(self.alive[0]) if entry[2][1] == primary.port)
+        entries = (entry for entry in self._slots(self.alive[0]) if entry[2][1] == primary.announced)
         ports = {node[1] for entry in entries for node in entry[3:]}
-        return [process for process in self.alive if process.port in ports]
+        return [process for process in self.alive if process.announced in ports]
 
     # --- slots ---
 
@@ -75,7 +75,9 @@ class Cluster:
         others = [process for process in self.primaries if process not in (to, source)]
         for process in (to, source, *others):
             process.command("CLUSTER", "SETSLOT", slot, "NODE", _id(to))
-        until(lambda: all(self._seen_owner(process, slot) == to.port for process in self.alive), f"slot {slot} moved")
+        until(
+            lambda: all(self._seen_owner(process, slot) == to.announced for process in self.alive), f"slot {slot} moved"
+        )
 
     # --- failure ---
 
@@ -86,7 +88,7 @@ class Cluster:
 
         def taken_over() -> bool:
             owners = {self._seen_owner(witness, slot) for witness in self.alive}
-            return owners.isdisjoint({process.port, None}) and len(owners) == 1 and all(map(_is_ok, self.alive))
+            return owners.isdisjoint({process.announced, None}) and len(owners) == 1 and all(map(_is_ok, self.alive))
 
         until(taken_over, f"a replica took over from port {process.port}")
         return self.owner(slot)
@@ -112,9 +114,17 @@ class Cluster:
 
 @contextmanager
 def redis_cluster(
-    kind: str, folder: Path, primaries: int = 3, replicas: int = 0, **settings: Setting
+    kind: str,
+    folder: Path,
+    primaries: int = 3,
+    replicas: int = 0,
+    prepare: Callable[[RedisProcess], object] | None = None,
+    **settings: Setting,
 ) -> Iterator[Cluster]:
-    """Run a cluster that serves all slots, with `replicas` for each primary, in sync."""
+    """Run a cluster that serves all slots, with `replicas` for each primary, in sync.
+
+    `prepare` is called with each process before it starts, for example to announce the port of a proxy.
+    """
     given: dict[str, Setting] = {
         "cluster_enabled": "yes",
         "cluster_node_timeout": 2_000,  # failures are detected soon
@@ -124,6 +134,9 @@ def redis_cluster(
     if replicas:
         given["repl_ping_replica_period"] = 1  # Redis 7.0 does not list a replica that has received nothing yet
     processes = [RedisProcess(kind, folder, **given | settings) for _ in range(primaries * (1 + replicas))]
+    for process in processes:
+        if prepare is not None:
+            prepare(process)
     with together(*processes):
         cluster = Cluster(processes[:primaries], processes[primaries:])
         _form(cluster, primaries, replicas)

@@ -112,6 +112,7 @@ class RedisProcess:
         **settings: Setting,
     ) -> None:
         self.port = free_port()
+        self.announced = self.port  # port that a cluster gives to clients
         self.login = login
         self.tls = tls
         self._clock_file = clock_file
@@ -134,6 +135,11 @@ class RedisProcess:
             for name, value in settings.items():
                 for line in [value] if isinstance(value, str | int) else value:
                     file.write(f"{name} {line}\n")
+
+    def announce(self, port: int) -> None:
+        """Let a cluster give this port to clients: that of a proxy in front of the process."""
+        self.announced = port
+        self.configure({"cluster-announce-port": port})
 
     # --- lifecycle ---
 
@@ -179,6 +185,18 @@ class RedisProcess:
         self.start()
         self.ready()
 
+    def recover(self) -> None:
+        """Start the process again, without its append-only file if that cannot be read."""
+        self.start()
+        try:
+            self.ready()
+        except AssertionError:
+            if self.alive:
+                raise
+            shutil.rmtree(self._folder / "appendonlydir")
+            self.start()
+            self.ready()
+
     def jump(self, ms: int) -> None:
         """Move the wall clock, but not the monotonic clock, forward or back. This needs a `clock_file`."""
         assert self._clock_file is not None
@@ -190,6 +208,10 @@ class RedisProcess:
         """Return the server's time."""
         seconds, microseconds = self.command("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
 
     @property
     def alive(self) -> bool:

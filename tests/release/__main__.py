@@ -1,4 +1,7 @@
-"""Commands: `build FOLDER` builds the artefacts of a release, `check FOLDER` also installs and runs them."""
+"""Commands: `build FOLDER` builds the artefacts of a release, `check FOLDER` also installs and runs them.
+
+`lock-image` writes the lock files of the image.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from release.artefacts import Failed, build_all
 from release.check import check
+from release.image_lock import write_locks
 
 
 def main(words: list[str]) -> int:
@@ -19,7 +23,11 @@ def main(words: list[str]) -> int:
                 for path in build_all(Path(folder).resolve(), Path(work)):
                     print(path)
             return 0
-    print("usage: python -m release build|check FOLDER", file=sys.stderr)
+        case ["lock-image"]:
+            for path in write_locks():
+                print(path)
+            return 0
+    print("usage: python -m release build|check FOLDER, or lock-image", file=sys.stderr)
     return 2
 
 

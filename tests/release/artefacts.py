@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tomllib
 import uuid
@@ -15,32 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from greendot import __version__
+from release import image_lock
+from release.steps import ROOT, Failed, run
 
-ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "clients"
 PACKAGES = ("js", "react", "vue", "server")  # workspaces that are published
 FALLBACK_EPOCH = 315532800  # 1980: the earliest time that a wheel can contain
 SUMS = "SHA256SUMS"
-
-
-class Failed(Exception):
-    """A step of the release failed. The text has the command and its output."""
-
-
-def run(*command: str | Path, cwd: Path = ROOT, timeout_s: float = 600, **environment: str) -> str:
-    """Run a program and return its output. Raise Failed if it fails."""
-    words = [str(part) for part in command]
-    # scripts/ensure-node installs Node.js here, if the machine has none.
-    path = {"PATH": f"{Path(sys.prefix, 'node')}:{os.environ['PATH']}"}
-    try:
-        done = subprocess.run(
-            words, cwd=cwd, env=os.environ | path | environment, capture_output=True, text=True, timeout=timeout_s
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failed(f"{' '.join(words)}: {error}") from None
-    if done.returncode:
-        raise Failed(f"{' '.join(words)} failed:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def epoch() -> str:
@@ -80,10 +60,12 @@ def sbom_python(folder: Path, python: Path) -> Path:
     """Write the SBOM of the Python package with all packages of an environment that has nothing else."""
     command = ["-m", "cyclonedx_py", "environment", "--pyproject", ROOT / "pyproject.toml", "--output-reproducible"]
     sbom = json.loads(run(sys.executable, *command, python))
-    (wheel,) = folder.glob("*.whl")
-    # The package itself is the subject of the document, with the hash of the wheel; not a component of itself.
+    files = [*folder.glob("*.whl"), *folder.glob("*.tar.gz")]
+    # The package itself is the subject of the document, with the hashes of wheel and sdist; not a component of itself.
     sbom["components"] = [part for part in sbom["components"] if part["name"] != "greendot"]
-    sbom["metadata"]["component"] |= {"version": __version__, "hashes": [_hash(wheel)]}
+    subject = sbom["metadata"]["component"]
+    subject |= {"version": __version__, "purl": f"pkg:pypi/greendot@{__version__}", "hashes": [_hash(files[0])]}
+    subject.setdefault("externalReferences", []).extend(_distribution(path) for path in files)
     return _write_sbom(folder / f"greendot-{__version__}.cdx.json", sbom)
 
 
@@ -104,15 +86,76 @@ def sbom_npm(folder: Path, package: str) -> Path:
     (tarball,) = folder.glob(f"{_file_name(own['name'])}-{own['version']}.tgz")
     subject = _component(own["name"], own) | {"hashes": [_hash(tarball)]}
     parts = [_component(name, found[name]) for name in sorted(found)]
-    sbom = {
+    needs = {subject["bom-ref"]: [part["bom-ref"] for part in parts]}
+    return _write_sbom(
+        folder / f"{_file_name(own['name'])}-{own['version']}.cdx.json", _document(subject, parts, needs)
+    )
+
+
+def sbom_image(folder: Path, base: tuple[str, str]) -> Path:
+    """Write the SBOM of the image: its base (name, and digest if known), and the locked packages, without extras.
+
+    The base is one component, because its digest determines its packages of Debian.
+    """
+    (wheel,) = folder.glob("*.whl")
+    own = _python_component("greendot", __version__) | {"hashes": [_hash(wheel)]}
+    locked = [*image_lock.read_lock("base")]
+    refs = {one.name: f"pkg:pypi/{one.name}@{one.version}" for one in locked} | {"greendot": own["bom-ref"]}
+    parts = [_base_component(*base), own]
+    for one in locked:
+        files = [
+            {"type": "distribution", "url": file, "hashes": [{"alg": "SHA-256", "content": found}]}
+            for file, found in one.wheels.items()
+        ]
+        parts.append(_python_component(one.name, one.version) | {"externalReferences": files})
+    subject = {"type": "container", "bom-ref": "image", "name": "greendot", "version": __version__}
+    needs = {"image": [parts[0]["bom-ref"], own["bom-ref"]]} | {ref: [] for ref in refs.values()}
+    for one in locked:
+        for by in one.via:
+            needs[refs[by]].append(refs[one.name])
+    return _write_sbom(folder / f"greendot-image-{__version__}.cdx.json", _document(subject, parts, needs))
+
+
+def _document(subject: dict[str, Any], parts: list[dict[str, Any]], needs: dict[str, list[str]]) -> dict[str, Any]:
+    """Return an SBOM. `needs` has the references that each reference depends on."""
+    return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": subject},
         "components": parts,
-        "dependencies": [{"ref": subject["bom-ref"], "dependsOn": [part["bom-ref"] for part in parts]}],
+        "dependencies": [{"ref": ref, "dependsOn": sorted(some)} for ref, some in sorted(needs.items())],
     }
-    return _write_sbom(folder / f"{_file_name(own['name'])}-{own['version']}.cdx.json", sbom)
+
+
+def _base_component(name: str, digest: str) -> dict[str, Any]:
+    image, _, tag = name.partition(":")
+    purl = f"pkg:docker/{image}@{tag}"
+    hashes = [{"alg": "SHA-256", "content": digest.rpartition(":")[2]}] if digest else []
+    return {"type": "container", "bom-ref": purl, "name": image, "version": tag, "purl": purl, "hashes": hashes}
+
+
+def _python_component(name: str, version: str) -> dict[str, Any]:
+    purl = f"pkg:pypi/{name}@{version}"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
+
+def build_sboms(folder: Path, python: Path) -> None:
+    """Write the SBOMs of all artefacts in a folder. `python` is that of an environment with the wheel alone."""
+    sbom_python(folder, python)
+    for package in PACKAGES:
+        sbom_npm(folder, package)
+    sbom_image(folder, image_base())
+
+
+def image_base() -> tuple[str, str]:
+    """Return name and digest of the image's base. The digest is that of GREENDOT_BASE_DIGEST, or empty."""
+    version = image_lock.base_version()
+    return f"python:{version}-slim-bookworm", os.environ.get("GREENDOT_BASE_DIGEST", "")
+
+
+def _distribution(path: Path) -> dict[str, Any]:
+    return {"type": "distribution", "url": path.name, "hashes": [_hash(path)]}
 
 
 def _file_name(package: str) -> str:
@@ -201,8 +244,9 @@ def build_all(folder: Path, work: Path) -> list[Path]:
         run("npm", "ci", cwd=CLIENTS)
     build_npm(folder)
     (wheel,) = folder.glob("*.whl")
-    sbom_python(folder, environment(work / "sbom", wheel))
-    for package in PACKAGES:
-        sbom_npm(folder, package)
+    # The versions of the image, so that the same commit gives the same SBOM.
+    constraints = work / "constraints.txt"
+    constraints.write_text("".join(f"{one.name}=={one.version}\n" for one in image_lock.read_lock("base")))
+    build_sboms(folder, environment(work / "sbom", "--constraint", constraints, wheel))
     checksums(folder)
     return sorted(folder.iterdir())

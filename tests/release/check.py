@@ -18,12 +18,12 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 from compat.sources import UPGRADED, MissingHistoryError, extract
-from release import artefacts
+from release import artefacts, image_lock
 from release.artefacts import CLIENTS, ROOT, Failed, run
+from release.image_lock import EXTRAS, GLIBC, image_python
 from release.quickstart import fetch, running, serving, try_server
 from release.upgrade import Installation, build_previous, upgrade
 
-ARCHITECTURES = ("x86_64", "aarch64")
 PEERS = ("react", "react-dom", "@types/react", "vue", "ws")
 
 
@@ -60,6 +60,7 @@ class Table:
 
 def check(folder: Path) -> int:
     """Build all artefacts into a folder and try them. Print a table; return the exit code."""
+    os.environ["SOURCE_DATE_EPOCH"] = artefacts.epoch()  # also if a commit is made meanwhile
     table = Table()
     with tempfile.TemporaryDirectory(prefix="greendot-release-") as name:
         work = Path(name)
@@ -78,7 +79,7 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     python = work / "sbom" / "bin" / "python"  # environment with the wheel alone
     with table.step("the same bytes from another folder") as notes:
-        notes.append(compare_builds(folder, work / "again"))
+        notes.append(compare_builds(folder, work / "again", python))
     with table.step("SBOM") as notes:
         notes.append(check_sboms(folder))
     with table.step("wheel: quickstart"), serving(python.parent / "greendot", cwd=work / "wheel") as address:
@@ -100,7 +101,7 @@ def _try_artefacts(table: Table, folder: Path, work: Path) -> None:
     with table.step("image: its command, without a container"):
         try_image_command(python.parent / "greendot", work / "image")
     with table.step("image: hadolint and wheels") as notes:
-        notes.append(check_image(wheel))
+        notes.append(check_image())
     table.skip("image: build", "needs a Docker engine; the release workflow builds it for amd64 and arm64")
 
 
@@ -138,12 +139,16 @@ def _pip_setting(name: str) -> str:
 # --- reproducibility ---
 
 
-def compare_builds(folder: Path, work: Path) -> str:
-    """Build again from a copy with other times and modes, in another folder. Raise Failed if a byte differs."""
+def compare_builds(folder: Path, work: Path, python: Path) -> str:
+    """Build again from a copy with other times and modes, in another folder. Raise Failed if a byte differs.
+
+    `python` is that of an environment with the wheel alone.
+    """
     work.mkdir()
     source = copy_source(work / "source")
     artefacts.build_python(work / "dist", source)
     artefacts.build_npm(work / "dist")
+    artefacts.build_sboms(work / "dist", python)
     compared = sorted((work / "dist").iterdir())
     different = [path.name for path in compared if path.read_bytes() != (folder / path.name).read_bytes()]
     if different:
@@ -223,16 +228,19 @@ def _unpack_npm(tarballs: list[Path], modules: Path) -> None:
 # --- image ---
 
 
-def check_image(wheel: Path) -> str:
-    """Lint the Dockerfile, and check that each dependency has a wheel for each architecture: no compiler is there."""
+def check_image() -> str:
+    """Lint the Dockerfile, and check that pip finds the locked wheels, by their hashes, for each architecture."""
     run(Path(sys.executable).parent / "hadolint", "--failure-threshold", "style", ROOT / "Dockerfile")
     version = image_python()
-    for architecture in ARCHITECTURES:
-        platforms = [word for libc in (28, 17) for word in ("--platform", f"manylinux_2_{libc}_{architecture}")]
+    files = [word for name in ("base", *EXTRAS) for word in ("--requirement", image_lock.FOLDER / f"{name}.txt")]
+    for architecture in image_lock.ARCHITECTURES:
+        platforms = [word for minor in GLIBC for word in ("--platform", f"manylinux_2_{minor}_{architecture}")]
         with tempfile.TemporaryDirectory() as target:
-            command = ["install", "--dry-run", "--quiet", "--only-binary", ":all:", "--target", target]
-            run(sys.executable, "-m", "pip", *command, "--python-version", version, *platforms, wheel)
-    return f"wheels of Python {version} for {' and '.join(ARCHITECTURES)} (this machine: {platform.machine()})"
+            command = ["install", "--dry-run", "--quiet", "--require-hashes", "--only-binary", ":all:"]
+            command += ["--no-deps", "--target", target, "--python-version", version]
+            run(sys.executable, "-m", "pip", *command, *platforms, *files)
+    architectures = " and ".join(image_lock.ARCHITECTURES)
+    return f"locked wheels of Python {version} for {architectures} (this machine: {platform.machine()})"
 
 
 def try_image_command(greendot: Path, work: Path) -> None:
@@ -254,11 +262,3 @@ def try_image_command(greendot: Path, work: Path) -> None:
             raise Failed("/dev/token needs no gate token, although the server listens on all addresses")
         if b"token" not in fetch(f"{address}/dev/token?user=alice&gate={gate}"):
             raise Failed("/dev/token gives no token with the gate token")
-
-
-def image_python() -> str:
-    """Return the Python version of the image, such as 3.13."""
-    found = re.search(r"^ARG PYTHON=(\d+\.\d+)\.\d+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    if found is None:
-        raise Failed("the Dockerfile has no exact version of its base. Write: ARG PYTHON=X.Y.Z")
-    return found[1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from greendot.testing.clock import START_MS
 from simulation.access import Access
 from simulation.engine import GRACE_S, LEASE_S
+from simulation.rules import Periods, protected_until, wrong_change
 
 if TYPE_CHECKING:
     from simulation.clients import Contact, Device
@@ -20,8 +21,8 @@ CLEAN_S, SILENT_S, DEAD_S = 5.0, 15.0, 75.0
 HEAL_S = 12.0  # until a node that was paused or cut off has restored its sessions
 SLACK_S = 1.5  # for delays of the network
 HOLD_S = 5.0  # typing
-HEARTBEAT_LOST = 4002
 NOTICED_S = 1.5  # until every node has noticed a failover
+PERIODS = Periods(GRACE_S, CLEAN_S, SILENT_S, DEAD_S, SLACK_S)
 INVARIANTS = {
     "no-flicker": "a user with a session, or within the grace, is never shown offline",
     "offline-once": "each watcher gets each change once",
@@ -165,21 +166,7 @@ class Promises:
 
     @staticmethod
     def _end_of_protection(contact: Contact) -> float:
-        if contact.ended_at is None:
-            end = contact.last_frame_at + DEAD_S
-        elif contact.how in ("lost", "half_open"):
-            end = contact.ended_at + GRACE_S
-        elif contact.how == "clean":
-            end = contact.ended_at + CLEAN_S - SLACK_S
-        elif contact.how == "bye":
-            end = contact.ended_at
-        elif 4000 <= contact.closed_code < 4500:  # the node asks the client to return
-            grace_s = SILENT_S if contact.closed_code == HEARTBEAT_LOST else GRACE_S
-            end = (contact.closed_at or contact.ended_at) + grace_s - SLACK_S
-        else:
-            end = contact.ended_at
-        # A node closes the connection of a silent client before it may notice that the socket is lost.
-        end = min(end, contact.last_frame_at + DEAD_S + SILENT_S - SLACK_S)
+        end = protected_until(contact, PERIODS)
         if contact.superseded_at is not None:
             end = min(end, contact.superseded_at)
         return end
@@ -256,12 +243,8 @@ class Promises:
                 self.fail("hidden", who)
         else:
             self._offline(user, entry, who)
-        if before is None or not before["version"] or not entry["version"]:
-            return
-        if entry["version"] < before["version"] and _looks(entry) != _looks(before):
-            self.fail("versions-rise", f"{who} after version {before['version']}")
-        if is_event and _looks(entry) == _looks(before):
-            self.fail("offline-once", f"{who} again")
+        if wrong := wrong_change(before, entry, is_event=is_event):
+            self.fail(wrong[0], f"{who} {wrong[1]}")
 
     def _offline(self, user: str, entry: dict[str, Any], who: str) -> None:
         if entry.get("stale"):
@@ -356,7 +339,3 @@ class Promises:
 def bound_s() -> float:
     """Return the time after the last fault until every user who is gone must be offline."""
     return max(DEAD_S + SILENT_S, LEASE_S + GRACE_S) + GRACE_S + HEAL_S
-
-
-def _looks(entry: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(entry.get(field) for field in ("state", "status_text", "name", "stale", "last_seen", "info"))

@@ -63,7 +63,7 @@ export class Inbox {
     return this.#mark("inbox.archive", which);
   }
 
-  /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
+  /** Acknowledge notifications. The server resends those with `ack: true` until then: up to ten times, and also at each connect. */
   ack(which: Marks): Promise<Badge> {
     return this.#mark("inbox.ack", which);
   }

@@ -1,4 +1,4 @@
-// Queue of commands without an answer. They are sent again until the server answers, in order within each lane.
+// Queue of commands that the server has not answered. After a lost connection, the commands are sent again, in order.
 
 import { type Clock, pause } from "./clock.js";
 import { GreendotError } from "./errors.js";
@@ -15,19 +15,20 @@ interface Sending {
   reject(error: unknown): void;
 }
 
-/** Name of an ordered sequence of commands. A new symbol is a lane for one command. */
+/** Name of a lane: a sequence of commands that are sent in order. With a new symbol, a command has a lane of its own. */
 export type Lane = string | symbol;
 
-/** Send a command over the link. Fails with `disconnected` if there is no link, or if it is lost before the answer. */
+/** Send a command over the connection. Fails with `disconnected` without a connection, or if the connection is lost before the answer. */
 export type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
 
 /**
- * Queue of idempotent commands: the server accepts their key once, or they only move a position forward.
- * Each lane sends one command at a time, so that later commands do not overtake one that waits.
+ * Queue of commands that the client may send twice without harm. Examples are reads, marks that only move forward, and
+ * writes with a key: of several writes with one key, the server carries out only the first. Each lane sends one command at a time, so
+ * that commands of a lane stay in order.
  */
 export class Outbox {
-  #waiting = new Set<Sending>(); // in order
-  #running = new Set<Lane>();
+  #waiting = new Set<Sending>(); // commands without an answer, in the order of the calls of `send`
+  #running = new Set<Lane>(); // lanes that are sending a command
   #bytes = 0;
   #most: { count: number; bytes: number };
   #transmit: Transmit;
@@ -43,11 +44,11 @@ export class Outbox {
     return this.#waiting.size;
   }
 
-  /** Send a command and return its answer, across reconnects. */
+  /** Send a command and return its answer. If the connection is lost before the answer, the command is sent again. */
   send<Reply>(lane: Lane, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
     const bytes = byteLength(command);
     if (this.size >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `\`queue\` is full: ${this.size} commands (${this.#bytes} bytes) wait`;
+      const full = `\`queue\` is full: ${this.size} commands (${this.#bytes} bytes) are waiting`;
       return Promise.reject(new GreendotError("queue_full", full, true));
     }
     return new Promise((resolve, reject) => {
@@ -57,12 +58,12 @@ export class Outbox {
     });
   }
 
-  /** Send the commands that wait, on a new connection. */
+  /** Send the waiting commands on a new connection. */
   _flush(): void {
     for (const { _lane: lane } of this.#waiting) void this.#run(lane);
   }
 
-  /** Reject all commands: the client is closed. */
+  /** Reject all waiting commands, because the client is closed. */
   _fail(error: GreendotError): void {
     for (const sending of this.#waiting) sending.reject(error);
     this.#waiting.clear();
@@ -72,12 +73,15 @@ export class Outbox {
   async #run(lane: Lane): Promise<void> {
     if (this.#running.has(lane)) return;
     this.#running.add(lane);
-    // The loop also visits commands that are added meanwhile.
+    // The loop also visits commands that are added to the set during the loop.
     for (const sending of this.#waiting) if (sending._lane === lane && !(await this.#try(sending))) break;
     this.#running.delete(lane);
   }
 
-  /** Send a command until it is answered. Returns false without a connection: the next one continues here. */
+  /**
+   * Send a command until the server has carried it out or has refused it for good. After MOST_FAILURES failures with
+   * `internal`, give up. Returns false if the connection is lost: the command then waits for the next connection.
+   */
   async #try(sending: Sending): Promise<boolean> {
     while (this.#waiting.has(sending)) {
       try {
@@ -94,7 +98,7 @@ export class Outbox {
     return true;
   }
 
-  /** Remove a command. Returns false if `fail` has removed it. */
+  /** Remove a command from the queue. Returns false if the command is no longer in the queue, because the client was closed. */
   #done(sending: Sending): boolean {
     const isWaiting = this.#waiting.delete(sending);
     if (isWaiting) this.#bytes -= sending._bytes;

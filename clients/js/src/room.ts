@@ -1,4 +1,4 @@
-// One room: messages, typing, occupants. The room is joined again after every reconnect.
+// Room: its messages, the users who type, the users in the room. The client joins the room again after a reconnect.
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -52,20 +52,20 @@ interface History<Body> {
   messages: RoomMessage<Body>[];
 }
 
-/** `client.room(name)`: one room. */
+/** Room of the client, from `client.room(name)`. */
 export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
-  /** Number of the newest known message; 0 before the room is joined. */
+  /** Number of the newest known message; 0 before the first join. */
   head = 0;
-  /** Number of users in the room; null before it is joined. */
+  /** Number of users in the room; null before the first join, and after a leave or a removal. */
   count: number | null = null;
   /** Whether the room is joined on this connection. */
   joined = false;
-  /** Whether the app has archived the room: it can only be read. */
+  /** Whether the app has archived the room. An archived room is read-only. */
   archived = false;
-  /** When the mute of the user ends, in milliseconds UTC; Infinity: no end; null: the user is not muted. */
+  /** End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted. */
   mutedUntil: number | null = null;
-  /** Seconds between two messages of one user in slow mode; 0: no slow mode. */
+  /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
   slowModeS = 0;
   #core: Session;
   #events: Emitter<RoomEvents<Body, SignalBody>>;
@@ -73,15 +73,15 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #typists: Typists;
   #keystrokes: Keystrokes;
   #typing: Typing;
-  #wanted = 0; // `join` calls without a `leave`
-  #after: number | null = null; // the option `after` of the first join
-  #history: number | undefined; // option `history` of the join that the server has not answered yet
-  #said = false; // a join was sent, and no leave after it
-  #entry = 0; // number of the last join sent; answers to older joins are ignored
+  #wanted = 0; // number of `join` calls, minus the number of `leave` calls
+  #after: number | null = null; // option `after` of the last `join` call before the room is joined
+  #history: number | undefined; // option `history` of a `join` call that the server has not answered yet
+  #said = false; // on this connection, `room.join` was sent, and no `room.leave` after it
+  #entry = 0; // number of the last `room.join` command; answers to earlier `room.join` commands are ignored
   #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // `join` calls that wait for the answer
-  #marker = 0; // number of the last read message
+  #marker = 0; // number of the last message that the user has read
   #endMute: Undo = () => {}; // cancels the timer of the mute
-  #sent = new Set<string>(); // keys of own messages whose events may still come
+  #sent = new Set<string>(); // keys that this client has sent, and whose events may still come
 
   /** @internal */
   constructor(core: Session, name: string) {
@@ -104,12 +104,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
     });
   }
 
-  /** Number of unread messages. Edits, deletions and reactions count too. */
+  /** Number of unread messages. Edits, deletions and reactions count as messages. */
   get unread(): number {
     return Math.max(0, this.head - this.#marker);
   }
 
-  /** Users who type. Returns the same object until the users or their number change. */
+  /** Users who type, and the number of these users. The object is a new one after each change. */
   get typers(): Typing {
     return this.#typing;
   }
@@ -120,11 +120,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-   * stored cursor, are delivered first. With neither, only new messages are delivered. If the room
-   * is joined already, `after` has no effect.
-   * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
-   * Joins are counted: the client leaves the room after one `leave` for each `join`.
+   * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. With `after`,
+   * the room first delivers the messages after this number, as events. Without `after`: if the client's `storage` (by
+   * default in memory) holds the number of the last delivered message, the room continues after this message. Otherwise
+   * the room delivers only new messages. If the client is already in the room, `after` has no effect. With `history`, the
+   * result contains this number of newest messages (at most 100), and the room delivers all later messages.
+   * The client counts the calls of `join`: it leaves the room when `leave` was called as often as `join`.
    */
   join({ after, history }: { after?: number; history?: number } = {}): Promise<Joined<Body>> {
     if (after !== undefined && history !== undefined) throw new GreendotError("bad_field", "give `after` or `history`, not both");
@@ -135,12 +136,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const promise = new Promise<Joined<Body>>((resolve, reject) => {
       this.#waiters.push((error, joined) => (error ? reject(error) : resolve(joined!)));
     });
-    promise.catch(() => {}); // a caller that ignores the promise is informed by the event `removed`
+    promise.catch(() => {}); // the caller may ignore the promise: the event `removed` also reports a refusal
     this.#plan();
     return promise;
   }
 
-  /** Undo one `join`. The last `leave` leaves the room. Without a `join` it does nothing. */
+  /** Undo one call of `join`. The client leaves the room when `leave` was called as often as `join`. */
   leave(): void {
     if (!this.#wanted || --this.#wanted) return;
     this.#outside(new GreendotError("closed", "room left"));
@@ -148,16 +149,16 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. The
-   * client may send a message several times. The server stores it once, because each time it has the same `key` (by
-   * default a generated one).
+   * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. If a
+   * connection is lost, the client sends the message again, with the same `key`. The server stores only one message with
+   * this key. By default, the client generates a new key for each call.
    */
   send(body: Body, options?: { key?: string }): Promise<Written> {
     this.#keystrokes.ended(); // a message ends the typing
     return this.#write("room.send", { body }, options);
   }
 
-  /** Replace the body of the message with number `ref`. */
+  /** Give the message number `ref` a new body. */
   edit(ref: number, body: Body, options?: { key?: string }): Promise<Written> {
     return this.#write("room.edit", { ref, body }, options);
   }
@@ -167,7 +168,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#write("room.delete", { ref }, options);
   }
 
-  /** Set a reaction of this user to the message with number `ref`, or remove the reaction with `on: false`. A repeated call has no effect. */
+  /** Add a reaction of this user to the message with number `ref`. With `on: false`, remove the reaction. A second call has no further effect. */
   react(ref: number, reaction: string, { on = true, key }: { on?: boolean; key?: string } = {}): Promise<Written> {
     return this.#write("room.react", { ref, reaction, on }, { key });
   }
@@ -180,16 +181,20 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return (await this.#fetch<History<Body>>("room.history", bounds)).messages;
   }
 
-  /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
+  /**
+   * Mark the messages up to number `seq` as read; by default all messages. Without a connection, the call waits for a
+   * connection. Returns the number of messages that are still unread.
+   */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
-    // Do not compute `head` from the number in the answer: more messages may have come since the server counted.
+    // The server counted `unread` when it processed the command. Later messages may be here already: do not compute `head`.
     return (await this.#fetch<{ unread: number }>("room.read", { seq }, `read ${this.name}`)).unread;
   }
 
   /**
-   * Report typing. Call it at every keystroke, with false when the field is empty. While the user types, the client sends
-   * a report at the interval that the server sets (`welcome.typing.repeat_ms`, by default 3 s).
+   * Report that the user types. Call `typing()` at every keystroke. The client sends a report at most once in the interval
+   * that the server sets (`welcome.typing.repeat_ms`, by default 3 s). Without calls, the typing ends by itself after some
+   * seconds. To end the typing earlier, for example when the field is empty, call `typing(false)`.
    */
   typing(isTyping = true): void {
     this.#keystrokes.typing(isTyping);
@@ -212,10 +217,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
-   * newer signal with a `key` then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal
-   * was sent: false without a connection. With `reply`, returns a promise that fails if the server refuses the signal, or
-   * if there is no connection.
+   * Send a signal to the users in the room, for example the position of a pointer. A signal is not stored. If a receiver
+   * reads slowly, signals for this receiver wait in the server. A newer signal then replaces a waiting signal that has
+   * the same sender, kind and `key`. Returns whether the client has sent the signal: false without a connection. With
+   * `reply: true`, returns a promise that fails if the server refuses the signal, or if there is no connection.
    */
   signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
   signal(kind: string, body?: SignalBody, options?: { key?: string }): boolean;
@@ -225,7 +230,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   // Called by the client
 
-  /** @internal Number of the last delivered message, to resume after it; null if the program has not joined the room. */
+  /** @internal Number of the last delivered message; null if the program has not joined the room. A resumed session continues after this message. */
   get _cursor(): number | null {
     return this.#wanted ? this.#stream.last : null;
   }
@@ -235,8 +240,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#said = false;
     if (!this.#wanted) return;
     if (state?.truncated) this.#stream._reach(state.head);
-    // With a resumed session, this client is already in the room again. Join nevertheless, because the reply has the
-    // typers, the number of users and the number of unread messages.
+    // If the session was resumed, the server has already put this client back into the room. Join nevertheless, because the
+    // reply has the users who type, the number of users in the room, and the number of unread messages.
     this.#enter(!state);
   }
 
@@ -247,7 +252,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#keystrokes.ended(true);
   }
 
-  /** @internal Reject callers that wait for the join: the client is closed. */
+  /** @internal Reject the `join` calls that wait for an answer, because the client is closed. */
   _stop(error: GreendotError): void {
     this._lost();
     this.#endMute();
@@ -255,7 +260,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#answer(error);
   }
 
-  /** @internal Discard the state of the previous user. */
+  /** @internal Forget which messages were delivered and read. Called for a new user of the client, and after a removal. */
   _forget(): void {
     this.#stream._forget();
     this.head = this.#marker = 0;
@@ -268,7 +273,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /** @internal */
   _heard(type: string, data: any, trace: string | undefined): void {
-    if (!this.#wanted && type !== "room.changed") return; // the server sent this event before it processed the leave
+    if (!this.#wanted && type !== "room.changed") return; // the server sent this event before it processed `room.leave`
     switch (type) {
       case "room.message":
         if (trace && this.#sent.delete(trace)) data.key = trace;
@@ -298,14 +303,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
     }
   }
 
-  /** Fetch a page of the history. Fails if the connection is lost, and is not repeated on the next connection. */
+  /** Fetch a page of the history. Fails if the connection is lost: this command is not sent again. */
   async #page(bounds: Bounds): Promise<RoomMessage<Body>[]> {
     return (await this.#core.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
 
   #plan(): void {
     queueMicrotask(() => {
-      // If the room is already joined, `history` needs a second join.
+      // If the client is already in the room, it joins again to get the messages of the option `history`.
       const isAgain = this.joined && this.#history !== undefined;
       if (!this.#core.online || (this.#wanted > 0 === this.#said && !isAgain)) return;
       if (this.#wanted) return this.#enter(true);
@@ -341,8 +346,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#marker = Math.max(this.#marker, reply.head - reply.unread);
     // Deliver the reply's messages before `head` moves to the reply's head.
     for (const message of reply.messages) this.#stream._offer(message);
-    // Fetch what the reply leaves out. With `history`, the reply has only the newest messages. If the client was in the
-    // room earlier, messages between the last delivered one and the first one of the reply may be missing.
+    // Fetch messages that the reply does not contain. With `history`, the reply has only the newest messages. If the client
+    // was in the room earlier, messages between the last delivered message and the first message of the reply may be missing.
     if (reply.truncated || hasHistory) this.#stream._reach(reply.head);
     this.#advance(reply.head);
     this.#typists.clear();
@@ -357,7 +362,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#answer(undefined, joined);
   }
 
-  /** Resolve the `join` calls that wait for the answer, or reject them with `error`. */
+  /** Resolve the `join` calls that wait for the answer. With `error`, reject them instead. */
   #answer(error?: GreendotError, joined?: Joined<Body>): void {
     for (const waiter of this.#waiters.splice(0)) waiter(error, joined);
   }
@@ -390,17 +395,17 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#sent.add(key);
     const [oldest] = this.#sent;
     if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest!);
-    // The key is also the trace. The server copies the trace into the event of the message. So this client recognizes its
-    // own message, whether the event comes before or after the answer.
+    // The key is also sent in the field `trace`, which the server copies into the event of the message. So this client
+    // recognizes its own message, whether the event comes before or after the answer.
     return this.#fetch(type, { ...fields, key, trace: key }, `room ${this.name}`);
   }
 
-  /** Send a command of this room and return its answer, across reconnects. */
+  /** Send a command of this room and return its answer. If the connection is lost, the command is sent again. */
   #fetch<Reply>(type: string, fields: object, lane: Lane = Symbol()): Promise<Reply> {
     return this.#core._deliver(lane, type, { room: this.name, ...fields });
   }
 
-  /** Emit an event of the room and of the client. */
+  /** Emit an event on the room and on the client. */
   #emit(type: "message" | "typing", event: any): void {
     this.#events.emit(type, event);
     this.#core._events.emit(type, event);
@@ -430,7 +435,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     if (muted_until !== undefined) this.#mute(muted_until ?? Infinity);
   }
 
-  /** Set the end of the mute. When the time has come, the mute ends without an event of the server. */
+  /** Set the end of the mute. A timer ends the mute at this time, because the server then sends no event. */
   #mute(end: number): void {
     this.#endMute();
     const left = end - this.#core.now();

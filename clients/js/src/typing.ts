@@ -1,18 +1,20 @@
-// Typing in a room: the users who type, and the reports of this client.
+// Typing in a room: the users who type, and the typing reports of this client.
 
 import type { Clock } from "./clock.js";
 import type { Undo } from "./options.js";
 import type { Typer, TypingTimes } from "./wire.js";
 
-const SLACK_MS = 1_000; // tolerated delay of a repeated start before the typer is removed
-const EARLY_MS = 100; // margin for a start that travels faster than the previous one and would be throttled by the server
-/** Defaults for a server that does not send these times. */
+const SLACK_MS = 1_000; // if the next `typing.started` is late by up to this time, the user stays in the list
+// Extra wait before the next `typing.start`, besides `throttle_ms`. Without it, a command that travels faster than the one
+// before could arrive too early, and the server would ignore it.
+const EARLY_MS = 100;
+/** Default times, for a server that does not send its times in `welcome`. */
 export const TYPING: TypingTimes = { repeat_ms: 3_000, hold_ms: 5_000, throttle_ms: 2_000 };
 
-/** Users who type in a room. Each expires after its time, even without a further event. */
+/** Users who type in a room. A user is removed some seconds after the last `typing.started`, even without a further event. */
 export class Typists {
   #ends = new Map<string, { typer: Typer; undo: Undo }>();
-  #count = 0; // the server's count in large rooms, where names are not sent
+  #count = 0; // number of users who type, from the server; only in large rooms, where the server sends no names
   #countEnd: Undo = () => {};
   #clock: Clock;
   #changed: () => void;
@@ -22,7 +24,7 @@ export class Typists {
     this.#changed = changed;
   }
 
-  /** Typers in the order in which they started. */
+  /** Users who type, in the order in which they started to type. */
   get typers(): Typer[] {
     return [...this.#ends.values()].map(({ typer }) => typer);
   }
@@ -58,7 +60,10 @@ export class Typists {
   }
 }
 
-/** Typing reports of this client. Called with every keystroke, it sends starts and stops as often as the server allows. */
+/**
+ * Typing reports of this client. Call `typing(true)` with every keystroke. At a call, the client sends `typing.start` if
+ * `repeat_ms` have passed since the last start. After a stop, the next start waits until `throttle_ms` after the last start.
+ */
 export class Keystrokes {
   #say: (type: "typing.start" | "typing.stop") => boolean;
   #clock: Clock;
@@ -83,11 +88,14 @@ export class Keystrokes {
     const passed = this.#clock.now() - this.#startedAt; // negative if the clock was set back
     const wait = (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - passed;
     if (wait <= 0 || passed < 0) this.#start();
-    // Too soon after the last start: send the next one as soon as the throttle allows.
+    // The server would ignore a start now, because the last start was too recent. Send the start later.
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
   }
 
-  /** Reset after a message or a lost connection, which end the typing on the server. */
+  /**
+   * Record that the typing is over: after a stop, a message, a leave or a lost connection. With `forgetting`, the next
+   * start need not wait until `throttle_ms` after the last start.
+   */
   ended(forgetting = false): void {
     this.#later();
     this.#holds = false;

@@ -6,8 +6,8 @@ import { useSource, useWith } from "./source.js";
 export interface UsedInbox<Body = unknown> extends InboxState<Body>, InboxActions {}
 
 /**
- * Return the newest notifications in ascending order, updated while the component is mounted. `Body` is the type of
- * their bodies. Marks made here appear in every `useInbox` of this client.
+ * Return the newest notifications in ascending order, and actions such as `markRead`. `Body` is the type of the bodies of
+ * notifications. If one component marks a notification, all components with `useInbox` show the mark.
  */
 export function useInbox<Body = unknown>(options: InboxOptions = {}): UsedInbox<Body> {
   const { filter } = options;

@@ -4,9 +4,9 @@ import type { Presence } from "@greendot/client";
 import { lastSeenSource, presenceSource } from "@greendot/client/stores";
 import { useSource } from "./source.js";
 
-/** Return the presence of a user, undefined until it is known. The user is watched while the component is mounted. */
+/** Return the presence of a user; undefined until it is known. The client watches the user while the component is mounted. */
 export function usePresence(user: string | null | undefined): Presence | undefined;
-/** Return the presence of users by id. Users without a known presence are not in the map. A new array on each render is fine. */
+/** Return the presence of users, as a map by user id, without users whose presence is unknown. You may pass a new array in each render. */
 export function usePresence(users: readonly string[]): ReadonlyMap<string, Presence>;
 export function usePresence(
   who: string | readonly string[] | null | undefined,
@@ -17,7 +17,7 @@ export function usePresence(
   return isOne ? people.get(names) : people;
 }
 
-/** Return a text such as "5 minutes ago" and keep it current. Empty if the user is not offline or the time is unknown. */
+/** Return a text such as "5 minutes ago", which changes as time passes. The text is empty if the user is not offline, or if the time is unknown. */
 export function useLastSeen(
   presence: Presence | undefined,
   options: { locale?: string; justNow?: string } = {},

@@ -13,14 +13,16 @@ export type GreendotProviderProps = { children?: ReactNode } & (
     }
   | {
       /**
-       * Options of a client that the provider creates and connects while it is mounted. Only `getToken` may change between
-       * renders. For other options or another user, give the provider another `key`.
+       * Options of a client that the provider creates. The client is connected while the provider is mounted, and never
+       * during server rendering. Only `getToken` may change between renders. To change another option or the user, give
+       * the provider another `key` (the React prop).
        */
       options: GreendotOptions;
       client?: undefined;
       /**
-       * `AppState` of React Native: in the foreground the user is active, in the background not. On return the client checks
-       * its connection at once. A client of your own needs the option `page: appStatePage(AppState)`.
+       * `AppState` of React Native. The user then counts as active while the app is in the foreground, and the client checks
+       * its connection when the app returns to the foreground. If you pass a `client` instead of `options`, create it with
+       * the option `page: appStatePage(AppState)`.
        */
       appState?: AppStateLike;
     }
@@ -28,6 +30,7 @@ export type GreendotProviderProps = { children?: ReactNode } & (
 
 const Context = createContext<Greendot | null>(null);
 
+/** Provide a client for the hooks in all components inside this provider. Pass your own `client`, or `options` for a new client. */
 export function GreendotProvider({ client, options, appState, children }: GreendotProviderProps): ReactElement {
   const latest = useRef(options);
   useEffect(() => {
@@ -44,7 +47,7 @@ export function GreendotProvider({ client, options, appState, children }: Greend
   return createElement(Context.Provider, { value: used }, children);
 }
 
-/** Return the client of the nearest provider. During server rendering it never connects. */
+/** Return the client of the nearest `GreendotProvider` above the component. */
 export function useGreendot(): Greendot {
   const client = useContext(Context);
   if (!client) throw new Error("no <GreendotProvider> above this component: wrap the component in one");

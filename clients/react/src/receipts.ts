@@ -11,8 +11,8 @@ export interface UsedReceipts extends ReceiptState {
 }
 
 /**
- * Return how far the users in `room` have read. The room is joined while the component is mounted. After a reconnect the
- * receipts are fetched again.
+ * Return the read receipts of `room`: the last message that each user has read. The client is in the room while the component is mounted.
+ * After a reconnect, the receipts are fetched again.
  */
 export function useReceipts(room: string): UsedReceipts {
   const client = useGreendot();

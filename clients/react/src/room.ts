@@ -6,8 +6,9 @@ import { useSource, useWith } from "./source.js";
 export interface UsedRoom<Body = unknown, SignalBody = unknown> extends RoomState<Body>, RoomActions<Body, SignalBody> {}
 
 /**
- * Return messages, occupants and typers of `room`. The room is joined while the component is mounted. `Body` is the type
- * of message bodies. The functions stay the same between renders.
+ * Return the messages of `room`, the users in the room, the users who type, and actions such as `send`. The client is in the
+ * room while the component is mounted. `Body` is the type of message bodies. The actions are the same functions in each
+ * render.
  */
 export function useRoom<Body = unknown, SignalBody = unknown>(room: string, options: RoomOptions = {}): UsedRoom<Body, SignalBody> {
   const state = useSource((client) => roomSource<Body>(client, room, options), room);

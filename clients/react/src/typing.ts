@@ -12,11 +12,11 @@ export interface UsedTyping {
   count: number;
   /** Text such as "Alice and Bob are typing…", or an empty string. */
   text: string;
-  /** Report typing. Call it at every keystroke, with false when the field is empty. */
+  /** Report that the user types. Call `setTyping()` at every keystroke, and `setTyping(false)` when the field is empty. */
   setTyping(isTyping?: boolean): void;
 }
 
-/** Return the users who type in `room`. The room is joined while the component is mounted. */
+/** Return the users who type in `room`, and `setTyping`. The client is in the room while the component is mounted. */
 export function useTyping(room: string, options: TypingOptions = {}): UsedTyping {
   const client = useGreendot();
   const { typers, count } = useSource((client) => typingSource(client, room), room);

@@ -4,8 +4,8 @@ import { unreadSource } from "@greendot/client/stores";
 import { useSource } from "./source.js";
 
 /**
- * Return the number of unread notifications, or of unread messages of a room. The room is joined while the component is
- * mounted, in order to receive new messages.
+ * Return the number of unread notifications. With `room`, return the number of unread messages of this room. The client is in
+ * the room while the component is mounted.
  */
 export function useUnread(room?: string): number {
   return useSource((client) => unreadSource(client, room), room);

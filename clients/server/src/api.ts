@@ -541,7 +541,10 @@ export interface Restriction {
 export interface RestrictionOptions {
   /** Time when it ends, in milliseconds UTC; null: no end. */
   until?: number | null;
-  /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+  /**
+   * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of the API
+   * key.
+   */
   by?: string | null;
   /** Reason for the change, for the audit. */
   reason?: string | null;
@@ -602,7 +605,10 @@ export interface RoomSettings {
   archived?: boolean | null;
   /** Slow mode: seconds between two messages of one user. 0: no slow mode. Null: unchanged. */
   slow_mode_s?: number | null;
-  /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+  /**
+   * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of the API
+   * key.
+   */
   by?: string | null;
   /** Reason for the change, for the audit. */
   reason?: string | null;
@@ -931,7 +937,10 @@ export interface Operations {
     request: {
       path: { room: string };
       query?: {
-        /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+        /**
+         * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of
+         * the API key.
+         */
         by?: string;
         /** Reason for the change, for the audit. */
         reason?: string;
@@ -1098,7 +1107,10 @@ export interface Operations {
     request: {
       path: { room: string; seq: number };
       query?: {
-        /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+        /**
+         * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of
+         * the API key.
+         */
         by?: string;
         /** Reason for the change, for the audit. */
         reason?: string;
@@ -1139,7 +1151,7 @@ export interface Operations {
     };
     answer: Restrictions;
   };
-  /** Mute a user in a room, until a time or without end. The user can read, and send nothing. */
+  /** Mute a user in a room, until a time or without end. A muted user can read, but cannot send. */
   "PUT /v1/rooms/{room}/mutes/{user}": {
     request: {
       path: { room: string; user: string };
@@ -1152,7 +1164,10 @@ export interface Operations {
     request: {
       path: { room: string; user: string };
       query?: {
-        /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+        /**
+         * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of
+         * the API key.
+         */
         by?: string;
         /** Reason for the change, for the audit. */
         reason?: string;
@@ -1191,7 +1206,10 @@ export interface Operations {
     request: {
       path: { room: string; user: string };
       query?: {
-        /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+        /**
+         * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of
+         * the API key.
+         */
         by?: string;
         /** Reason for the change, for the audit. */
         reason?: string;
@@ -1224,7 +1242,10 @@ export interface Operations {
     request: {
       path: { user: string };
       query?: {
-        /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+        /**
+         * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of
+         * the API key.
+         */
         by?: string;
         /** Reason for the change, for the audit. */
         reason?: string;
@@ -1261,7 +1282,10 @@ export interface Operations {
     request: {
       path: { user: string };
       query?: {
-        /** Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key. */
+        /**
+         * Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of
+         * the API key.
+         */
         by?: string;
         /** Reason for the change, for the audit. */
         reason?: string;

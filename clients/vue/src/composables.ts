@@ -71,7 +71,7 @@ export function useRoom<Body = unknown, SignalBody = unknown>(room: MaybeRefOrGe
 export interface UsedTyping extends Refs<Pick<RoomState["typing"], "typers" | "count">> {
   /** Text such as "Alice and Bob are typing…", or an empty string. */
   text: ComputedRef<string>;
-  /** Report typing. Call it at every keystroke, with false when the field is empty. */
+  /** Report that the user types. Call `setTyping()` at every keystroke, and `setTyping(false)` when the field is empty. */
   setTyping(isTyping?: boolean): void;
 }
 
@@ -106,7 +106,7 @@ export type UsedInbox<Body = unknown> = Refs<InboxState<Body>> & InboxActions;
 
 /**
  * Return the newest notifications in ascending order, updated while the component is mounted. `Body` is the type of
- * their bodies. Marks made here appear in every `useInbox` of this client.
+ * their bodies. Every `useInbox` of this client shows the marks that any of them sets.
  */
 export function useInbox<Body = unknown>(options: MaybeRefOrGetter<InboxOptions> = {}): UsedInbox<Body> {
   const state = useSource((client) => inboxSource<Body>(client, toValue(options)));

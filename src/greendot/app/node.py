@@ -392,7 +392,9 @@ class Node:
         """Make the registry of event streams; return the key for hashes of addresses and user agents."""
         shared = hash_key(self.settings.privacy.hash_key, self.settings.auth.secret)
         own = shared or token_bytes(32)
-        self.streams = EventStreams(self.engine, self.rpc, self.metrics, lambda: self.incarnation, own, shared)
+        self.streams = EventStreams(
+            self.engine, self.rpc, self.metrics, lambda: self.incarnation, own, shared, self.engine.live_nodes
+        )
         return own
 
     def _commands(self) -> CommandTable:

@@ -139,6 +139,10 @@ class Revocations:
                 del self._entries[name]
                 self._restrictions -= entry.kind in RESTRICTIONS
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._entries
+
     def __len__(self) -> int:
         return len(self._entries)
 

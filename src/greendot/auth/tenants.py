@@ -33,6 +33,11 @@ class Tenants:
         if self._strict:
             self._context.timers.set(BELIEVED_S, self._on_timer)
 
+    @property
+    def are_checked(self) -> bool:
+        """Return whether `admit` refuses tenants."""
+        return self._strict
+
     async def admit(self, tenant: str) -> None:
         """Raise TokenError unless the tenant is admitted."""
         if self._strict and not await self._is_known(tenant):

@@ -1,4 +1,4 @@
-"""Command `greendot doctor`: findings about a set-up."""
+"""Command `greendot doctor`: findings about the settings, the services and the machine of a server."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}
 def doctor(flags: dict[str, dict[str, Any]], connections: int, as_json: bool, config: Path | None) -> None:
     """Check settings, engine, store and machine, and print findings with remedies.
 
-    Nothing is changed, and secrets are not shown. Use the same flags, environment and --config as the server. Exit
-    code: 0 without warnings and errors, 1 with warnings, 2 with errors.
+    The command changes nothing and shows no secrets. Give it the same flags, environment and --config as the server.
+    Exit code: 2 if there are errors, 1 if there are only warnings, otherwise 0.
     """
-    why, do = "It may belong to another program.", "If it was meant for Greendot, remove it."
+    why, do = "It may belong to another program.", "If you meant a setting of Greendot, correct the name."
     findings = [note("environment", text, why, do) for text in strange_variables(os.environ)]
     try:
         settings, notes = _read(config, given(flags))
@@ -66,7 +66,11 @@ def doctor(flags: dict[str, dict[str, Any]], connections: int, as_json: bool, co
 
 
 def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settings, list[Finding]]:
-    """Load the settings. Without a secret or key set, and with the secret of a dev server here, assume --dev."""
+    """Load the settings, and return them with notes for the user.
+
+    The settings may lack a secret and keys for tokens. If the data folder then has the secret of a dev server, load the
+    settings as if --dev were given.
+    """
     settings, notes = load(config, os.environ, flags), []
     auth = settings.auth
     if not (settings.server.dev or auth.secret or auth.keys or auth.jwks_url) and dev_secret(settings):
@@ -75,9 +79,10 @@ def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settin
         notes = [
             note(
                 "server.dev",
-                f"no secret is set, but {where} has the secret of a dev server: checked as if --dev were given",
+                f"no secret is set, but {where} has the secret of a dev server: the settings were checked as if --dev "
+                "were given",
                 "A production server needs its own secret.",
-                "For production, use the settings of that server: greendot doctor --config FILE",
+                "To check a production server, give its settings: greendot doctor --config FILE",
             )
         ]
     settings = load(config, os.environ, flags, SERVER_CHECKS)

@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 import msgspec
-import uvloop
 
 from greendot import __version__
 from greendot.app.collector import Collector
@@ -24,6 +23,7 @@ from greendot.app.collector_model import NodeLoad
 from greendot.app.config_checks import SERVER_CHECKS
 from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
+from greendot.cli.event_loop import new_event_loop
 from greendot.config import LOCAL, Settings, strange_variables
 from greendot.config.fields import check_length, refuse
 from greendot.config.pusher import Pusher
@@ -180,7 +180,7 @@ def _serve_by_workers(
 
 
 def _on_a_loop(settings: Settings, life: Coroutine[Any, Any, None]) -> None:
-    with recording(settings.traces), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with recording(settings.traces), asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(life)
 
 

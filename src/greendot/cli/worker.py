@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
-import uvloop
 
 from greendot import __version__
 from greendot.app.adapters import lock_store, make_engine, make_store, pushes
@@ -20,6 +19,7 @@ from greendot.app.push import make_pushing
 from greendot.cli._options import engine_option
 from greendot.cli._settings import as_running_server, config_option, settings_from, store_shown
 from greendot.cli._store import store_option
+from greendot.cli.event_loop import new_event_loop
 from greendot.cli.serve import STUCK_S, log_key
 from greendot.clock import SystemClock
 from greendot.config import Settings, strange_variables
@@ -60,7 +60,7 @@ def worker(engine: str | None, store: str | None, config: Path | None) -> None:
     set_up_logging(settings.server.log, settings.log, log_key(settings))
     for note in strange_variables(os.environ):
         click.echo(note)
-    with recording(settings.traces), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with recording(settings.traces), asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_work(settings))
 
 

@@ -111,6 +111,7 @@ class Session:
         self._ageing: asyncio.TimerHandle | None = None  # marks presence as stale; runs while there is no link
         self._ahead_ms = 0.0  # server's time minus the monotonic time of this machine
         self._since = time.monotonic()  # monotonic time of the last state change
+        self._closing = False  # whether `close` was called
         self._bye = False  # argument `bye` of `close`
 
     # Calls of the client
@@ -147,8 +148,10 @@ class Session:
         """
         try:
             if self._keeper is not None and not self._keeper.done():
-                if not self._keeper.cancelling():  # a second cancel would interrupt the closing handshake
-                    self._bye = bye
+                # A second cancel would interrupt the closing handshake. `cancelling()` does not show the first one: an
+                # attempt that reaches its time limit is cancelled too, and the task goes on with the next attempt.
+                if not self._closing:
+                    self._closing, self._bye = True, bye
                     self._keeper.cancel()
                 await asyncio.wait([self._keeper])
         finally:

@@ -135,7 +135,7 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
     throttle_s: Annotated[Seconds, about("at most one typing start per user and room is delivered in this time")] = 2.0
     large_room: Annotated[Count, about("with more subscribers than this, a room gets counts instead of user ids")] = 100
     repeat_s: Annotated[
-        Seconds, about("how often clients repeat a typing start; 0: a third of the way from throttle_s to ttl_s")
+        Seconds, about("least time until clients repeat a typing start; 0: a third of the way from throttle_s to ttl_s")
     ] = 0.0
 
     @property
@@ -159,13 +159,13 @@ class Node(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Admission(Struct, frozen=True, forbid_unknown_fields=True):
-    hellos_per_s: Annotated[Count, about("hellos accepted per second; further clients get a time to retry")] = 2_000
+    hellos_per_s: Annotated[Count, about("hellos accepted per second; further clients get a time to retry")] = 5_000
     hellos_at_once: Annotated[
         Count, about("hellos processed at the same time; bounds the event loop's lag in a reconnect storm")
     ] = 500
     waiting: Annotated[
         Count, about("hellos that may wait: this many of returning clients, and as many of new ones")
-    ] = 2_000
+    ] = 10_000
     strangers: Annotated[Count, about("sockets without a completed hello; further WebSocket upgrades get 503")] = 10_000
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from math import inf
+from sys import maxsize
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -38,6 +39,18 @@ class HelloQueue(Generic[T]):
     def waiting(self) -> int:
         return len(self._returning) + len(self._new)
 
+    def enter(self, now: float) -> bool:
+        """Admit a hello at once, ahead of `ask` and `admit`; return False if it has to wait. It lasts until `ended`."""
+        if self._returning or self._new or self.under_way >= self._at_once:
+            return False
+        if self._rate is not None:
+            self._refill(self._rate, now)
+            if self._level < 1.0:
+                return False
+        self.under_way += 1
+        self._level -= 1.0
+        return True
+
     def ask(self, who: T, now: float, *, returning: bool) -> float:
         """Queue a hello for `admit` and return 0, or return the seconds after which the client should return."""
         queue = self._returning if returning else self._new
@@ -54,17 +67,20 @@ class HelloQueue(Generic[T]):
         self._given[returning] = first + 1 / (rate * SHARE)
         return self._given[returning] - now
 
-    def admit(self, now: float) -> list[T]:
-        """Take out and return the hellos to admit now. Each is under way until `ended`."""
-        self._refill(now)
+    def admit(self, now: float, most: int = maxsize) -> list[T]:
+        """Take out and return the hellos to admit now, `most` at most. Each is under way until `ended`."""
+        if self._rate is not None:
+            self._refill(self._rate, now)
+            most = min(most, int(self._level))
+        most = min(most, self._at_once - self.under_way)
         admitted: list[T] = []
-        while self.waiting and self.under_way < self._at_once and (self._rate is None or self._level >= 1.0):
-            queue = self._returning or self._new
+        while most > 0 and (queue := self._returning or self._new):
             who = next(iter(queue))
             del queue[who]
+            admitted.append(who)
             self.under_way += 1
             self._level -= 1.0
-            admitted.append(who)
+            most -= 1
         return admitted
 
     def ended(self) -> None:
@@ -87,7 +103,6 @@ class HelloQueue(Generic[T]):
             return None
         return max(0.0, (1.0 - self._level) / self._rate)
 
-    def _refill(self, now: float) -> None:
-        if self._rate is not None:
-            self._level = min(self._rate, self._level + (now - max(self._updated, now - 1.0)) * self._rate)
-            self._updated = now
+    def _refill(self, rate: float, now: float) -> None:
+        self._level = min(rate, self._level + (now - max(self._updated, now - 1.0)) * rate)
+        self._updated = now

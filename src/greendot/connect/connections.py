@@ -16,6 +16,7 @@ from greendot.connect.event_streams import EventStreams
 from greendot.connect.hello import HelloService
 from greendot.engine.messages import Disconnect, RoomOrder
 from greendot.engine.port import Engine
+from greendot.errors import EngineUnavailable
 from greendot.ids import hashed, incarnation_of
 from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
 from greendot.limits.rate_limits import RateLimits
@@ -166,19 +167,27 @@ class ClientConnections:
             self._cleanup.add(connection)
 
     def gone(self, connection: Connection) -> None:
-        self.timers.cancel(connection.timer)
-        connection.timer = None
+        if connection.timer is not None:
+            self.timers.cancel(connection.timer)
+            connection.timer = None
         self._registry.gone(connection)
         self._connection_limits.gone(connection)
         self._drainer.gone()
 
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
-        """Close a tenant's session on any node. Return False if there is no such session or node."""
+        """Close a tenant's session on any node. Return False if there is no such session or node.
+
+        Raise EngineUnavailable if the node is live, but receives no messages now.
+        """
         is_elsewhere = incarnation_of(session_id) != self._sessions.incarnation
         if session_id in self._registry.sessions or not is_elsewhere:
             return self._disconnect(session_id, code, reason, tenant)
         # A node that was taken for dead continues under another name. Its sessions keep their ids.
-        return await self._engine.reach(incarnation_of(session_id), Disconnect(session_id, code, reason, tenant))
+        node = incarnation_of(session_id)
+        is_reached = await self._engine.reach(node, Disconnect(session_id, code, reason, tenant))
+        if not is_reached and node in self._engine.live_nodes():
+            raise EngineUnavailable(f"node {node} is live, but receives no messages now")
+        return is_reached
 
     def _disconnect_received(self, topic: Any, message: Disconnect) -> None:
         self._disconnect(message.session, message.code, message.reason, message.tenant)

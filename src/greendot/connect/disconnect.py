@@ -54,7 +54,8 @@ class DisconnectCleanup:
         session = connection.session
         if log_events.CONNECTION_ENDED.is_wanted:
             log(log_events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **log_fields(session))
-        self._recorder.ended(session, shown_code(cause, code))
+        if self._recorder.tail.open:
+            self._recorder.ended(session, shown_code(cause, code))
         self._watching.forget(connection)
         self._rooms.forget(connection, said_bye=cause is EndCause.BYE)
         self._sessions.lost(connection, cause, code)

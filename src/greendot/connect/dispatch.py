@@ -171,7 +171,7 @@ class Dispatcher:
             if type(command) in wire.ACTIVITY:
                 self._sessions.active(session, connection.received_at)
             outcome = self._table[type(command)](connection, session, command)
-            if isawaitable(outcome):
+            if outcome is not None and isawaitable(outcome):
                 connection.waiting = deque()
                 work = outcome if course is None else course.through(outcome)
                 self._spawn(self._finish(connection, command, work))

@@ -6,7 +6,7 @@ commands over the bus. The id ends with a keyed hash: a made-up id costs no mess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from greendot.engine.messages import ClusterAnswer, StreamPost, Topic
@@ -41,7 +41,9 @@ class EventStreams:
         incarnation: Callable[[], str],
         own_key: bytes,
         key: bytes | None,
+        live_nodes: Callable[[], Collection[str]],
     ) -> None:
+        self._live_nodes = live_nodes
         self._bus = bus
         self._rpc = rpc
         self._metrics = metrics
@@ -92,6 +94,9 @@ class EventStreams:
             )
         finally:
             self._forwarded -= 1
+        if answer is None and node in self._live_nodes():
+            # Its link to Redis was lost a moment ago. The stream is open: the client must not give it up.
+            raise EngineUnavailable(f"node {node} is live, but receives no messages now")
         return PostOutcome.UNKNOWN if answer is None else PostOutcome(answer.decode())
 
     def _take(self, name: str, post: Post) -> PostOutcome:

@@ -1,15 +1,16 @@
-"""Hello: from an unknown socket to a session that watchers can see.
+"""Answers to `hello`, the first command of a client. A hello turns a new connection into a session.
 
-A hello is admitted at once, or waits for a moment, or its client is sent away with a time to return (`received`).
-After the admission `_answer` verifies the token, opens or resumes the session, attaches rooms and inbox, and sends the
-welcome.
+`received` admits the hello at once, lets the hello wait for up to LONGEST_S, or sends the client away. To send a client
+away is to close the connection, and to give the client a time to return. After the admission, `_answer` verifies the
+token, opens or resumes the session, attaches rooms and inbox, and sends the welcome.
 
-Two limits protect the node when all clients return at once. The limit of hellos that are being answered bounds the lag
-of the event loop. The limit of hellos per second leaves time for the clients that are connected.
+Two limits protect the node when all clients return at once. The number of hellos in work at the same time is limited,
+so that the event loop stays responsive. The number of hellos per second is limited, so that the node has time for the
+connected clients.
 
-A client that is sent away may still have a session. If the session would end before the client's
-time to return, or within SOON_S after this time, the node keeps the session longer: until the time to return, and for
-one grace more. So the user stays online.
+A client that waits or is sent away may still have a session from an earlier connection. The session could end before
+the client's time to return, or less than SOON_S after this time. The node then keeps the session until the time to
+return, and for one grace more. So the user stays online.
 """
 
 from __future__ import annotations
@@ -64,11 +65,14 @@ from greendot.telemetry.metrics import Metrics
 
 AT_ONCE = 50  # rooms of a client that are rejoined at the same time
 CROWDED_MS = 30_000  # longest wait before a retry while the user or tenant has too many connections
-CLAIMING_MS = 4_000  # the same, while this node may get more of the tenant's connections from other nodes
+# Longest wait before a retry while the tenant has too many connections on this node, but other nodes may soon give this
+# node a larger part of the tenant's limit.
+CLAIMING_MS = 4_000
 RETRY_MS = 5_000  # time until a retry after the engine or the store was unavailable
 LONGEST_S = 10.0  # longest wait of a hello
-SOON_S = 5.0  # how late after its time to return a client may come and still find its session
-TOGETHER_S = 0.05  # shortest time between two groups of waiting hellos; a group reads the store together
+SOON_S = 5.0  # a client may come back up to this many seconds late, and still finds its session
+TOGETHER_S = 0.05  # shortest delay of the timer that admits a group of hellos; a group shares its reads of the store
+IN_A_TURN = 50  # hellos admitted in one turn of the event loop: about 5 ms of work
 REFUSING_S = 2.0  # shortest wait before a retry while the node refuses new work
 
 Answered = Callable[[Connection], None]
@@ -96,7 +100,7 @@ class HelloService:
         metrics: Metrics,
         heartbeat_s: float,
     ) -> None:
-        self.strangers: set[Connection] = set()  # sockets whose hello has not been answered
+        self.strangers: set[Connection] = set()  # connections whose hello has not been answered
         self.bus: BusTable = {HoldSession: self._hold_received}
         self._queue = queue
         self._bus = bus
@@ -117,25 +121,31 @@ class HelloService:
         self._dialects = Dialects()
         self._waiting: dict[Connection, tuple[Hello, Answered]] = {}
         self._received_at: dict[Connection, float] = {}  # times of hellos that have not been answered
-        self._dropped: dict[Connection, asyncio.Future[None]] = {}  # of foreign protocols: done if the hello is dropped
+        # Only for foreign protocols: the future is done if the hello is dropped without an answer.
+        self._dropped: dict[Connection, asyncio.Future[None]] = {}
+        self._timed: set[Connection] = set()  # connections with a waiting hello and a timer for the end of the wait
+        self._begun = 0  # hellos admitted in this turn of the event loop
         self._timer_set = False
-        self._refusing = False  # the node refuses new work
+        self._refusing = False  # the node is overloaded and refuses new work
 
     # --- admission ---
 
     def received(
-        self, connection: Connection, hello: Hello, answered: Answered, done: asyncio.Future[None] | None = None
+        self, connection: Connection, hello: Hello, answered: Answered, dropped: asyncio.Future[None] | None = None
     ) -> None:
-        """Admit a hello now or soon, or send its client away. `answered` is called when an admitted hello is done.
+        """Admit a hello now or soon, or send its client away.
 
-        `done` is set when a hello ends without `answered`. Only foreign protocols wait for it.
+        For an admitted hello, `answered` is called after the welcome or the refusal. For any other hello, the future
+        `dropped` gets its result (None) instead. Only connections of a foreign protocol (Pusher, Centrifuge) pass it.
         """
         now, returning = self._timers.now(), _returns(hello)
-        if done is not None:
-            self._dropped[connection] = done
+        if dropped is not None:
+            self._dropped[connection] = dropped
         self._received_at[connection] = now
         if self._refusing:
             self._send_away(connection, hello, REFUSING_S + self._queue.turn(now, returning=returning))
+        elif self._begun < IN_A_TURN and self._queue.enter(now):  # nearly always
+            self._begin(connection, hello, answered)
         elif wait_s := self._queue.ask(connection, now, returning=returning):
             self._send_away(connection, hello, wait_s)
         else:
@@ -144,17 +154,39 @@ class HelloService:
             if connection in self._waiting:
                 self._timers.cancel(connection.timer)  # the timer for sockets without a hello
                 connection.timer = self._timers.set(LONGEST_S, self._waited_too_long, connection)
+                self._timed.add(connection)
                 self._hold_session(hello, LONGEST_S)
 
     def _admit(self, _: object = None) -> None:
-        for connection in self._queue.admit(self._timers.now()):
-            self._timers.cancel(connection.timer)
+        """Admit hellos, a few in each turn of the event loop. So connected clients are served between them."""
+        for connection in self._queue.admit(self._timers.now(), IN_A_TURN - self._begun):
+            if connection in self._timed:
+                self._untime(connection)
             hello, answered = self._waiting.pop(connection)
-            self._context.tasks.spawn(self._answer(connection, hello, answered))
+            self._begin(connection, hello, answered)
+        if not self._waiting or self._timer_set or self._begun == IN_A_TURN:
+            return
         wait_s = self._queue.next_in()
-        if wait_s is not None and not self._timer_set:
+        if wait_s is not None:
             self._timer_set = True
             self._timers.set(max(wait_s, TOGETHER_S), self._on_timer)
+
+    def _begin(self, connection: Connection, hello: Hello, answered: Answered) -> None:
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._begun += 1
+        self._context.tasks.spawn(self._answer(connection, hello, answered))
+
+    def _next_turn(self) -> None:
+        self._begun = 0
+        if self._waiting:
+            self._admit()
+
+    def _untime(self, connection: Connection) -> None:
+        """Cancel the timer of a hello that waits no longer."""
+        self._timed.discard(connection)
+        self._timers.cancel(connection.timer)
+        connection.timer = None
 
     def _on_timer(self, _: object) -> None:
         self._timer_set = False
@@ -180,7 +212,7 @@ class HelloService:
             answered(connection)
 
     async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
-        """Return the token's grants; None if the connection was closed, by this method or during the verification."""
+        """Return the token's grants. Return None if this method closes the connection, or if it has ended meanwhile."""
         try:
             grants = connection.granted or await self._tokens.verify(hello.token, self._clock.now_ms())
             await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
@@ -188,7 +220,7 @@ class HelloService:
                 connection.dialect = self._dialects.of(hello.supports)
         except KeysUnavailable as error:
             self._close_for_now(connection, error.retry_in_ms)
-            return None
+            return None  # without the keys, the owner of the session cannot be verified: do not hold the session
         except TokenError as error:
             self._close_for_token(connection, error)
             return None
@@ -198,19 +230,19 @@ class HelloService:
         return None if connection.closing else grants
 
     async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> bool:
-        """Open or resume the session and send the welcome. Return False if the connection was closed with a reason."""
+        """Open or resume the session and send the welcome. Return False if the connection was closed instead."""
         connection.hold()
         try:
-            await self._tenants.admit(grants.tenant)
+            if self._tenants.are_checked:
+                await self._tenants.admit(grants.tenant)
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
-            # Check again, because the token may have been revoked while the session was opened. The next call
-            # registers the session, and a later revocation closes registered sessions.
+            # Check again, because a revocation may have come before `open` registered this session.
             self._revocation_service.check(grants, session.id)
             self._registry.greeted(connection, session, opened.resumed)
             self._rate_limits.greeted(connection, session)
-            inbox = self._inboxes.ask(session)  # is read while the rooms are rejoined
+            inbox = self._inboxes.ask(session)  # the inbox is read while the rooms are rejoined
             await self._sessions.show(opened, connection)
             joined = await self._rejoin(connection, session, hello.resume) if hello.resume else []
             self._rooms.returned(connection, session)
@@ -234,16 +266,17 @@ class HelloService:
             connection.close(Close.INTERNAL, "internal error; see the server log")
             raise
         # The session may have left a room, or lost its access, since the room was rejoined above.
-        joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
+        if joined:
+            joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
         self._context.recorder.came(session, opened.resumed)
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
         return True
 
     async def _rejoin(self, connection: Connection, session: Session, resume: Resume) -> list[JoinReply]:
-        """Rejoin the client's rooms, each authorised again; a room that is no longer allowed is left out."""
+        """Rejoin the client's rooms. Leave out a room if the user is no longer allowed to join it."""
         joined: list[JoinReply] = []
         most = RECOVER_BYTES  # bytes of missed messages that may still be sent, for all rooms together
-        # A session is never in more rooms than the limit, so further names need no look-up.
+        # A session is never in more rooms than the limit, so ignore all names beyond the limit.
         named = [*resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
         # Many rooms at a time, so that their reads are batched.
         for at in range(0, len(named), AT_ONCE):
@@ -262,9 +295,10 @@ class HelloService:
     def _welcome(
         self, session: Session, resumed: bool, joined: list[JoinReply], arrival: InboxCatchUp
     ) -> list[tuple[bytes, object]]:
-        """Return the welcome, then the missed events, with their keys.
+        """Return the frames to send, as pairs of frame and key: the welcome, then events of the rooms and the inbox.
 
-        Events of a room have the room's key, so they can be withdrawn while they wait.
+        Only events of a room have a key, which names the room. So if the user is removed from the room while the events wait for
+        a slow client, the node can withdraw the events.
         """
         now = self._clock.now_ms()
         welcome = Welcome(
@@ -288,10 +322,12 @@ class HelloService:
                 events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing.hold_ms))
             key = RoomKey(reply.room, MISSED)
             frames += [(encode_event(event, now), key) for event in events]
-        return frames + [(encode_event(event, now), None) for event in arrival.events]
+        if arrival.events:
+            frames += [(encode_event(event, now), None) for event in arrival.events]
+        return frames
 
     def _time(self, connection: Connection, hello: Hello) -> None:
-        """Observe the time from hello to welcome, unless the connection has ended before the welcome."""
+        """Add the time from hello to welcome to the metrics, unless the connection has ended before the welcome."""
         if (received_at := self._received_at.get(connection)) is not None:
             took_s = self._timers.now() - received_at
             self._metrics.hello.observe(took_s)
@@ -323,6 +359,7 @@ class HelloService:
 
     def _waited_too_long(self, connection: Connection) -> None:
         connection.timer = None
+        self._timed.discard(connection)
         hello, _ = self._waiting.pop(connection)
         self._queue.forget(connection)
         wait_s = self._queue.turn(self._timers.now(), returning=_returns(hello))
@@ -333,14 +370,21 @@ class HelloService:
         self._hold_session(hello, wait_s)
         if not self._drop(connection):
             connection.waiting = None
-        self._close_for_now(
-            connection, ceil(wait_s * 1000), "too many clients connect at the same time; reconnect later"
-        )
+        if self._refusing:
+            self._close_for_now(connection, ceil(wait_s * 1000), "this node is overloaded; reconnect later")
+        else:
+            self._close_for_now(
+                connection, ceil(wait_s * 1000), "too many clients connect at the same time; reconnect later"
+            )
 
     # --- sessions of clients that wait ---
 
     def _hold_session(self, hello: Hello, wait_s: float) -> None:
-        """Keep the session from ending while its client waits, if the token belongs to the session's user."""
+        """While the client waits `wait_s` seconds, keep the session that its hello wants to resume.
+
+        Do nothing if the token does not belong to the session's user, if no node has the session, or if the session
+        lasts long enough anyway. If another node has the session, ask that node to keep it.
+        """
         wanted = hello.resume.session if hello.resume else None
         if wanted is None:
             return
@@ -353,7 +397,7 @@ class HelloService:
             self._bus.publish(node, HoldSession(wanted, *key, round(wait_s * 1000)))
 
     def _hold_received(self, topic: Topic, message: HoldSession) -> None:
-        """Keep a session of this node, because another node has sent its client away."""
+        """Keep a session of this node, because its client waits on another node, or was sent away by another node."""
         session = self._registry.sessions.get(message.session)
         wait_s = message.wait_ms / 1000
         if session is None or session.key != (message.tenant, message.user):
@@ -362,7 +406,7 @@ class HelloService:
             self._sessions.prolong(session, wait_s)
 
     def _user_of(self, hello: Hello) -> tuple[str, str] | None:
-        """Return tenant and user of a hello's token; None if the token is not valid."""
+        """Return the tenant and the user of the hello's token. Return None if the token is not valid."""
         try:
             grants = self._tokens.read(hello.token, self._clock.now_ms())
             self._revocation_service.check(grants)
@@ -373,26 +417,33 @@ class HelloService:
     # --- called by other services of the node ---
 
     def forget(self, connection: Connection) -> bool:
-        """Forget a connection that has ended; return whether its hello was waiting, and no work waits for it."""
+        """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
+
+        True: the hello was waiting for admission, and nothing else cleans up. False: there is nothing to clean up, because
+        no hello came or the hello was answered. Or `_answer` runs, and cleans up at its end. Or the connection has a
+        foreign protocol, and the task that `_drop` wakes cleans up.
+        """
         self.strangers.discard(connection)
-        self._received_at.pop(connection, None)
+        if self._received_at.pop(connection, None) is None:  # its hello was answered, or did not come
+            return False
+        self._timed.discard(connection)
         self._queue.forget(connection)
         is_dropped = self._waiting.pop(connection, None) is not None
         return is_dropped and not self._drop(connection)
 
     def _drop(self, connection: Connection) -> bool:
-        """Wake the work of a foreign protocol that waits for the hello. Return whether there is such work."""
+        """Wake the task of a foreign protocol that waits for the hello. Return whether there is such a task."""
         done = self._dropped.pop(connection, None)
         if done is not None and not done.done():
             done.set_result(None)
         return done is not None
 
     def turn_s(self) -> float:
-        """Return the seconds after which a client may retry, if the node does not accept its socket."""
+        """Return how many seconds a client must wait before it retries, if the node does not accept its connection."""
         return self._queue.turn(self._timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:
-        """Set whether hellos are refused, from the node's overload level."""
+        """Take note of the node's overload level. At the level REFUSING, the node refuses all hellos."""
         self._refusing = level is Level.REFUSING
 
     @property
@@ -405,7 +456,11 @@ def _returns(hello: Hello) -> bool:
 
 
 async def _all_of(work: list[Coroutine[Any, Any, JoinReply]]) -> list[JoinReply | BaseException]:
-    """Run all coroutines concurrently; return results and exceptions. A single one, which is usual, needs no task."""
+    """Run the coroutines concurrently; return their results and exceptions.
+
+    If this call itself is cancelled, it raises CancelledError.
+    """
+    # One room is the usual case. It needs no task.
     if len(work) > 1:
         return await asyncio.gather(*work, return_exceptions=True)
     try:
@@ -415,5 +470,5 @@ async def _all_of(work: list[Coroutine[Any, Any, JoinReply]]) -> list[JoinReply 
 
 
 def _truncated(reply: JoinReply) -> JoinReply:
-    """Return the reply without the missed messages, which the client then fetches."""
+    """Return the reply without the missed messages. The client then fetches these messages."""
     return structs.replace(reply, messages=[], recovered=False, truncated=True)

@@ -151,7 +151,8 @@ class MemoryEngine:
                 await asyncio.sleep(0)
             if self._users.get(key) is record:
                 before = len(record.sessions)
-                self._settled(key, record, record.settle(self.now_ms(), self._nodes))
+                now = self.now_ms()
+                self._settled(key, record, record.settle(now, self._nodes), now)
                 swept = swept._replace(
                     sessions=swept.sessions + before - len(record.sessions), users=swept.users + record.empty
                 )
@@ -204,8 +205,9 @@ class MemoryEngine:
         key, record = self._record(tenant, user, ref)
         if name is not None:
             record.name = name
-        resumed, change = record.touch(ref, device, idle, self.now_ms(), self._nodes)
-        self._settled(key, record, change)
+        now = self.now_ms()
+        resumed, change = record.touch(ref, device, idle, now, self._nodes)
+        self._settled(key, record, change, now)
         return Touched(record.manual is not None, resumed)
 
     async def restore(self, tenant: str, user: str, ref: SessionEpoch, known: Known) -> None:
@@ -217,15 +219,16 @@ class MemoryEngine:
         _, change = record.touch(ref, known.device, known.idle, now, self._nodes, since=now - known.age_ms)
         if change is not None:
             change = structs.replace(change, restored=True)
-        self._settled(key, record, change)
+        self._settled(key, record, change, now)
 
     async def adopt(self, tenant: str, user: str, session: str, ref: SessionEpoch) -> Adopted | None:
         self._check_life(ref)
         record = self._users.get((tenant, user))
         if record is None:
             return None
-        found, change = record.adopt(session, ref, self.now_ms(), self._nodes)
-        self._settled((tenant, user), record, change)
+        now = self.now_ms()
+        found, change = record.adopt(session, ref, now, self._nodes)
+        self._settled((tenant, user), record, change, now)
         return Adopted(*found) if found else None
 
     def _check_life(self, ref: SessionEpoch) -> None:
@@ -249,22 +252,23 @@ class MemoryEngine:
             return None
         now = self.now_ms()
         remaining, change = record.linger(ref, grace_ms, now - silent_ms, now, self._nodes)
-        self._settled((tenant, user), record, change)
+        self._settled((tenant, user), record, change, now)
         return remaining
 
     async def leave(self, tenant: str, user: str, ref: SessionEpoch) -> int | None:
         record = self._users.get((tenant, user))
         if record is None:
             return None
-        remaining, change = record.leave(ref, self.now_ms(), self._nodes)
-        self._settled((tenant, user), record, change)
+        now = self.now_ms()
+        remaining, change = record.leave(ref, now, self._nodes)
+        self._settled((tenant, user), record, change, now)
         return remaining
 
     async def set_status(self, tenant: str, user: str, manual: ManualStatus) -> Snapshot:
         record = self._users.get((tenant, user))
         if record is not None:
-            change = record.set_manual(manual, self.now_ms(), self._nodes)
-            self._settled((tenant, user), record, change)
+            now = self.now_ms()
+            self._settled((tenant, user), record, record.set_manual(manual, now, self._nodes), now)
         return self._snapshot((tenant, user))
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
@@ -272,7 +276,7 @@ class MemoryEngine:
         for user in users:
             record = self._users.get((tenant, user))
             if record is not None:
-                self._settled((tenant, user), record, record.settle(now, self._nodes))
+                self._settled((tenant, user), record, record.settle(now, self._nodes), now)
         return [self._snapshot((tenant, user)) for user in users]
 
     def order(self, tenant: str, users: Sequence[str]) -> Sequence[int]:
@@ -299,7 +303,7 @@ class MemoryEngine:
                     return Page(sorted(found), last, there.online, work)
                 key, last, work = (tenant, user), cursor(number, user), work + 1
                 record = self._users[key]
-                self._settled(key, record, record.settle(now, self._nodes))
+                self._settled(key, record, record.settle(now, self._nodes), now)
                 if record.visible.state != "offline":
                     found.append(user)
         return Page(sorted(found), None, there.online, work)
@@ -318,20 +322,19 @@ class MemoryEngine:
             for session, entry in (record.sessions.items() if record else ())
         ]
 
-    def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
+    def _settled(self, key: Key, record: UserPresence, change: Change | None, now: int) -> None:
         turned = record.turned
         if turned is not None:
             self._tenants[key[0]].online += 1 if turned else -1
         if not record.sessions:
             del self._users[key]
             self._forget(key)
-            now = self.now_ms()
             self._seen[key] = (record.visible, record.name, now)
             self._forget_seen(now)
         if turned is not None and not (change is not None and change.restored):
             self._publish("user", key, turned)
         if change is not None:
-            self.publish(Topic("watch", *key), change)
+            self.publish(Topic("watch", key[0], key[1]), change)
 
     def _forget(self, key: Key) -> None:
         """Remove a user without sessions from the pages."""
@@ -342,7 +345,7 @@ class MemoryEngine:
 
     def _publish(self, kind: Literal["user", "room"], key: Key, on: bool) -> None:
         if self.turned is not None:
-            self.turned(Transition(kind, *key, on))
+            self.turned(Transition(kind, key[0], key[1], on))
 
     def _snapshot(self, key: Key) -> Snapshot:
         record = self._users.get(key)
@@ -454,7 +457,7 @@ class MemoryEngine:
 
     def publish(self, topic: Topic, message: Message) -> None:
         self._published += 1
-        if self._host is not None and (topic in self._topics or topic.kind in ("user", "node")):
+        if self._host is not None and (topic.kind in ("user", "node") or topic in self._topics):
             self._host.receive(topic, message)
 
     async def reach(self, node: str, message: Message) -> bool:
@@ -476,7 +479,7 @@ class MemoryEngine:
     def now_ms(self) -> int:
         now = int(self._epoch_ms + self._clock.monotonic() * 1000 + 1e-3)  # never ahead of the wall clock
         jump = self._clock.now_ms() - now
-        if abs(jump) > _JUMP_MS:
+        if not -_JUMP_MS <= jump <= _JUMP_MS:
             self._rebase(jump)
             now += jump
         return now

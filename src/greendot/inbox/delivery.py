@@ -85,8 +85,12 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         """
         local = self._of(session.key)
         inbox = await asked
-        if not local.known or inbox.head > local.cursor:
-            await self._catch_up(local, inbox.head)
+        cursor = local.stream.cursor
+        if not local.known or inbox.head > cursor:
+            if inbox.head or cursor or local.stream.is_behind:
+                await self._catch_up(local, inbox.head)
+            else:  # an empty inbox, as of most users
+                local.known = True
         urgent = await self.redelivery.pending(session.key) if inbox.head else []
         start = inbox.head if after is None else after
         self._metrics.notification_recovery_fetch_total += after is not None
@@ -115,7 +119,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         local = self._local.get(key)
         if local is None:
             local = self._local[key] = LocalInbox(key)
-            self._set_compare_timer()
+            if self._compare_timer is None:
+                self._set_compare_timer()
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:

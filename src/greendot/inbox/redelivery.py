@@ -71,7 +71,8 @@ class Redelivery:
 
     def left(self, local: LocalInbox) -> None:
         """Stop the redelivery for a user without sessions on this node."""
-        self._context.timers.cancel(local.redelivery_timer)
+        if local.redelivery_timer is not None:
+            self._context.timers.cancel(local.redelivery_timer)
         local.pending_acks = None
 
     # --- redelivery ---

@@ -1,6 +1,8 @@
 """Inbox service: new notifications, pages of an inbox, and marks (seen, read, archived, acknowledged).
 
-A notification is written to the store first, then published. The promise of a notification depends on its kind.
+The kind of a notification decides whether the notification is kept. A kept notification is first written to the store,
+and then published to the user's devices. Any other notification is sent to the connected devices as a signal, and never
+written.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent, span
 
 MOST_IDS = 1_000  # maximum number of ids in an event to the user's other devices
-TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications, and bytes, for one user in one bus message
-IN_A_ROW = 50  # messages published before other tasks run
-SENDER = APP_USER  # sender of a notification that is not kept; devices get it as a signal
+TOGETHER = 50  # maximum number of notifications in one bus message
+TOGETHER_BYTES = 64 * 1024  # a bus message that has reached this size takes no further notification
+IN_A_ROW = 50  # bus messages that are published before other tasks run
+SENDER = APP_USER  # sender of the signal for a notification that is not kept
 _MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
     InboxSeen: ("seen", "seen"),
     InboxRead: ("read", "read"),
@@ -44,7 +47,7 @@ _MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
 
 
 class InboxService:
-    """Service for commands and requests that change or read an inbox."""
+    """Service for the commands and HTTP requests that change or read an inbox."""
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class InboxService:
         kinds: Kinds,
         metrics: Metrics,
         queue_policies: Mapping[str, QueuePolicy],  # push policies by tenant; "" for all other tenants
-        push_queued: Callable[[], None],  # called when notifications may wait for push
+        push_queued: Callable[[], None],  # called after the write of notifications that may have to be pushed
     ) -> None:
         self._engine = engine
         self._store = store
@@ -73,10 +76,13 @@ class InboxService:
     # --- new notifications ---
 
     async def notify(self, notices: Sequence[Notice]) -> list[Created | None]:
-        """Write notifications, all or none, then publish them to the users' devices.
+        """Write notices as notifications, in one transaction, and publish the notifications to the users' devices.
 
-        Return one result per notice, in order; None for a kind that is not kept. A notice without a key makes a new
-        notification each time. The kind of a notice decides its `ack`, whatever the caller has set.
+        A notice whose kind is not kept is only published, as a signal. If the user already has a notification with the
+        key of a notice, this notification is published again, and no new one is written. A notice without a key always
+        makes a new notification. The field `ack` of a notice is ignored: the kind has this setting.
+
+        Return one result for each notice, in the order of the notices. The result is None if the kind is not kept.
         """
         kept: list[Notice] = []
         async for some in self._context.slices.cut(notices):
@@ -100,7 +106,7 @@ class InboxService:
         return created
 
     def _kept(self, notices: Sequence[Notice]) -> Iterator[Notice]:
-        """Yield the notices whose kind is kept, as they are written."""
+        """Yield the notices whose kind is kept, with `key`, `ack`, `push` and `traceparent` set for the store."""
         traceparent = parent()
         for notice in notices:
             if (kind := self._kinds.of(notice.kind)).is_kept:
@@ -120,10 +126,10 @@ class InboxService:
             return await self._store.notify(notices)
 
     def _published(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
-        """Yield one message per user, or several if there are many notifications.
+        """Yield bus messages for the users: one for each user, or several if a user gets many notifications.
 
-        A notification that was written before is published again: its writer may have ended before publishing. Nodes
-        that already have the notification drop it.
+        A notification that an earlier call has written is published again: the process of the earlier call may have
+        ended between the write and the publication. Nodes that already have the notification ignore the repetition.
         """
         users: dict[Key, list[Notification]] = {}
         for notice, notification in zip(notices, made, strict=True):
@@ -169,7 +175,7 @@ class InboxService:
         return InboxReply(entries, inbox.head, inbox.unread, inbox.unseen)
 
     async def mark(self, connection: Connection, session: Session, command: InboxMark) -> BadgeReply:
-        """Mark notifications, and publish the change to the user's other devices."""
+        """Mark notifications of the user, and publish the marks to the user's other devices."""
         mark, state = _MARKS[type(command)]
         ids, through = command.ids, command.through
         if (ids is None) == (through is None):
@@ -186,6 +192,7 @@ class InboxService:
             if mark == "ack":
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)
-        else:  # otherwise a published message makes the nodes read the counts
+        else:
+            # No notification has changed, so nothing is published. Give the counts from the store to the delivery.
             self._inboxes.answered(session.key, marked.inbox)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

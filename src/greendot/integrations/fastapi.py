@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
@@ -30,6 +30,7 @@ from greendot.integrations.webhooks import (
     Event,
     NotificationCreated,
     NotificationUpdated,
+    ReplayStore,
     RoomChange,
     SeenIds,
     UserChange,
@@ -48,6 +49,7 @@ __all__ = [
     "Message",
     "NotificationCreated",
     "NotificationUpdated",
+    "ReplayStore",
     "RoomChange",
     "Settings",
     "ThreadedServer",
@@ -60,6 +62,8 @@ _NOT_BLOCKING = {"token", "verify_webhook"}
 logger = logging.getLogger("greendot.fastapi")
 
 D = TypeVar("D")
+P = ParamSpec("P")
+R = TypeVar("R")
 Handler = Callable[[Event[D]], Awaitable[None] | None]
 Claims = Callable[[Any], Mapping[str, Any]]
 
@@ -106,6 +110,19 @@ class Settings:
             yield f"token_ttl_s is {self.token_ttl_s}: set it to a number of seconds above 0"
 
 
+if TYPE_CHECKING:
+
+    def _awaited(
+        method: Callable[Concatenate[Server, P], R],
+    ) -> Callable[Concatenate[ThreadedServer, P], Coroutine[Any, Any, R]]: ...
+
+    def _iterated(
+        method: Callable[Concatenate[Server, P], Iterator[R]],
+    ) -> Callable[Concatenate[ThreadedServer, P], AsyncIterator[R]]: ...
+
+    def _direct(method: Callable[Concatenate[Server, P], R]) -> Callable[Concatenate[ThreadedServer, P], R]: ...
+
+
 class ThreadedServer:
     """SDK client for coroutines: `await server.notify(…)`. Each call runs in a thread, so the event loop stays free.
 
@@ -120,13 +137,71 @@ class ThreadedServer:
     def __repr__(self) -> str:
         return f"Threaded{self._server!r}"
 
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._server, name)
-        if name in _NOT_BLOCKING or not callable(method):
-            return method
-        if "Iterator[" in str(inspect.signature(method).return_annotation):
-            return partial(self._iterate, method)
-        return partial(self._run, method)
+    if TYPE_CHECKING:  # the parameters and results that editors and type checkers show
+        presence = _awaited(Server.presence)
+        online = _awaited(Server.online)
+        everybody_online = _iterated(Server.everybody_online)
+        sessions = _awaited(Server.sessions)
+        disconnect = _awaited(Server.disconnect)
+        set_status = _awaited(Server.set_status)
+        info = _awaited(Server.info)
+        set_info = _awaited(Server.set_info)
+        remove_info = _awaited(Server.remove_info)
+        presence_mode = _awaited(Server.presence_mode)
+        set_presence_mode = _awaited(Server.set_presence_mode)
+        add_contact = _awaited(Server.add_contact)
+        remove_contact = _awaited(Server.remove_contact)
+        revoke_user = _awaited(Server.revoke_user)
+        revoke_token = _awaited(Server.revoke_token)
+        revoke_session = _awaited(Server.revoke_session)
+        revoke_all = _awaited(Server.revoke_all)
+        put_room = _awaited(Server.put_room)
+        room = _awaited(Server.room)
+        rooms = _awaited(Server.rooms)
+        every_room = _iterated(Server.every_room)
+        members = _awaited(Server.members)
+        every_member = _iterated(Server.every_member)
+        add_member = _awaited(Server.add_member)
+        remove_member = _awaited(Server.remove_member)
+        present = _awaited(Server.present)
+        receipts = _awaited(Server.receipts)
+        readers = _awaited(Server.readers)
+        typing = _awaited(Server.typing)
+        send = _awaited(Server.send)
+        react = _awaited(Server.react)
+        unreact = _awaited(Server.unreact)
+        messages = _awaited(Server.messages)
+        every_message = _iterated(Server.every_message)
+        signal_room = _awaited(Server.signal_room)
+        signal_user = _awaited(Server.signal_user)
+        notify = _awaited(Server.notify)
+        notify_many = _awaited(Server.notify_many)
+        inbox = _awaited(Server.inbox)
+        edit_message = _awaited(Server.edit_message)
+        delete_message = _awaited(Server.delete_message)
+        delete_room = _awaited(Server.delete_room)
+        archive_room = _awaited(Server.archive_room)
+        set_slow_mode = _awaited(Server.set_slow_mode)
+        mute = _awaited(Server.mute)
+        unmute = _awaited(Server.unmute)
+        ban = _awaited(Server.ban)
+        unban = _awaited(Server.unban)
+        mutes = _iterated(Server.mutes)
+        bans = _iterated(Server.bans)
+        audit = _awaited(Server.audit)
+        every_audit_entry = _iterated(Server.every_audit_entry)
+        close = _awaited(Server.close)
+        token = _direct(Server.token)
+        verify_webhook = _direct(Server.verify_webhook)
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(self._server, name)
+            if name in _NOT_BLOCKING or not callable(method):
+                return method
+            if "Iterator[" in str(inspect.signature(method).return_annotation):
+                return partial(self._iterate, method)
+            return partial(self._run, method)
 
     async def _run(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self._limiter is None:
@@ -142,16 +217,19 @@ class ThreadedServer:
 
 
 class Greendot:
-    """Greendot server of a FastAPI app, with its settings, its routes and the handlers of its webhooks."""
+    """Greendot server of a FastAPI app, with its settings, its routes and the handlers of its webhooks.
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    `replays` remembers webhooks for all processes of the app. By default each process remembers its own.
+    """
+
+    def __init__(self, settings: Settings | None = None, *, replays: ReplayStore | None = None) -> None:
         if settings is not None and (mistakes := [*settings.mistakes()]):
             raise ConfigError(*mistakes)
         self.settings = Settings.from_environment() if settings is None else settings
         self.server = Server(self.settings.url, self.settings.api_key, secret=self.settings.secret)
         self._threaded = ThreadedServer(self.server)
         self._handlers: dict[str, list[Handler[Any]]] = {}
-        self._seen = SeenIds()
+        self._own, self._shared = SeenIds(), replays
 
     async def client(self) -> ThreadedServer:
         """Return the SDK client, as a dependency: `Annotated[ThreadedServer, Depends(greendot.client)]`."""
@@ -267,7 +345,7 @@ class Greendot:
         except BadWebhook as error:
             raise HTTPException(400, str(error)) from None
         # Greendot gives each attempt a new id, also for events that it sends again.
-        if not self._seen.add(f"delivery {delivery.id}", DELIVERY_S):
+        if not await self._remember(f"delivery {delivery.id}", DELIVERY_S):
             raise HTTPException(409, REPLAYED)
         if not await self._dispatch(delivery):
             raise HTTPException(500, "a handler failed; see the log of the app")
@@ -280,15 +358,26 @@ class Greendot:
         """
         succeeded = True
         for received in delivery.events:
-            if f"event {received.id}" in self._seen:
+            if await self._remembers(f"event {received.id}"):
                 continue
             event = typed_event(received)
             handlers = [*self._handlers.get(event.type, ()), *self._handlers.get(ALL, ())]
             if all([await _handle(handler, event) for handler in handlers]):
-                self._seen.add(f"event {event.id}", EVENT_S)
+                await self._remember(f"event {event.id}", EVENT_S)
             else:
                 succeeded = False
         return succeeded
+
+    async def _remember(self, id_: str, seconds: float) -> bool:
+        """Remember an id; return whether it is new. A shared store may take long, so it is called in a thread."""
+        if self._shared is None:
+            return self._own.add(id_, seconds)
+        return await to_thread.run_sync(self._shared.add, id_, seconds)
+
+    async def _remembers(self, id_: str) -> bool:
+        if self._shared is None:
+            return id_ in self._own
+        return await to_thread.run_sync(self._shared.__contains__, id_)
 
 
 async def _handle(handler: Handler[Any], event: Event[Any]) -> bool:

@@ -6,7 +6,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -95,6 +95,22 @@ def _signed(body: bytes, header: str, secret: str) -> bool:
     except wire.BadSignature:
         return False
     return True
+
+
+class ReplayStore(Protocol):
+    """Ids of deliveries and events that all processes of an app share, such as keys in Redis.
+
+    Methods are called in threads, several at once. An exception is answered with 500, so Greendot sends the events
+    again.
+    """
+
+    def add(self, id_: str, seconds: float, /) -> bool:
+        """Remember an id for a number of seconds, in one step. Return whether it is new."""
+        ...
+
+    def __contains__(self, id_: str, /) -> bool:
+        """Return whether the id is remembered."""
+        ...
 
 
 class SeenIds:

@@ -1,4 +1,4 @@
-"""Jobs that remove data no longer needed: `retention`, `cleanup-tokens`, `sweep`."""
+"""Jobs that remove data that is no longer needed: `retention`, `cleanup-tokens`, `sweep`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from greendot.jobs.job import RunningJob
 from greendot.store.port import Store
 from greendot.store.push import PushStore
 
-AT_ONCE = 500  # rows removed in one commit
-PAUSE_S = 0.02  # after each commit: other processes that share a SQLite file need their turn
+AT_ONCE = 500  # maximum number of rows removed in one commit
+PAUSE_S = 0.02  # pause after each commit; during the pause, other processes can write to the same SQLite file
 DAY_MS = 86_400_000
-KEEP_HOOKS_MS = 30 * DAY_MS  # retention of dead webhook events
+KEEP_HOOKS_MS = 30 * DAY_MS  # retention of dead letters: webhook events that are not sent any more
 
 
 class RetentionPeriods(NamedTuple):
-    """Retention in milliseconds, from the settings."""
+    """Times in milliseconds for which data is kept, from the settings."""
 
     notifications: int
     pushes: int
@@ -29,10 +29,11 @@ class RetentionPeriods(NamedTuple):
 
 
 class Retention:
-    """Job that removes old notifications, revocations, last-seen times, audit entries, dead webhook events and pushes.
+    """Job that removes old notifications, last-seen times, audit entries, pushes, and dead letters.
 
-    It also removes mutes and bans that have ended. Notifications are removed when they have expired or were kept long
-    enough. `pruned` is called with the number of inboxes that lost notifications.
+    Dead letters are webhook events that are not sent any more. The job also removes revocations, mutes and bans that
+    have ended. A notification is removed when it has expired, or when its retention has passed. After each commit that
+    removes notifications, the job calls `pruned` with the number of changed inboxes.
     """
 
     name = "retention"
@@ -55,16 +56,18 @@ class Retention:
             "last-seen times": await little_by_little(
                 run, lambda: store.prune_last_seen(now - periods.last_seen, AT_ONCE)
             ),
-            "entries of the audit": await little_by_little(
-                run, lambda: store.prune_audit(now - periods.audit, AT_ONCE)
-            ),
+            "audit entries": await little_by_little(run, lambda: store.prune_audit(now - periods.audit, AT_ONCE)),
             "mutes and bans": await little_by_little(run, lambda: store.prune_restrictions(now, AT_ONCE)),
         }
         counted = ", ".join(f"{count} {what}" for what, count in removed.items())
-        return f"removed from {inboxes} inboxes, {counted}"
+        return f"removed: notifications from {inboxes} inboxes, {counted}"
 
     async def _prune_inboxes(self, run: RunningJob) -> int:
-        """Remove notifications in small commits and publish the change to the users' devices; return the inboxes."""
+        """Remove notifications in small commits, and publish each change to the user's devices.
+
+        Return the number of changed inboxes. If two commits remove notifications from one inbox, the inbox counts
+        twice.
+        """
         inboxes = 0
         while changed := await self._store.prune(run.now_ms(), keep_ms=self._periods.notifications, limit=AT_ONCE):
             for tenant, user in changed:
@@ -78,7 +81,10 @@ class Retention:
 
 
 class CleanupTokens:
-    """Job that removes devices unused for long. Devices that a provider reports as gone are removed at once."""
+    """Job that removes devices (their push tokens) after `unused_ms` milliseconds without use.
+
+    When a push provider reports that a device no longer exists, the push worker removes the device at once.
+    """
 
     name = "cleanup-tokens"
 
@@ -99,7 +105,7 @@ class Sweeping(Protocol):
 
 
 class Sweep:
-    """Job that ends sessions that no longer count, and corrects drifted state."""
+    """Job that ends leftover sessions in the engine, such as those of dead nodes, and removes old last-seen times."""
 
     name = "sweep"
 
@@ -109,11 +115,14 @@ class Sweep:
     async def work(self, run: RunningJob) -> str:
         swept = await self._engine.sweep()
         await run.step(sum(swept))
-        return f"{swept.sessions} sessions ended, {swept.users} users offline"
+        return f"{swept.sessions} leftover sessions ended, {swept.users} users went offline"
 
 
 async def little_by_little(run: RunningJob, remove: Callable[[], Awaitable[int]]) -> int:
-    """Call `remove` until it removes nothing, with a step and a pause after each commit; return the total."""
+    """Call `remove` until it returns 0, and return the total of the removed rows.
+
+    After each call, report the progress to `run`, and pause.
+    """
     total = 0
     while removed := await remove():
         total += removed

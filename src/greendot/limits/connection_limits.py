@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import TracebackType
 
 from greendot.auth.model import Grants
 from greendot.limits.claim_model import ConnectionClaims
@@ -22,6 +22,28 @@ class TooManyConnections(Exception):
     def __init__(self, text: str, *, soon: bool = False) -> None:
         super().__init__(text)
         self.soon = soon  # the node may accept the connection in a few seconds
+
+
+class Entering:
+    """Context of a connection that gets its session."""
+
+    __slots__ = ("_connection", "_key", "_limits", "_replaced")
+
+    def __init__(
+        self, limits: ConnectionLimits, connection: Connection, key: tuple[str, str], replaced: Connection | None
+    ) -> None:
+        self._limits = limits
+        self._connection = connection
+        self._key = key
+        self._replaced = replaced
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._limits.entered(self._connection, self._key, self._replaced)
 
 
 class ConnectionLimits:
@@ -44,9 +66,11 @@ class ConnectionLimits:
         """Return the number of tenants that are counted now."""
         return len(self._tenants)
 
-    @contextmanager
-    def entering(self, connection: Connection, grants: Grants, hello: Hello) -> Iterator[None]:
-        """Count the connection while it gets its session. Raise TooManyConnections if it is one too many."""
+    def entering(self, connection: Connection, grants: Grants, hello: Hello) -> Entering:
+        """Count the connection until it has its session. Raise TooManyConnections if it is one too many.
+
+        The connection is counted from this call to the end of the returned context.
+        """
         key = grants.tenant, grants.user
         per_user, per_tenant = self._rate_limits.most_connections(grants.tenant)
         if per_user and self._of_user(key, hello) >= per_user:
@@ -54,16 +78,17 @@ class ConnectionLimits:
                 "this user has reached the connection limit; close a connection or reconnect later"
             )
         replaced = self._enter_tenant(connection, key, hello, per_tenant) if per_tenant else None
-        coming = self._coming.setdefault(key, [])
-        coming.append(connection)
-        try:
-            yield
-        finally:
-            if replaced is not None and replaced.session is not None and replaced.session.connection is replaced:
-                self._count(replaced, grants.tenant)  # it was not replaced
-            coming.remove(connection)
-            if not coming:
-                del self._coming[key]
+        self._coming.setdefault(key, []).append(connection)
+        return Entering(self, connection, key, replaced)
+
+    def entered(self, connection: Connection, key: tuple[str, str], replaced: Connection | None) -> None:
+        """Note that a connection has its session, or gets none."""
+        if replaced is not None and replaced.session is not None and replaced.session.connection is replaced:
+            self._count(replaced, key[0])  # it was not replaced
+        coming = self._coming[key]
+        coming.remove(connection)
+        if not coming:
+            del self._coming[key]
 
     def enter(self, connection: Connection, tenant: str) -> None:
         """Count a connection of a foreign protocol, which may stay without a user. Raise TooManyConnections."""

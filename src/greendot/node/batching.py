@@ -4,8 +4,9 @@ While a read is under way, new keys wait for the next read. A single key does no
 
 In a surge, such as after the end of a node, keys arrive one by one, because each caller is delayed by the callers
 before it. The next read is then delayed, and each further delay is twice as long. A surge of any size takes a few
-reads, and no caller waits longer than the surge has lasted. The delay ends early when no further caller arrives,
-because all callers wait already. Callers are counted, not keys: a crowd of one room asks for one key.
+reads, and no caller waits longer than the surge has lasted. The delay ends early when no further caller arrives and the
+event loop is idle, because all callers wait already. Callers are counted, not keys: a crowd of one room asks for one
+key.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ MOST = 1_000  # keys in one read; with this number of keys, a read is not delaye
 FIRST_S, LONGEST_S = 0.1, 0.8  # shortest and longest time between the starts of two reads in a surge
 PAUSE_S = 0.004  # the delay ends if no new caller arrives in this time, …
 PAUSE_INTERVALS = 3  # … or in this multiple of the average interval between two callers, if that is shorter
+BUSY_S = 0.001  # a pause that is longer by this shows that the event loop had other work meanwhile
+IN_A_TURN = 100  # callers answered in one turn of the event loop: about 5 ms of work for hellos
 
 
 class BatchedReads(Generic[K, V]):
@@ -72,10 +75,13 @@ class BatchedReads(Generic[K, V]):
         loop = asyncio.get_running_loop()
         if self._gathers and self._surge.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
-            end, before = self._began + self._apart_s, 0
-            while len(self._asked) < MOST and before < self._callers and (now := loop.time()) < end:
+            end, before, was_busy = self._began + self._apart_s, 0, False
+            while len(self._asked) < MOST and (before < self._callers or was_busy) and (now := loop.time()) < end:
                 before = self._callers
-                await asyncio.sleep(min(PAUSE_S, PAUSE_INTERVALS * (now - self._began) / before))
+                pause_s = min(PAUSE_S, PAUSE_INTERVALS * (now - self._began) / before)
+                await asyncio.sleep(pause_s)
+                # A busy loop has not reached all sockets yet: behind its work there may be further callers.
+                was_busy = loop.time() - now > pause_s + BUSY_S
         else:
             self._apart_s = 0.0
         self._began = loop.time()
@@ -95,9 +101,17 @@ class BatchedReads(Generic[K, V]):
                             future.set_exception(error)
                             future.exception()  # marks the exception as retrieved, because possibly no caller waits
             else:
-                for key, callers in asked.items():
-                    value = found.get(key, self._absent)
-                    for future in callers:
-                        if not future.done():
-                            future.set_result(value)
+                await self._answer(asked, found)
         self._running = False
+
+    async def _answer(self, asked: Mapping[K, list[asyncio.Future[V]]], found: Mapping[K, V]) -> None:
+        """Answer the callers, some in each turn of the event loop. All at once, the work behind would fill one turn."""
+        answered = 0
+        for key, callers in asked.items():
+            value = found.get(key, self._absent)
+            for future in callers:
+                if not future.done():
+                    future.set_result(value)
+                answered += 1
+                if answered % IN_A_TURN == 0:
+                    await asyncio.sleep(0)

@@ -65,7 +65,8 @@ class Registry:
         if self.sessions.get(session.id) is not session:
             return
         del self.sessions[session.id]
-        theirs = tuple(its for its in self._users[session.key] if its is not session)
+        theirs = self._users[session.key]
+        theirs = () if len(theirs) == 1 else tuple(its for its in theirs if its is not session)
         self._resize(len(theirs) + 1, len(theirs))
         if theirs:
             self._users[session.key] = theirs

@@ -40,6 +40,9 @@ class Disconnection(NamedTuple):
         return self if left_ms >= least_ms else Disconnection(now, least_ms, silent_ms)
 
 
+_NO_EPOCH = SessionEpoch("", "", 0)
+
+
 class Session:
     """Session of a user's device on this node."""
 
@@ -68,17 +71,20 @@ class Session:
         "rules",
         "state_at",
         "status_as_of",
+        "tenant",
         "unstored",
+        "user",
     )
 
     def __init__(self, session_id: str, grants: Grants, device: str, client: ClientInfo) -> None:
         self.id = session_id
         self.grants = grants
-        self.key = (grants.tenant, grants.user)
+        # Never other ones: a session is resumed, and its token is refreshed, by the same user only.
+        self.key = self.tenant, self.user = grants.tenant, grants.user
         self.device = device
         self.client = client
         self.connection: Connection | None = None  # None while the session lingers
-        self.ref = SessionEpoch(session_id, "", 0)  # current epoch of the session
+        self.ref = _NO_EPOCH  # current epoch of the session; set with its first connection
         self.confirmed = False  # whether the engine has confirmed this epoch
         self.idle = False
         self.active_at = 0.0  # monotonic seconds of the last activity
@@ -97,14 +103,6 @@ class Session:
         self.state_at = 0.0  # monotonic seconds of the last change between idle and active
         self.unstored: set[str] | None = None  # rooms of a foreign protocol, which need not exist in the store
         self.status_as_of = -1  # `VisibilityFreshness.doubts` when `manual` was last read; -1: not certain
-
-    @property
-    def tenant(self) -> str:
-        return self.grants.tenant
-
-    @property
-    def user(self) -> str:
-        return self.grants.user
 
     def is_over(self, now: float) -> bool:
         """Return whether the grace is over, although the end may not be written yet. `now` in monotonic seconds."""

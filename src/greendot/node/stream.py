@@ -158,7 +158,8 @@ class StreamFollower(ABC, Generic[L]):
     def drop(self, local: L) -> None:
         """Stop following the stream, because its last subscriber has left."""
         local.stream.closed = True
-        self._context.timers.cancel(local.stream.gap_timer)
+        if local.stream.gap_timer is not None:
+            self._context.timers.cancel(local.stream.gap_timer)
 
     # --- heads ---
 

@@ -24,7 +24,9 @@ class Tasks:
         self._soon: list[Coroutine[Any, Any, None]] = []  # work that has not begun
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.begin(work)
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._done)
 
     def spawn_brief(self, work: Coroutine[Any, Any, None]) -> None:
         """Like `spawn`, for work that seldom waits: it becomes a task only when it waits.

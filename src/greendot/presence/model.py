@@ -1,18 +1,19 @@
-"""Presence record of one user. It has the sessions of the user, and computes the state that clients see.
+"""Presence record of one user. The record has the user's sessions, and computes the state that clients see.
 
-A session is the time online of one device. When its connection ends, the session lingers: it continues for a while, the
-grace, so that the client can reconnect. The user does not go offline during the grace.
+A session is one continuous presence of one device, and may have several connections in turn. When a connection ends,
+the session lingers: the session continues for a while, so that the client can reconnect. This time is the grace. The
+user does not go offline during the grace.
 
-A verb is an operation on the record, such as `touch` or `leave`. At its end, every verb except `shift` settles the
-record (`settle`): it removes ended sessions and an expired status, and computes the new state. If the state has
-changed, the new state gets a new version, and the verb returns the change. No later verb returns the same change again.
-So the change to offline is returned exactly once, by the first verb after the end of the last session.
+A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` removes ended
+sessions and an expired status, and then computes the state, as `settle` does. A changed state gets a new version. If the state, the devices or the name has changed, the verb returns the change. No later verb returns the same
+change again. So the change to offline is returned exactly once, by the first verb after the end of the last session.
 
-A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their states
-and texts differ only while the user is invisible. `visible` is then offline and does not change, even when the last
+A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their `state` and
+`text` are the same, except while the user is invisible. `visible` is then offline, and stays offline when the last
 session ends.
 
-A node is one server process. Its incarnation is its name from its start to its end, and is never used again.
+A node is one server process. The incarnation of a node is an id that the node gets at its start. No later process gets
+the same incarnation.
 
 Times are integer milliseconds of the engine's clock.
 """
@@ -29,7 +30,7 @@ from greendot.protocol.events import Presence, State, Status
 
 
 class ManualStatus(Struct, frozen=True, gc=False):
-    """Status that the user has set, such as busy. It is a copy from the store. An older copy has a lower `rev`."""
+    """Status that the user has set, such as busy: a copy from the store. An older copy has a lower `rev`."""
 
     status: Status = "auto"
     until: int | None = None
@@ -55,8 +56,9 @@ class VisibleState(Struct, frozen=True, gc=False):
 class SessionEpoch(NamedTuple):
     """One connection of a session: id of the session, incarnation of the node, number of the connection.
 
-    A verb about an old connection may come late. If the session already has a newer connection, `linger` and `leave` do
-    not change the session. `touch` does not change it either, if both connections are of the same node.
+    A verb about an old connection may come late, when the session already has a newer connection. `linger` and `leave`
+    then do not change the session. `touch` does not change the session either, if both connections are of the same
+    node. If they are of different nodes, their order is unknown: `touch` then takes its own connection as the newer one.
     """
 
     session: str
@@ -65,10 +67,10 @@ class SessionEpoch(NamedTuple):
 
 
 class NodeLife(NamedTuple):
-    """Times of a dead node. Both are None while the node lives."""
+    """Times of a dead node. `ends` is None while the node lives."""
 
-    last_renewal: int | None = None  # time of the last renewal of the node's lease
-    ends: int | None = None  # time at which the node's sessions end
+    last_renewal: int | None = None  # time at which the node last renewed its lease; None: unknown, or the node lives
+    ends: int | None = None  # time at which the sessions of the dead node end
 
 
 class SessionRecord(Struct, gc=False):
@@ -96,9 +98,9 @@ class Snapshot(NamedTuple):
 class Change(Struct, frozen=True):
     """Change of a user's presence.
 
-    `public`: other users get an event. `private`: the user's own devices get an event. If only the devices or the name
-    changed, `public` and `private` are False, and clients get no event. Nodes still update their copies of the user's
-    presence, and use the copies for later reads.
+    If `public` is True, other users get an event. If `private` is True, the user's own devices get an event. If only
+    the devices or the name changed, `public` and `private` are False, and clients get no event. Nodes still update
+    their copies of the user's presence, and use the copies for later reads.
     """
 
     visible: VisibleState
@@ -111,7 +113,8 @@ class Change(Struct, frozen=True):
 
 
 NOBODY = VisibleState()
-_GONE = NodeLife(None, 0)
+_GONE = NodeLife(None, 0)  # a node that is not in the table of nodes: dead, and its sessions have ended long ago
+_UNKNOWN = ManualStatus()  # in place of a status that was not read yet
 
 
 class UserPresence:
@@ -150,12 +153,17 @@ class UserPresence:
     ) -> tuple[bool, Change | None]:
         """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
-        If `idle` is None, the session stays idle or active as before: a reconnect is no activity of the person. A new
-        connection shows that the device has come back. So every other lingering session of the same device ends. If the
-        session already has a newer connection than `ref`, or `ref` has ended, the session does not change.
+        If `idle` is None, an existing session stays idle or active as before. A new connection shows that the device
+        has come back. So every other lingering session of the same device ends.
 
-        `since` is given to restore a session: the time at which the restored state began. A restore ends no other
-        session, because it does not show that the device has come back: the lingering session may be the newer one.
+        Pass `since` only to restore a session. It is the time at which the restored state began. A restore does not show
+        that the device has come back: another lingering session of the device may be newer. So a restore ends no other
+        session.
+
+        The session does not change in two cases: the session lingers after the end of `ref`, or the session already has
+        a newer connection of the same node.
+
+        The caller must ensure that the node of `ref` lives.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -163,7 +171,7 @@ class UserPresence:
         if record is None:
             self.sessions[ref.session] = SessionRecord(device, ref.incarnation, ref.conn, bool(idle))
         elif not self._current(record, ref):
-            return True, self.settle(now, nodes, since)
+            return True, self._settle(now, since)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
             # The client has returned, so the session lingers no longer. When this connection ends, `linger` sets the
@@ -174,16 +182,16 @@ class UserPresence:
         for other, its in [*self.sessions.items()] if came and since is None else ():
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.sessions[other]
-        return record is not None, self.settle(now, nodes, since)
+        return record is not None, self._settle(now, since)
 
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
-        """Move the session with the id `session` to another node: give it the new id and the connection in `ref`.
+        """Move the session `session` to the node of `ref`, because its client has resumed the session there.
 
-        A client has resumed its session on another node. Ids usually begin with the incarnation of their node, so the
-        session gets a new id. Return a pair, and the change. The pair has the incarnation of the node that had the
-        session before, and whether the session is idle. If the session does not exist, return None instead of the pair.
+        The session gets the connection and the id in `ref`. The id is new, because session ids usually begin with the
+        incarnation of their node. Return a pair, and the change. The pair is (incarnation of the previous node, whether
+        the session is idle). If the session does not exist, return None instead of the pair.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -210,10 +218,10 @@ class UserPresence:
         return grace, self.settle(now, nodes)
 
     def leave(self, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
-        """End a lingering session if its grace is over; return None, and the change.
+        """End a lingering session if its grace is over. Return the remaining milliseconds of the grace, and the change.
 
-        If the grace is not over, the session continues. Return the remaining milliseconds instead of None. If `ref` is
-        not the current connection of the session, do not change the session, and return None.
+        If the grace is not over, the session continues to linger. The remaining milliseconds are None if the grace is
+        over, if the session does not linger, or if `ref` is not the current connection of the session.
         """
         record = self._record(ref)
         remaining = None
@@ -222,36 +230,43 @@ class UserPresence:
         return remaining, self.settle(now, nodes)
 
     def set_manual(self, manual: ManualStatus, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
-        """Apply a copy of the status from the store. Ignore a copy that is older than the known one (lower `rev`)."""
+        """Apply a copy of the status from the store, unless the record already has a newer copy (higher `rev`)."""
         if self.manual is None or manual.rev >= self.manual.rev:
             self.manual = manual
         return self.settle(now, nodes)
 
     def shift(self, jump: int) -> None:
-        """Move the ends of all graces by `jump` milliseconds, because the clock has jumped by as much.
+        """Move the ends of all graces by `jump` milliseconds, because the clock has jumped by `jump` milliseconds.
 
-        So each grace keeps its length. Only the memory engine calls this: the Redis engine corrects its time instead.
-        This verb does not settle the record.
+        So each grace keeps its length. Only the memory engine uses this verb, because the Redis engine corrects its
+        time instead. This verb does not settle the record.
         """
         for record in self.sessions.values():
             if record.deadline is not None:
                 record.deadline += jump
 
     def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
-        """Remove sessions and a status that have ended by `now`. Return the change; None if nothing changed."""
+        """Remove the sessions that have ended by `now`, and the status if its time is over.
+
+        Return the change of the user's state, devices or name, or None if nothing changed.
+        """
         self._prune(now, nodes)
+        return self._settle(now, since)
+
+    def _settle(self, now: int, since: int | None) -> Change | None:
+        """Do the same as `settle`, but keep all sessions: the caller has removed those that have ended."""
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
             manual = self.manual = ManualStatus(rev=manual.rev)
-        return self._compare(manual or ManualStatus(), now, now if since is None else since)
+        return self._compare(manual or _UNKNOWN, now, now if since is None else since)
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
         """Return whether `ref` is the session's present connection, or a later connection.
 
-        While the session lingers, its last connection has ended. This function then returns False for that connection,
-        so a late `touch` does not revive the session. A connection of another node always counts as later: connections
-        of different nodes have no common order.
+        While the session lingers, its last connection has ended. The result for this connection is then False, so a
+        late `touch` does not revive the session. A connection of another node always counts as later, because
+        connections of different nodes have no common order.
         """
         if record.incarnation != ref.incarnation:
             return True
@@ -267,11 +282,11 @@ class UserPresence:
         ended: list[str] | None = None  # nearly always none
         for session, record in self.sessions.items():
             life = nodes.get(record.incarnation, _GONE)
-            if record.deadline is not None and record.deadline <= now:
+            if (deadline := record.deadline) is not None and deadline <= now:
                 heard = record.heard
-            elif life.ends is not None and life.ends <= now:
-                # The node died before it could record the last frame of this client. Use the time at which the node
-                # last renewed its lease.
+            elif (ends := life.ends) is not None and ends <= now:
+                # The node is dead. A session that lingered has the time of its client's last frame. For any other
+                # session, the node did not record this time. Use the time at which the node last renewed its lease.
                 heard = record.heard or life.last_renewal or now
             else:
                 continue
@@ -285,43 +300,47 @@ class UserPresence:
             return "offline"
         if self.manual.status == "busy":
             return "busy"
-        return "idle" if all(record.idle for record in self.sessions.values()) else "online"
+        for record in self.sessions.values():
+            if not record.idle:
+                return "online"
+        return "idle"
 
     def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
-        state = self._state()
-        shown: State = "offline" if manual.status == "invisible" else state
-        version = max(self.own.version + 1, now)  # `own` has the highest version: it changes whenever `visible` does
-        own = self._visible(self.own, state, manual, version, since, self.last_heard)
-        if shown == state and self.visible is self.own:  # most users are never invisible
-            visible = own
-        else:
+        before, own_before, state = self.visible, self.own, self._state()
+        version = own_before.version + 1  # `own` has the highest version: `own` changes whenever `visible` does
+        if version < now:
+            version = now
+        own = visible = self._visible(own_before, state, manual, version, since, self.last_heard)
+        if before is not own_before or manual.status == "invisible":  # most users are never invisible
+            shown: State = "offline" if manual.status == "invisible" else state
             seen = self.last_heard if state == "offline" else now
-            visible = self._visible(self.visible, shown, manual, version, since, seen)
-        public = visible.state != self.visible.state or visible.text != self.visible.text
-        private = own is not self.own
-        came_or_went = (visible.state == "offline") != (self.visible.state == "offline")
-        self.turned = visible.state != "offline" if came_or_went else None
+            if shown != state or before is not own_before:
+                visible = self._visible(before, shown, manual, version, since, seen)
+        public, private, self.turned = False, own is not own_before, None
+        if visible is not before:
+            public = visible.state != before.state or visible.text != before.text
+            if (visible.state == "offline") != (before.state == "offline"):
+                self.turned = visible.state != "offline"
         devices = [record.device for record in self.sessions.values()]
         if len(devices) > 1:
             devices = sorted({*devices})
-        if not public and not private and (devices, self.name) == (self.devices, self.published_name):
+        if not public and not private and self.name == self.published_name and devices == self.devices:
             return None
-        self.published_name = self.name
+        self.published_name, self.devices = self.name, devices
         if public:
-            self.visible = visible
-        # While the states `own` and `visible` are equal, both attributes refer to the same object.
-        self.own = self.visible if own == self.visible else own
-        self.devices = devices
-        return Change(self.visible, self.own, self.name, devices, public, private)
+            self.visible = before = visible
+        if public or private:
+            # While the states `own` and `visible` are equal, both attributes refer to the same object.
+            self.own = own = before if own is before or own == before else own
+        return Change(before, own, self.name, devices, public, private)
 
     @staticmethod
     def _visible(
         old: VisibleState, state: State, manual: ManualStatus, version: int, since: int, seen: int | None
     ) -> VisibleState:
-        text = manual.text if state != "offline" else None
-        if (state, text, manual.status, manual.until) == (old.state, old.text, old.status, old.until):
+        same, text = state == old.state, manual.text if state != "offline" else None
+        if same and text == old.text and manual.status == old.status and manual.until == old.until:
             return old
-        same = state == old.state
         last_seen = (old.last_seen if same else seen) if state == "offline" else None
         if same and old.since is not None:
             since = old.since
@@ -332,23 +351,23 @@ T = TypeVar("T")
 
 
 def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Return the items at the positions in `order`. A range means that the items are already in order.
+    """Return the items at the positions in `order`. If `order` is a range, the items are already in this order.
 
-    Reads of many users take fewer round trips in the order of `PresenceEngine.order`. So `ordered` puts the users of a
-    request into this order, and `restored_order` puts the results back into the order of the request.
+    An engine reads many users in fewer round trips if they are in the order that `PresenceEngine.order` returns. So
+    `ordered` puts the users of a request into this order, and `restored_order` undoes this for the results.
     """
     return items if isinstance(order, range) else [items[position] for position in order]
 
 
 def restored_order(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
-    """Undo `ordered`: return the items in the order that they had before."""
+    """Undo `ordered`: return the items in the order that they had before `ordered`."""
     if isinstance(order, range):
         return items
     by_position = dict(zip(order, items, strict=True))
     return [by_position[position] for position in range(len(items))]
 
 
-RECENTLY_MS = 300_000  # a user who was active in this time is `recently_active`
+RECENTLY_MS = 300_000  # a user is `recently_active` for this time after the last activity
 
 
 def entry(
@@ -362,8 +381,8 @@ def entry(
 ) -> Presence:
     """Return the presence entry that is sent to clients. With `own`, the entry is for the user's own devices.
 
-    Pass `devices` in the reply to a read. In the event about a change, leave `devices` out: the entry then has no such
-    field.
+    Pass `devices` for the reply to a read. Leave `devices` out for the event about a change: the entry then has no
+    field `devices`.
     """
     return Presence(
         user=user,
@@ -399,9 +418,10 @@ def without_last_seen(shown: Presence) -> Presence:
 def polled(shown: Presence, now: int) -> Presence:
     """Return the entry of a polled user: with the mode `poll`, and with the field `recently_active`.
 
-    Nodes do not send changes of a polled user to watchers, for example because the user has very many watchers.
-    `recently_active` is True if the user was active in the last RECENTLY_MS. The value is computed from fields that the
-    client gets anyway, so it reveals nothing new.
+    A polled user is, for example, a user with very many watchers. Nodes do not send the user's changes to watchers: the
+    watchers' clients ask for the state at intervals. `recently_active` is True if the user is online or busy, or has
+    become idle or offline in the last RECENTLY_MS. The value is computed from fields that the client gets anyway, so
+    the value reveals nothing new.
     """
     at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
     return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)

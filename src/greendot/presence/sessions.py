@@ -35,6 +35,7 @@ RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # refused during the outage return after `connect.hello.RETRY_MS`, which is less.
 RETURN_MS = 10_000
 NOTICED_S = 2.0  # after a loss in the engine: time in which the other nodes notice it
+MOST_IN_DOUBT = 1_000  # while one server of a cluster is away, its users may try again and again
 
 
 class SessionPeriods(Struct, frozen=True):
@@ -89,6 +90,7 @@ class SessionService:
         self._periods = periods
         self._coming: set[str] = set()  # ids of sessions being adopted from other nodes
         self._postponed: set[str] = set()  # ids of sessions whose end waits until the nodes have noticed a loss
+        self._in_doubt: set[str] = set()  # ids of sessions that the engine may still adopt, after an attempt failed
         self._due = self._check  # one bound method for all timers of connections, instead of one each
 
     # --- opening ---
@@ -156,8 +158,9 @@ class SessionService:
         await self._profiles.claim(session)
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
-        self._timers.cancel(session.leave_timer)
-        session.leave_timer = None
+        if session.leave_timer is not None:
+            self._timers.cancel(session.leave_timer)
+            session.leave_timer = None
         session.ref, session.confirmed = self._next_ref(session), False
         session.grants = grants
         session.connection = connection
@@ -196,11 +199,14 @@ class SessionService:
         if wanted in self._registry.sessions:
             return None
         ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
+        was_reachable = self._engine.trouble is None
         self._coming.add(ref.session)
         try:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
+                if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:  # otherwise the command was not sent
+                    self._hold_in_doubt(grants, hello, ref)
                 raise  # a new session would end the session that the client can resume later
             return None
         finally:
@@ -216,6 +222,40 @@ class SessionService:
         replaced = Disconnect(wanted, Close.REPLACED, "session resumed elsewhere", grants.tenant)
         self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
         return session
+
+    def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
+        """Hold a session whose adoption has no answer, because the engine may execute the command later.
+
+        Without a holder, the audit after the outage would end the session, and with it the user. The session is in the
+        registry only after the engine has confirmed it: a restore must not write a session that was not adopted.
+        """
+        now = self._timers.now()
+        session = Session(ref.session, grants, hello.device, hello.client)
+        session.ref, session.confirmed = ref, True
+        session.leaving = Disconnection(now, round(self._periods.graces.lost * 1000), 0)
+        session.active_at = session.state_at = now
+        session.last_heard = self._clock.now_ms()
+        self._in_doubt.add(session.id)
+        self._later(self._settle_soon, session)
+
+    def _settle_soon(self, session: Session) -> None:
+        self._tasks.spawn_brief(self._settle_doubt(session))
+
+    async def _settle_doubt(self, session: Session) -> None:
+        """Let a session in doubt linger if the engine has adopted it, and forget it otherwise."""
+        assert session.leaving is not None
+        session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
+        left_ms, silent_ms = session.leaving.since(self._timers.now())
+        try:
+            remaining = await self._engine.linger(*session.key, session.ref, left_ms, silent_ms)
+        except (EngineUnavailable, StoreUnavailable):
+            self._later(self._settle_soon, session)
+            return
+        if remaining:
+            self._statuses.inherit(session)
+            self._registry.add(session)
+            self._remains(session, session.ref, remaining)
+        self._in_doubt.discard(session.id)
 
     # --- activity and timers ---
 
@@ -236,20 +276,25 @@ class SessionService:
     def _arm(self, connection: Connection) -> None:
         """Set the connection's only timer to the earliest deadline.
 
-        If a deadline is postponed later, the timer stays: `_check` then sets the timer again.
+        A timer that fires earlier stays: `_check` then sets the timer again. So a deadline that is postponed costs
+        nothing, nor does a hello, because the timer for sockets without a hello is set already.
         """
         session = connection.session
         if session is None or connection.closing:
             return
-        now, periods = self._timers.now(), self._periods
-        dead_in = connection.received_at - now + periods.dead_after
+        now, periods, timer = self._timers.now(), self._periods, connection.timer
+        due_in = connection.received_at - now + periods.dead_after
         expires_in = (session.grants.expires_at - self._clock.now_ms()) / 1000 + periods.leeway
-        due_in = min(dead_in, expires_in)
-        if not session.idle:
-            due_in = min(due_in, session.active_at - now + periods.idle)
+        if expires_in < due_in:
+            due_in = expires_in
+        if not session.idle and (idle_in := session.active_at - now + periods.idle) < due_in:
+            due_in = idle_in
         if connection.foreign is not None:
             due_in = min(due_in, self._foreign_due_in(connection))
-        self._timers.cancel(connection.timer)
+        if timer is not None:
+            if timer.due <= now + due_in:
+                return
+            self._timers.cancel(timer)
         connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
 
     def rearm(self, session: Session) -> None:
@@ -262,8 +307,12 @@ class SessionService:
 
     def _check(self, connection: Connection) -> None:
         session, now = connection.session, self._timers.now()
+        connection.timer = None
         if session is None and connection.foreign is None:
-            connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
+            if connection.waiting is None:
+                connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
+            else:  # its hello is being answered
+                self.expect_hello(connection)
         elif has_come(connection.received_at + self._periods.dead_after, now):
             connection.close(
                 Close.HEARTBEAT_LOST, "no frame received in time (presence.dead_after_s); reconnect and send heartbeats"
@@ -411,8 +460,9 @@ class SessionService:
         return self._engine.is_restoring(*session.key)
 
     def _forget(self, session: Session) -> None:
-        self._timers.cancel(session.leave_timer)
-        session.leave_timer = None
+        if session.leave_timer is not None:
+            self._timers.cancel(session.leave_timer)
+            session.leave_timer = None
         self._registry.remove(session)
         self._on_end(session)
         self._recorder.gone(session)
@@ -490,7 +540,7 @@ class SessionService:
 
     def holds(self, ref: SessionEpoch) -> bool:
         """Return whether this node has the session, or is about to adopt it. For an audit of the engine's sessions."""
-        return ref.session in self._registry.sessions or ref.session in self._coming
+        return any(ref.session in ids for ids in (self._registry.sessions, self._coming, self._in_doubt))
 
     async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:
         """Write the complete current state of a session to the engine. `stored` is the status, if just read.

@@ -50,7 +50,7 @@ class StatusService:
         self._engine = engine
         self._store = store
         self._context = context
-        self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, ManualStatus())
+        self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, AUTO)
         self._ends: dict[Key, Timer] = {}  # timers for the end of a status, of users with sessions here
         # Invisible users with sessions here, each with a secret that is new each time the user becomes invisible.
         self._invisible: dict[Key, bytes] = {}
@@ -98,7 +98,7 @@ class StatusService:
 
     async def copy(self, key: Key) -> None:
         """Copy the stored status to the engine, so that the user can be shown."""
-        await self._show(key, await self._manuals.get(key))
+        await self._show(key, await self._manuals.ask(key))
 
     async def learn(self, key: Key) -> None:
         """Read the status from the engine, which has it for a user with sessions on other nodes."""
@@ -316,7 +316,8 @@ class StatusService:
 
     def forget(self, key: Key) -> None:
         """Drop the status of a user without sessions here."""
-        self._context.timers.cancel(self._ends.pop(key, None))
+        if (timer := self._ends.pop(key, None)) is not None:
+            self._context.timers.cancel(timer)
         self._invisible.pop(key, None)
         self._seen.pop(key, None)
         self._void.pop(key, None)
@@ -337,7 +338,7 @@ class StatusService:
         if self._is_void(key, announced):
             return snapshot  # another status was announced, and is being read
         self._note(key, snapshot, doubts)
-        if (known := self.known(key)) is not None and _same(known, manual):
+        if manual is not AUTO and (known := self.known(key)) is not None and _same(known, manual):
             self._know(key, manual)  # with its revision
         if snapshot.stale and self._context.registry.sessions_of(*key):
             self.learnt(key, manual)  # the engine may not know the sessions yet
@@ -345,9 +346,13 @@ class StatusService:
 
     def _note(self, key: Key, snapshot: Snapshot, doubts: int) -> None:
         """Remember the status of a user with sessions here, and time its end."""
-        seen, own, secret, void = self._seen.get(key), snapshot.own, self._invisible.get(key), self._void.get(key)
+        own, sessions = snapshot.own, self._context.registry.sessions_of(*key)
+        if sessions and own.status == "auto" and own.until is None and own.text is None and not self._has_set(key):
+            for session in sessions:  # nearly every user
+                session.manual, session.status_as_of = AUTO, doubts
+            return
+        seen, secret, void = self._seen.get(key), self._invisible.get(key), self._void.get(key)
         self.forget(key)
-        sessions = self._context.registry.sessions_of(*key)
         if not sessions:
             return
         if void is not None:
@@ -368,6 +373,10 @@ class StatusService:
             # Not longer than LONGEST_S: the clock may be set meanwhile, so the remaining time is computed again.
             delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
             self._ends[key] = self._context.timers.set(delay_s, self._over, key)
+
+    def _has_set(self, key: Key) -> bool:
+        """Return whether this node keeps something about a status of the user."""
+        return key in self._ends or key in self._seen or key in self._invisible
 
     def _hide(self, key: Key, *, hidden: bool) -> None:
         if hidden != (key in self._invisible):

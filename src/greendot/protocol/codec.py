@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -53,7 +54,7 @@ def decode_command(text: str | bytes) -> Command:
         command = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise _explain(text, error) from None
-    if is_too_deep(text):
+    if len(text) > 2 * MAX_DEPTH and is_too_deep(text):
         raise BadCommand(Err.BAD_FIELD, _TOO_DEEP, command.id)
     if isinstance(command, _WITH_BODY) and isinstance(command.body, Raw) and has_vast_number(bytes(command.body)):
         raise BadCommand(Err.BAD_FIELD, f"field `body` of {command.__struct_config__.tag} {VAST_NUMBER}", command.id)
@@ -131,6 +132,7 @@ def pong_frame(payload: bytes) -> bytes:
     return b"\x8a%c%b" % (len(payload), payload)
 
 
+@lru_cache(maxsize=64)  # most connections end with one of a few codes and reasons
 def close_frame(code: int, reason: str = "") -> bytes:
     """Return a close frame. A reason beyond 123 bytes is cut between two characters."""
     cut = reason.encode()[:123].decode(errors="ignore").encode()

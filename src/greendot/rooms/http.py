@@ -41,7 +41,10 @@ Reason = Annotated[str, Meta(max_length=500, pattern=TEXT_PATTERN)]
 
 By = Annotated[
     Id | None,
-    about("Id of the person who makes the change, for the audit. Without it, the audit has the name of the API key."),
+    about(
+        "Id of the person who makes the change, for the audit and the lists of mutes and bans. Default: the name of"
+        " the API key."
+    ),
 ]
 ReasonField = Annotated[Reason | None, about("Reason for the change, for the audit.")]
 

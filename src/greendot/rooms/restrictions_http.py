@@ -76,7 +76,7 @@ class RestrictionRoutes:
 
     @operation("PUT /v1/rooms/{room}/mutes/{user}", fails=(404,))
     async def mute_in_room(self, request: Request, room: str, user: str, body: PutRestriction) -> RestrictionShown:
-        """Mute a user in a room, until a time or without end. The user can read, and send nothing."""
+        """Mute a user in a room, until a time or without end. A muted user can read, but cannot send."""
         return await self._restrict(request, room, user, "mute", body)
 
     @operation("DELETE /v1/rooms/{room}/mutes/{user}", fails=(404,))

@@ -57,8 +57,9 @@ class SessionRooms:
 
     def keep(self, session: Session, rooms: Collection[str]) -> None:
         """Remove the session from all rooms except these."""
-        for room in {*(session.rooms or ())}.difference(rooms):
-            self.exit(session, room)
+        if session.rooms:
+            for room in session.rooms.difference(rooms):
+                self.exit(session, room)
 
     def forget(self, session: Session) -> None:
         """Remove a session that no longer counts on this node from its rooms.

@@ -1,7 +1,7 @@
 """Log events of a server: name, level and sentence. docs/logs.md lists them all.
 
-`debug` is for a single client, request or message. It is also for work that waits for a component whose outage is
-logged once. At `info` a healthy server logs nothing, however many clients are connected.
+Level `debug` is for events about a single client, request or message. It is also for work that waits for a component
+whose outage is already logged. At level `info`, the number of lines does not depend on the number of clients.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ NODE_DRAINS = LogEvent(
 NODE_DRAINED = LogEvent(
     "node.drained",
     INFO,
-    "drained: %(clients)d connections in %(took_s).1f s; %(cut_off)d aborted without a close reply, "
-    "%(waiting)d closed before the reply to a command",
+    "drained: %(clients)d connections closed in %(took_s).1f s; %(cut_off)d clients did not answer the close frame; "
+    "%(waiting)d connections had a command without a reply",
 )
 NODE_STUCK = LogEvent("node.stuck", ERROR, "shutdown did not finish within %(after_s)g s; process terminated")
 NODE_REBORN = LogEvent(
-    "node.reborn", WARNING, "node %(was)s was declared dead; this process continues as node %(node)s", every=True
+    "node.reborn",
+    WARNING,
+    "this process was declared dead, and continues with a new node id (previous id: %(was)s, new id: %(node)s)",
+    every=True,
 )
 NODE_DEAD = LogEvent(
     "node.dead", WARNING, "node %(peer)s declared dead: lease not renewed for %(lease_s)g s", apart=("peer",)
@@ -37,13 +40,13 @@ NODE_FOUND_DEAD = LogEvent(
 NODE_DEAD_AGAIN = LogEvent(
     "node.dead_again",
     WARNING,
-    "node %(peer)s declared dead again: Redis returned with data older than the node's death",
+    "node %(peer)s declared dead again: Redis is back, but with old data in which the node was alive",
     apart=("peer",),
 )
 NODE_REAPED = LogEvent(
     "node.reaped",
     INFO,
-    "dead nodes reaped (%(peers)s): %(sessions)d sessions ended, %(users)d users offline",
+    "dead nodes removed (%(peers)s): %(sessions)d sessions ended, %(users)d users went offline",
     apart=("peers",),
 )
 NODE_NOT_SIGNED_OFF = LogEvent(
@@ -60,8 +63,8 @@ NODE_RECOVERED = LogEvent(
 NODE_COLLECTED = LogEvent(
     "node.collected",
     INFO,
-    "memory grew to %(before_mb)d MB without new clients or topics; full garbage collection in %(took_s).2f s: "
-    "%(objects)d unreachable objects; %(after_mb)d MB remain",
+    "memory grew to %(before_mb)d MB without new clients or topics; a full garbage collection took %(took_s).2f s and "
+    "found %(objects)d unreachable objects; %(after_mb)d MB remain in use",
     every=True,
 )
 NODE_STALE = LogEvent("node.stale", WARNING, "engine unreachable for %(after_s)g s; presence marked stale")
@@ -71,7 +74,7 @@ CERTIFICATE_READ = LogEvent("certificate.read", INFO, "TLS certificate reloaded;
 CERTIFICATE_KEPT = LogEvent(
     "certificate.kept", ERROR, "TLS certificate not reloaded: %(reason)s; the previous certificate stays in use"
 )
-SETTINGS_KEPT = LogEvent("settings.kept", ERROR, "settings not reloaded: %(reason)s; the previous ones stay in use")
+SETTINGS_KEPT = LogEvent("settings.kept", ERROR, "settings not reloaded: %(reason)s; the previous settings stay in use")
 LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # any log line of a library, at the level of the library
 
 # --- Redis and the store ---
@@ -80,17 +83,25 @@ REDIS_LOST = LogEvent("redis.lost", WARNING, "redis %(server)s: %(reason)s; reco
 REDIS_BACK = LogEvent("redis.back", WARNING, "redis %(server)s: reconnected after %(away_s).1f s", apart=("server",))
 REDIS_FORGOT = LogEvent("redis.forgot", WARNING, "redis %(server)s: data lost; restoring sessions", apart=("server",))
 REDIS_UNUSED = LogEvent(
-    "redis.unused", INFO, "redis %(server)s: holds no partition any more; disconnecting", apart=("server",)
+    "redis.unused",
+    INFO,
+    "redis %(server)s: none of Greendot's keys are on it any more; disconnecting",
+    apart=("server",),
 )
 REDIS_SWEPT = LogEvent(
     "redis.swept",
     INFO,
-    "sweep removed %(sessions)d leftover sessions, %(users)d users and %(nodes)d nodes",
+    "sweep: %(sessions)d leftover sessions ended, %(users)d users went offline, %(nodes)d dead nodes removed",
 )
 REDIS_BUCKETS = LogEvent(
-    "redis.buckets", WARNING, "a node of an older version has joined; all users move to the buckets that it knows"
+    "redis.buckets",
+    WARNING,
+    "a node of an older version has joined, which knows only one number of buckets (hashes in Redis); all users now move "
+    "to that number of buckets; no action is needed",
 )
-REDIS_PASS_CUT = LogEvent("redis.pass_cut", INFO, "pass over the presence buckets interrupted: %(reason)s")
+REDIS_PASS_CUT = LogEvent(
+    "redis.pass_cut", INFO, "the scan of all presence buckets (hashes in Redis) was interrupted: %(reason)s"
+)
 STORE_LOST = LogEvent("store.lost", WARNING, "store unreachable: %(reason)s; retrying")
 STORE_BACK = LogEvent("store.back", WARNING, "store reachable again after %(away_s).1f s")
 
@@ -113,13 +124,13 @@ SOCKETS_EXHAUSTED = LogEvent(
     "cannot accept new connections: %(reason)s; raise the limit of file descriptors or memory",
 )
 WATCHERS_SWITCHED = LogEvent(
-    "watchers.switched", INFO, "%(watchers)d watchers of user %(user)s (tenant %(tenant)s) %(outcome)s"
+    "watchers.switched", INFO, "user %(user)s (tenant %(tenant)s) has %(watchers)d watchers: %(outcome)s"
 )
 RECORD_WRITTEN = LogEvent("record.written", DEBUG, "message %(message)s written to %(channel)s")
 RECORD_RECEIVED = LogEvent("record.received", DEBUG, "record of %(channel)s received from the bus")
 OVERLOAD_BEGAN = LogEvent("overload.began", WARNING, "overload: %(reason)s; %(outcome)s", every=True)
 OVERLOAD_EASED = LogEvent(
-    "overload.eased", WARNING, "overload: new work is accepted again; signals are still shed", every=True
+    "overload.eased", WARNING, "overload: new work is accepted again; signals are still dropped", every=True
 )
 OVERLOAD_OVER = LogEvent(
     "overload.over", WARNING, "overload ended: signals and new work are accepted again", every=True
@@ -147,7 +158,8 @@ VISIBILITY_UNANSWERED = LogEvent(
 PUBLISH_UNANSWERED = LogEvent(
     "publish.unanswered",
     WARNING,
-    "webhook before publishing of tenant %(tenant)s failed: %(reason)s; before_publish.on_failure decides",
+    "before_publish webhook of tenant %(tenant)s failed: %(reason)s; the setting before_publish.on_failure decides "
+    "whether the message is published",
     apart=("tenant",),
 )
 RPC_UNANSWERED = LogEvent(
@@ -175,7 +187,9 @@ KEYS_BACK = LogEvent("keys.back", WARNING, "keys loaded from auth.jwks_url again
 WEBHOOK_FAILED = LogEvent(
     "webhook.failed", WARNING, "webhook of tenant %(tenant)s failed: %(reason)s; retrying", apart=("tenant",)
 )
-WEBHOOK_TAKEN = LogEvent("webhook.taken", INFO, "webhook of tenant %(tenant)s accepts events again", apart=("tenant",))
+WEBHOOK_TAKEN = LogEvent(
+    "webhook.taken", WARNING, "webhook of tenant %(tenant)s accepts events again", apart=("tenant",)
+)
 WEBHOOK_STOPPED = LogEvent(
     "webhook.stopped",
     ERROR,
@@ -196,7 +210,7 @@ PUSH_CIRCUIT_OPEN = LogEvent(
     apart=("provider", "tenant"),
 )
 PUSH_GOES_ON = LogEvent(
-    "push.goes_on", INFO, "pushes by %(provider)s of tenant %(tenant)s resumed", apart=("provider", "tenant")
+    "push.goes_on", WARNING, "pushes by %(provider)s of tenant %(tenant)s resumed", apart=("provider", "tenant")
 )
 PUSH_FAILED = LogEvent(
     "push.failed", ERROR, "internal error: push %(message)s of tenant %(tenant)s failed", apart=("tenant", "provider")
@@ -218,7 +232,7 @@ OUTBOX_OLD = LogEvent(
     "the table of the app outbox has no columns for importance, collapse key and push: %(reason)s; run greendot outbox "
     "install",
 )
-OUTBOX_BACK = LogEvent("outbox.back", INFO, "app outbox is relayed again")
+OUTBOX_BACK = LogEvent("outbox.back", WARNING, "app outbox is relayed again")
 OUTBOX_SET_ASIDE = LogEvent(
     "outbox.set_aside",
     ERROR,
@@ -228,14 +242,16 @@ OUTBOX_SET_ASIDE = LogEvent(
 )
 OUTBOX_NOT_SENT = LogEvent("outbox.not_sent", ERROR, "internal error: row %(message)s of the app outbox was not sent")
 OUTBOX_ONE_BY_ONE = LogEvent(
-    "outbox.one_by_one", DEBUG, "batch of %(rows)d notifications failed: %(reason)s; sending them one by one"
+    "outbox.one_by_one",
+    DEBUG,
+    "batch of %(rows)d rows of the app outbox failed: %(reason)s; sending the rows one by one",
 )
 
 # --- jobs and processes ---
 JOB_ENDED = LogEvent("job.ended", INFO, "job %(job)s: %(outcome)s after %(took_s).1f s: %(note)s", apart=("job",))
 JOB_FAILED = LogEvent("job.failed", ERROR, "job %(job)s: %(outcome)s after %(took_s).1f s: %(note)s", apart=("job",))
 JOB_LOST = LogEvent("job.lost", WARNING, "job %(job)s: the run was taken over by another process", apart=("job",))
-JOB_GOES_ON = LogEvent("job.goes_on", INFO, "job %(job)s in progress: %(done)d done", apart=("job",))
+JOB_GOES_ON = LogEvent("job.goes_on", INFO, "job %(job)s in progress: %(done)d items processed", apart=("job",))
 WORKER_READY = LogEvent("worker.ready", INFO, "%(worker)s is ready", apart=("worker",))
 WORKER_ENDED = LogEvent("worker.ended", WARNING, "%(outcome)s; a replacement starts %(when)s", apart=("worker",))
 WORKER_ENDED_LATE = LogEvent("worker.ended_late", WARNING, "%(outcome)s during shutdown", apart=("worker",))
@@ -244,6 +260,9 @@ WORKER_KILLED = LogEvent(
     "worker.killed", ERROR, "%(worker)s did not stop within %(after_s)g s and is killed", apart=("worker",)
 )
 LOCAL_ENGINE_ENDED = LogEvent(
-    "engine.process_ended", ERROR, "private engine %(outcome)s; it starts again %(when)s, and sessions are restored"
+    "engine.process_ended",
+    ERROR,
+    "the private engine (the Redis that belongs to this server) %(outcome)s; it starts again %(when)s, and sessions "
+    "are restored",
 )
 WORKER_ORPHANED = LogEvent("worker.orphaned", WARNING, "parent process ended; stopping this worker")

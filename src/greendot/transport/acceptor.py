@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
-from greendot.transport.plain_socket import PlainSocket, SocketPoller
+from greendot.transport.plain_socket import PlainSocket, SocketPoller, SocketProtocol
 
 AT_ONCE = 32  # connections accepted in one turn
 BACKLOG = 4_096  # connections that may wait in the kernel; it may allow fewer (net.core.somaxconn)
@@ -56,7 +56,7 @@ class Acceptor:
         self,
         listener: socket.socket,
         surge: SocketObserver,
-        make: Callable[[Any, bytes], asyncio.BufferedProtocol],
+        make: Callable[[Any, bytes], SocketProtocol],
         tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
@@ -110,19 +110,18 @@ class Acceptor:
 
     def _serve(self, poller: SocketPoller, descriptor: int, visit: Any) -> None:
         """Serve a plain socket, beginning with its first bytes, which are usually there."""
-        accepted = socket.SocketType(*self._kind, descriptor)
-        accepted.setblocking(False)
+        os.set_blocking(descriptor, False)
         visit.fd = descriptor
         try:
-            first = accepted.recv(READ)
+            first = os.read(descriptor, READ)
         except OSError:  # nothing has arrived, or the peer is gone, which the protocol will notice
             first = b""
         try:
-            PlainSocket(poller, accepted, self._make(visit, first)).open()
+            PlainSocket(poller, descriptor, self._make(visit, first)).open()
         except OSError as error:  # the limit of the kernel for epoll
             log(log_events.SOCKETS_EXHAUSTED, reason=error.strerror)
             self._surge.leave(visit)
-            accepted.close()
+            os.close(descriptor)
 
     async def _hand_over(self, accepted: socket.socket, visit: Any, tls: SSLContext | None) -> None:
         """Serve a socket with TLS, or on a system without epoll, by a transport of the event loop."""

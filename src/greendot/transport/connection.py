@@ -152,8 +152,9 @@ class SocketConnection(Framing):
         self._await_end()  # a peer that does not read would keep the remaining output, and the socket, for ever
 
     def on_eof(self) -> None:
-        self._end(EndCause.LOST, 0)
-        self._await_end()
+        if not self.closing:  # else the end is awaited already
+            self._end(EndCause.LOST, 0)
+            self._await_end()
 
     def wire_code(self, code: int) -> int:
         """Return the close code that the client gets. A foreign protocol has codes of its own."""
@@ -385,7 +386,8 @@ class SocketConnection(Framing):
             self.abort()  # TLS has whole frames already, which would be sent first
 
     def _await_end(self) -> None:
-        self._owner.cancel_timer(self.timer)
+        if self.timer is not None:
+            self._owner.cancel_timer(self.timer)
         self.timer = self._owner.set_timer(CLOSE_WAIT_S, SocketConnection.abort, self)
 
     def abort(self) -> None:
@@ -394,10 +396,10 @@ class SocketConnection(Framing):
         self.socket.abort()
 
     def _end(self, cause: EndCause, code: int) -> None:
-        self.closing = self.deaf = True
+        if self._ended:
+            return
+        self._ended = self.closing = self.deaf = True
         self.fd = self.direct = -1
         self._outbox = self._hold = self._out = None
         self._owner.waiting.discard(self)
-        if not self._ended:
-            self._ended = True
-            self._owner.ended(self, cause, code)
+        self._owner.ended(self, cause, code)

@@ -21,6 +21,7 @@ from greendot.transport.event_stream_model import (
 )
 from greendot.transport.http_exchange import date_field
 from greendot.transport.ingress import PendingSocket
+from greendot.transport.plain_socket import SocketProtocol
 from greendot.transport.request_head import Field, Head, Refusal
 from greendot.transport.tls import release
 from greendot.transport.upgrade import SocketHost, admit
@@ -76,7 +77,7 @@ class StreamHost(SocketHost, Protocol):
     def streams(self) -> StreamRegistry: ...
 
 
-class EventStream(asyncio.Transport, asyncio.BufferedProtocol):
+class EventStream(asyncio.Transport, SocketProtocol):
     """Socket of a connection, and protocol of the transport below it.
 
     Requests with commands are numbered from 1. A number that was taken has no effect again, so that a client can repeat
@@ -176,6 +177,9 @@ class EventStream(asyncio.Transport, asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _INPUT
+
+    def feed(self, data: bytes) -> None:
+        self.buffer_updated(len(data))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Discard input: nothing may follow the request on this socket."""

@@ -40,19 +40,19 @@ def next_frame(data: bytes, at: int) -> tuple[int, bytes, int] | None:
 
     Return None if the frame is not complete. Raise BadFrame as soon as its head shows a violation.
     """
-    if len(data) < at + 2:
+    have = len(data)
+    if have < at + 2:
         return None
-    first, second = data[at], data[at + 1]
+    first, size, start = data[at], data[at + 1] - _MASKED, at + 6
     if first not in _FIRST:
         raise _bad_first(first)
-    if second < _MASKED:
+    if size < 0:
         raise BadFrame(Close.PROTOCOL_VIOLATION, "a client must mask its frames")
-    size, start = second - _MASKED, at + 6
     if size >= _SHORTEST_16:
         if first & _CONTROL:
             raise BadFrame(Close.PROTOCOL_VIOLATION, "a control frame has more than 125 bytes")
         start += 2 if size == _SHORTEST_16 else 8
-        if len(data) < start - 4:
+        if have < start - 4:
             return None
         shortest = _SHORTEST_16 if size == _SHORTEST_16 else _SHORTEST_64
         size = _from_bytes(data[at + 2 : start - 4], "big")
@@ -61,7 +61,7 @@ def next_frame(data: bytes, at: int) -> tuple[int, bytes, int] | None:
         if size > MAX_FRAME:
             raise BadFrame(Close.TOO_BIG, "a frame must not exceed 64 KiB")
     end = start + size
-    if len(data) < end:
+    if have < end:
         return None
     # The payload and its mask as two large numbers: one operation unmasks all bytes.
     mask = data[start - 4 : start] * (size // 4 + 1)

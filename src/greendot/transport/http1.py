@@ -19,6 +19,7 @@ from greendot.telemetry.log import log
 from greendot.transport.event_stream import StreamHost, StreamRequest, StreamRequested, open_stream, stream_request
 from greendot.transport.http_exchange import Exchange, scope_of
 from greendot.transport.ingress import PendingSocket
+from greendot.transport.plain_socket import SocketProtocol
 from greendot.transport.request_head import (
     BAD_REQUEST,
     MALFORMED,
@@ -60,7 +61,7 @@ GIVEN_UP = Refusal(b"")
 _NO_PARSER = httptools.HttpRequestParser(object())  # placeholder: a parser and its protocol refer to each other
 
 
-class HttpProtocol(asyncio.BufferedProtocol):
+class HttpProtocol(SocketProtocol):
     """HTTP/1 protocol of one socket. Once `_end` is set, parsing stops. `_end` is called after the last response."""
 
     transport: asyncio.Transport
@@ -114,7 +115,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         return self._web.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.receive(bytes(self._web.buffer[:nbytes]))
+        self.feed(bytes(self._web.buffer[:nbytes]))
 
     def eof_received(self) -> bool:
         """Answer complete requests after the client has closed its side. TLS ends in both directions at once."""
@@ -189,7 +190,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     # --- parsing ---
 
-    def receive(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Parse data when the port's parse budget allows; nothing more is read before."""
         self._held = data
         if not self._web.parsing.run(self._parse_held):

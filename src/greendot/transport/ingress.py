@@ -79,7 +79,7 @@ class IngressPolicy:
             self._exhausted()
             return None
         is_surplus = descriptor >= limits.clients
-        if self._rules.proxies.trusts(peer):
+        if self._rules.proxies.are_any and self._rules.proxies.trusts(peer):
             return PendingSocket(peer, None, is_surplus=is_surplus)
         counted = self._address_limits.enter(address_group(peer))
         if self._address_limits.is_overrun(counted):
@@ -102,7 +102,8 @@ class IngressPolicy:
         setattr(self._metrics, counter, getattr(self._metrics, counter) + 1)
 
     def crowded(self, visit: PendingSocket) -> Refusal | None:
-        if visit.group is None or not self._address_limits.is_full(visit.group):
+        group = visit.group
+        if group is None or not self._rules.per_address or not self._address_limits.is_full(group):
             return None
         self._metrics.realtime_refused_address_total += 1
         return FULL
@@ -129,7 +130,7 @@ class IngressPolicy:
 
     def receive(self, visit: PendingSocket, headers: Mapping[bytes, bytes], *, secure: bool) -> Refusal | str:
         """Check a WebSocket handshake; return the client's address, or the refusal."""
-        if refusal := self.misnamed(b"", headers):
+        if not self._rules.hosts.allow_any and (refusal := self.misnamed(b"", headers)):
             return refusal
         address, proxies = visit.peer, self._rules.proxies
         if visit.group is None:
@@ -137,7 +138,7 @@ class IngressPolicy:
             secure = secure or proxies.is_secure(headers)
             if address != visit.peer:
                 visit.group = self._address_limits.enter(address_group(address))
-        if not self._allows_origin(headers, secure=secure):
+        if b"origin" in headers and not self._allows_origin(headers, secure=secure):
             return WRONG_ORIGIN
         return self.crowded(visit) or address
 

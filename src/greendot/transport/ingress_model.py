@@ -43,11 +43,12 @@ class Proxies:
 
     def __init__(self, trusted: Collection[str], header: Header = "x-forwarded-for") -> None:
         self._networks = [ip_network(network) for network in trusted]
+        self.are_any = bool(self._networks)
         self._header = header.encode()
         self._known = lru_cache(REMEMBERED)(self._look_up)  # proxies are few, and open many sockets
 
     def trusts(self, peer: str) -> bool:
-        return bool(self._networks) and self._known(peer)
+        return self.are_any and self._known(peer)
 
     def _look_up(self, peer: str) -> bool:
         address = _read(peer)
@@ -182,11 +183,11 @@ class Hosts:
     """
 
     def __init__(self, allowed: Collection[str]) -> None:
-        self._any = not allowed or ANY in allowed
+        self.allow_any = not allowed or ANY in allowed
         self._allowed = frozenset(name.encode() for name in allowed)
 
     def allows(self, host: bytes) -> bool:
-        if self._any:
+        if self.allow_any:
             return True
         host = host.lower()
         name, colon, port = host.rpartition(b":")

@@ -21,6 +21,7 @@ from greendot.transport.http1 import MAX_HEAD, REQUEST_S, TOO_SLOW, HttpProtocol
 from greendot.transport.http_exchange import RequestThrottle
 from greendot.transport.ingress import PendingSocket
 from greendot.transport.parse_budget import ParseBudget
+from greendot.transport.plain_socket import SocketProtocol
 from greendot.transport.tls import Certificate, release
 from greendot.transport.upgrade import PortState, SocketRoute, WebSocketRequest, accept, refuse, route_of
 from greendot.transport.websocket import Framing
@@ -30,7 +31,7 @@ UNDER_WAY_S = 2.0  # time for requests being answered when the server closes
 SEND_BUFFER = 128 * 1024  # bytes the kernel may buffer for one client; the kernel doubles this number for its overhead
 
 
-class ProtocolSniffer(asyncio.BufferedProtocol):
+class ProtocolSniffer(SocketProtocol):
     """Protocol of a socket whose first bytes have not been examined yet."""
 
     __slots__ = ("_deadline", "_first", "_sockets", "_transport", "_visit", "_web")
@@ -65,7 +66,10 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
         return self._web.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._receive(self._first + self._web.buffer[:nbytes])
+        self.feed(bytes(self._web.buffer[:nbytes]))
+
+    def feed(self, data: bytes) -> None:
+        self._receive(self._first + data)
 
     def eof_received(self) -> bool:
         if not self._first:
@@ -87,7 +91,7 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
         protocol = HttpProtocol(self._sockets, self._web, self._visit, within_s)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
-        protocol.receive(data)
+        protocol.feed(data)
 
     def _answer_handshake(self, data: bytes) -> bool:
         """Upgrade the socket if `data` is a plain handshake, or refuse it.

@@ -3,11 +3,14 @@
 A transport of uvloop takes as much processor time to make and to close as the whole of a hello. Here an accepted socket
 is registered with a `SocketPoller`, which is a single reader of the event loop. All else is a call of the kernel: read,
 write, close. docs/adr/0071 has the figures.
+
+A socket is its descriptor, because an object of Python for each socket takes more time and memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 from collections.abc import Callable
@@ -17,13 +20,34 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 AT_ONCE = 256  # sockets served in one turn of the event loop; others wait for the next
+MOST_READY = 4_096  # ready sockets among which these are chosen
 # Reads of one socket in a turn, as in uvloop. With fewer reads, a flood would wait in the kernel, turns would be short,
 # and the node would not notice its overload.
 READS = 32
 HIGH = 64 * 1024  # bytes that may wait for the kernel before the protocol is asked to pause, as in asyncio
 
+_IN, _OUT, _BROKEN = select.EPOLLIN, select.EPOLLOUT, select.EPOLLERR | select.EPOLLHUP
+
 Bytes = bytes | bytearray | memoryview
-_ENDED = asyncio.BufferedProtocol()  # replaces the protocol of a closed socket, so that the two form no cycle
+
+
+class SocketProtocol(asyncio.BufferedProtocol):
+    """Protocol of a `PlainSocket`. Transports of the event loop call `get_buffer` and `buffer_updated` instead."""
+
+    __slots__ = ()
+
+    read_size = 16 * 1024  # bytes of one read
+
+    def feed(self, data: bytes) -> None:
+        """Receive the bytes of one read."""
+        raise NotImplementedError
+
+
+_ENDED = SocketProtocol()  # replaces the protocol of a closed socket, so that the two form no cycle
+
+
+def _is_broken(ready: tuple[int, int]) -> bool:
+    return ready[1] & _BROKEN != 0
 
 
 class SocketPoller:
@@ -56,7 +80,12 @@ class SocketPoller:
         self._close_if_unused()
 
     def _on_ready(self) -> None:
-        for descriptor, events in self._epoll.poll(0, AT_ONCE):
+        found = self._epoll.poll(0, AT_ONCE)
+        if len(found) == AT_ONCE:
+            # When a cable is pulled, thousands of sockets end at once. Sockets with input do not wait for all of them.
+            found = sorted(self._epoll.poll(0, MOST_READY), key=_is_broken)
+            del found[AT_ONCE // 2 : -AT_ONCE // 2]
+        for descriptor, events in found:
             ready = self._sockets.get(descriptor)
             if ready is not None:
                 ready.on_ready(events)
@@ -95,16 +124,15 @@ class PlainSocket(asyncio.Transport):
         "_poller",
         "_protocol",
         "_reads",
-        "_socket",
         "_unsent",
         "descriptor",
     )
 
-    def __init__(self, poller: SocketPoller, accepted: socket.SocketType, protocol: asyncio.BufferedProtocol) -> None:
+    def __init__(self, poller: SocketPoller, descriptor: int, protocol: SocketProtocol) -> None:
+        """Take over a descriptor that does not block."""
         self._poller = poller
-        self._socket = accepted
         self._protocol = protocol
-        self.descriptor = accepted.fileno()
+        self.descriptor = descriptor  # -1 when closed
         self._events = 0  # events that epoll reports
         self._high = HIGH
         self._unsent: bytearray | None = None  # output that the kernel has not taken yet
@@ -117,8 +145,8 @@ class PlainSocket(asyncio.Transport):
 
     def open(self) -> None:
         """Begin to serve the socket. Raise OSError if epoll does not take it; then the caller closes it."""
-        self._poller.register(self.descriptor, select.EPOLLIN)
-        self._events = select.EPOLLIN
+        self._poller.register(self.descriptor, _IN)
+        self._events = _IN
         self._poller.add(self, self.descriptor)
         self._guard(self._protocol.connection_made, self)
 
@@ -127,12 +155,10 @@ class PlainSocket(asyncio.Transport):
     def on_ready(self, events: int) -> None:
         if self._ended:
             return
-        if self._unsent and events & ~select.EPOLLIN:
+        if self._unsent and events & ~_IN:
             self._send_more()
-        if events & ~select.EPOLLOUT:
-            for _ in range(READS):
-                if not self._reads or self._closing or self._input_ended or not self._read():
-                    break
+        if events & ~_OUT:
+            self._read()
 
     def finish(self) -> None:
         """Report the end to the protocol, and close the socket."""
@@ -140,34 +166,40 @@ class PlainSocket(asyncio.Transport):
             self._guard(self._protocol.connection_lost, self._error)
         finally:
             self._protocol = _ENDED
-            self._socket.close()
+            descriptor, self.descriptor = self.descriptor, -1
+            os.close(descriptor)
 
     # --- input ---
 
-    def _read(self) -> bool:
-        """Read once. Return whether there may be more to read."""
-        protocol = self._protocol
-        try:
-            buffer = memoryview(protocol.get_buffer(-1))
-            size = self._socket.recv_into(buffer)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            self._fail(error)
-            return False
-        try:
-            if size:
-                protocol.buffer_updated(size)
-                return size == len(buffer)
-            else:
-                self._input_ended = True
-                if protocol.eof_received():
-                    self._update()
+    def _read(self) -> None:
+        for _ in range(READS):
+            if not self._reads or self._closing or self._input_ended:
+                return
+            protocol = self._protocol
+            size = protocol.read_size
+            try:
+                data = os.read(self.descriptor, size)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._fail(error)
+                return
+            try:
+                if data:
+                    protocol.feed(data)
                 else:
-                    self.close()
-        except Exception as error:
-            self._broken(error)
-        return False
+                    self._end_input(protocol)
+            except Exception as error:
+                self._broken(error)
+            if len(data) < size:  # there is no more to read
+                return
+
+    def _end_input(self, protocol: SocketProtocol) -> None:
+        self._input_ended = True
+        if protocol.eof_received():
+            self._update()
+        else:
+            self.close()
 
     def is_reading(self) -> bool:
         return self._reads and not self._closing
@@ -189,8 +221,8 @@ class PlainSocket(asyncio.Transport):
             self._unsent += data
         else:
             try:
-                sent = self._socket.send(data)
-            except (BlockingIOError, InterruptedError):
+                sent = os.write(self.descriptor, data)
+            except BlockingIOError:
                 sent = 0
             except OSError as error:
                 self._fail(error)
@@ -222,8 +254,8 @@ class PlainSocket(asyncio.Transport):
     def _send_more(self) -> None:
         assert self._unsent is not None
         try:
-            del self._unsent[: self._socket.send(self._unsent)]
-        except (BlockingIOError, InterruptedError):
+            del self._unsent[: os.write(self.descriptor, self._unsent)]
+        except BlockingIOError:
             return
         except OSError as error:
             self._fail(error)
@@ -247,7 +279,7 @@ class PlainSocket(asyncio.Transport):
 
     def _shut_down(self) -> None:
         try:
-            self._socket.shutdown(socket.SHUT_WR)
+            self._ask(lambda one: one.shutdown(socket.SHUT_WR))
         except OSError as error:  # the peer is gone already
             self._fail(error)
 
@@ -281,14 +313,16 @@ class PlainSocket(asyncio.Transport):
         self._closing = True
         if not self._ended:
             self._ended = True
-            self._error = error
+            # A traceback refers to the frame that caught the error, and so to this socket: a cycle that would keep the
+            # connection in memory.
+            self._error = None if error is None else error.with_traceback(None)
             self._unsent = None
             self._poller.end(self)
 
     # --- other methods of a transport ---
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol  # type: ignore[assignment]  # protocols of this server are all buffered
+        self._protocol = protocol  # type: ignore[assignment]  # protocols of this server are all of this class
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
@@ -296,15 +330,21 @@ class PlainSocket(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         try:
             match name:
-                case "socket":
-                    return self._socket
-                case "peername":
-                    return self._socket.getpeername()
-                case "sockname":
-                    return self._socket.getsockname()
+                case "peername" if self.descriptor >= 0:
+                    return self._ask(socket.SocketType.getpeername)
+                case "sockname" if self.descriptor >= 0:
+                    return self._ask(socket.SocketType.getsockname)
         except OSError:  # the peer is gone
             pass
         return default
+
+    def _ask(self, call: Callable[[socket.SocketType], Any]) -> Any:
+        """Call a method of Python's socket, which is made for this call only."""
+        one = socket.SocketType(fileno=self.descriptor)
+        try:
+            return call(one)
+        finally:
+            one.detach()
 
     def _guard(self, call: Callable[..., None], *arguments: object) -> None:
         """Call a method of the protocol. A fault closes the socket, and others are served."""
@@ -321,7 +361,7 @@ class PlainSocket(asyncio.Transport):
         if self._ended:
             return
         reads = self._reads and not self._closing and not self._input_ended
-        events = (select.EPOLLIN if reads else 0) | (select.EPOLLOUT if self._unsent else 0)
+        events = (_IN if reads else 0) | (_OUT if self._unsent else 0)
         if events == self._events:
             return
         if not events:

@@ -159,7 +159,7 @@ def admit(
     """Return the address of a client or dashboard that may connect, or the refusal."""
     address = sockets.ingress.receive(visit, headers, secure=visit.fd < 0)
     if isinstance(address, str) and is_client:
-        if (refusal := sockets.ingress.surplus(visit)) is not None:
+        if visit.is_surplus and (refusal := sockets.ingress.surplus(visit)) is not None:
             return refusal
         if (wait_s := sockets.crowded_s()) is not None:
             return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))

@@ -28,13 +28,14 @@ from greendot.transport.frame_model import (
     next_frame,
     text_of,
 )
+from greendot.transport.plain_socket import PlainSocket, SocketProtocol
 from greendot.transport.tls import release
 
 MOST_BYTES = 256 * 1024  # bytes discarded from a closing socket; then reading stops, so that a flood costs no more time
 _SINK = memoryview(bytearray(64 * 1024))  # shared: its content is never read
 
 
-class ClosingSocket(asyncio.BufferedProtocol):
+class ClosingSocket(SocketProtocol):
     """Protocol of a socket whose last bytes were written. The socket ends when the peer ends its side."""
 
     __slots__ = ("_left", "_protocol", "_socket")
@@ -46,6 +47,9 @@ class ClosingSocket(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _SINK
+
+    def feed(self, data: bytes) -> None:
+        self.buffer_updated(len(data))
 
     def buffer_updated(self, nbytes: int) -> None:
         self._left -= nbytes
@@ -69,6 +73,9 @@ def write_now(socket: asyncio.Transport, fd: int, data: bytes) -> None:
     The transport writes what the kernel does not take. It writes all if output waits, or without a descriptor. The
     descriptor of a closing transport may already belong to another socket.
     """
+    if isinstance(socket, PlainSocket):
+        socket.write(data)  # directly, too
+        return
     if fd >= 0 and not socket.is_closing() and not socket.get_write_buffer_size():
         try:
             data = data[os.write(fd, data) :]
@@ -78,7 +85,7 @@ def write_now(socket: asyncio.Transport, fd: int, data: bytes) -> None:
         socket.write(data)
 
 
-class Framing(asyncio.BufferedProtocol):
+class Framing(SocketProtocol):
     """WebSocket that reports whole messages. Subclasses handle them."""
 
     __slots__ = (
@@ -94,6 +101,8 @@ class Framing(asyncio.BufferedProtocol):
         "fd",
         "socket",
     )
+
+    read_size = READ
 
     socket: asyncio.Transport
     fd: int  # descriptor of a plain socket; -1 for TLS, and when closing
@@ -215,20 +224,22 @@ class Framing(asyncio.BufferedProtocol):
             self.on_disconnected()
         finally:
             self._depart(self._group)
-            release(self.socket)
+            if not isinstance(self.socket, PlainSocket):
+                release(self.socket)
 
     # --- frames ---
 
     def _on_frame(self, first: int, payload: bytes) -> None:
         """Handle one frame. Raise BadFrame if it is a violation."""
-        kind = first & 0x0F
         if self.deaf:
-            self._ignore(kind)
+            self._ignore(first & 0x0F)
             return
         self.on_received()
-        if first == WHOLE_TEXT and self._fragments is None:
+        if first == WHOLE_TEXT and self._fragments is None:  # nearly always
             self.on_text(text_of(payload))
-        elif kind in (TEXT, CONTINUATION):
+            return
+        kind = first & 0x0F
+        if kind in (TEXT, CONTINUATION):
             self._fragment(first, payload)
         elif kind == CLOSE:
             code = close_code(payload)

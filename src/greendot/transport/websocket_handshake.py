@@ -7,7 +7,7 @@ unusual, incomplete or wrong, goes to the HTTP parser, and then to `check_handsh
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping
 from hashlib import sha1
 from typing import NamedTuple
@@ -124,7 +124,7 @@ class KnownHandshakes:
         around, key = (before, rest[_KEY_BYTES:]), rest[:_KEY_BYTES]
         known = self._known.get(around)
         if known is not None and _KEY.fullmatch(key) is not None:
-            return known._replace(key=key)
+            return Upgrade(key, *known[1:])
         upgrade = plain_upgrade(data, token_in_query=self._token_in_query, head=self._head)
         if upgrade is not None and upgrade.key == key and _is_public(before, upgrade):
             if len(self._known) >= _MOST_KNOWN:
@@ -170,7 +170,7 @@ def switching_protocols(key: bytes, *, by_name: bool = False, other: bytes = b""
 
     `by_name` names the subprotocol in it. `other` is the subprotocol of a foreign protocol.
     """
-    accepted = b64encode(sha1(key + _GUID, usedforsecurity=False).digest())
+    accepted = b2a_base64(sha1(key + _GUID, usedforsecurity=False).digest(), newline=False)
     named = _NAMED if by_name else b"Sec-WebSocket-Protocol: %b\r\n" % other if other else b""
     return _SWITCHING % (named, accepted)
 

@@ -478,7 +478,7 @@ declare class Inbox {
     seen(which: Marks): Promise<Badge>;
     read(which: Marks): Promise<Badge>;
     archive(which: Marks): Promise<Badge>;
-    /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
+    /** Acknowledge notifications. The server resends those with `ack: true` until then: up to ten times, and also at each connect. */
     ack(which: Marks): Promise<Badge>;
 }
 
@@ -492,13 +492,14 @@ declare class Emitter<Events> {
 /** Call `call`. If it throws, call `failed` with the error. */
 declare function attempt<T>(call: (argument: T) => void, argument: T, failed: (error: unknown) => void): void;
 
-/** Name of an ordered sequence of commands. A new symbol is a lane for one command. */
+/** Name of a lane: a sequence of commands that are sent in order. With a new symbol, a command has a lane of its own. */
 type Lane = string | symbol;
-/** Send a command over the link. Fails with `disconnected` if there is no link, or if it is lost before the answer. */
+/** Send a command over the connection. Fails with `disconnected` without a connection, or if the connection is lost before the answer. */
 type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
 /**
- * Queue of idempotent commands: the server accepts their key once, or they only move a position forward.
- * Each lane sends one command at a time, so that later commands do not overtake one that waits.
+ * Queue of commands that the client may send twice without harm. Examples are reads, marks that only move forward, and
+ * writes with a key: of several writes with one key, the server carries out only the first. Each lane sends one command at a time, so
+ * that commands of a lane stay in order.
  */
 declare class Outbox {
     #private;
@@ -507,11 +508,11 @@ declare class Outbox {
         bytes?: number;
     } | undefined, transmit: Transmit, clock: Clock);
     get size(): number;
-    /** Send a command and return its answer, across reconnects. */
+    /** Send a command and return its answer. If the connection is lost before the answer, the command is sent again. */
     send<Reply>(lane: Lane, command: string, fold?: (reply: Reply) => void): Promise<Reply>;
-    /** Send the commands that wait, on a new connection. */
+    /** Send the waiting commands on a new connection. */
     _flush(): void;
-    /** Reject all commands: the client is closed. */
+    /** Reject all waiting commands, because the client is closed. */
     _fail(error: GreendotError): void;
 }
 
@@ -607,50 +608,51 @@ interface Bounds {
     after?: number;
     limit?: number;
 }
-/** `client.room(name)`: one room. */
+/** Room of the client, from `client.room(name)`. */
 declare class Room<Body = unknown, SignalBody = unknown> {
     #private;
     readonly name: string;
-    /** Number of the newest known message; 0 before the room is joined. */
+    /** Number of the newest known message; 0 before the first join. */
     head: number;
-    /** Number of users in the room; null before it is joined. */
+    /** Number of users in the room; null before the first join, and after a leave or a removal. */
     count: number | null;
     /** Whether the room is joined on this connection. */
     joined: boolean;
-    /** Whether the app has archived the room: it can only be read. */
+    /** Whether the app has archived the room. An archived room is read-only. */
     archived: boolean;
-    /** When the mute of the user ends, in milliseconds UTC; Infinity: no end; null: the user is not muted. */
+    /** End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted. */
     mutedUntil: number | null;
-    /** Seconds between two messages of one user in slow mode; 0: no slow mode. */
+    /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
     slowModeS: number;
-    /** Number of unread messages. Edits, deletions and reactions count too. */
+    /** Number of unread messages. Edits, deletions and reactions count as messages. */
     get unread(): number;
-    /** Users who type. Returns the same object until the users or their number change. */
+    /** Users who type, and the number of these users. The object is a new one after each change. */
     get typers(): Typing;
     /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
     on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo;
     /**
-     * Join this room, now and after every reconnect. Waits for a connection. Messages after number `after`, or after the
-     * stored cursor, are delivered first. With neither, only new messages are delivered. If the room
-     * is joined already, `after` has no effect.
-     * With `history`, the result has this number of newest messages (at most 100), and the events continue after them.
-     * Joins are counted: the client leaves the room after one `leave` for each `join`.
+     * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. With `after`,
+     * the room first delivers the messages after this number, as events. Without `after`: if the client's `storage` (by
+     * default in memory) holds the number of the last delivered message, the room continues after this message. Otherwise
+     * the room delivers only new messages. If the client is already in the room, `after` has no effect. With `history`, the
+     * result contains this number of newest messages (at most 100), and the room delivers all later messages.
+     * The client counts the calls of `join`: it leaves the room when `leave` was called as often as `join`.
      */
     join({ after, history }?: {
         after?: number;
         history?: number;
     }): Promise<Joined<Body>>;
-    /** Undo one `join`. The last `leave` leaves the room. Without a `join` it does nothing. */
+    /** Undo one call of `join`. The client leaves the room when `leave` was called as often as `join`. */
     leave(): void;
     /**
-     * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. The
-     * client may send a message several times. The server stores it once, because each time it has the same `key` (by
-     * default a generated one).
+     * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. If a
+     * connection is lost, the client sends the message again, with the same `key`. The server stores only one message with
+     * this key. By default, the client generates a new key for each call.
      */
     send(body: Body, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Replace the body of the message with number `ref`. */
+    /** Give the message number `ref` a new body. */
     edit(ref: number, body: Body, options?: {
         key?: string;
     }): Promise<Written>;
@@ -658,7 +660,7 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     delete(ref: number, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Set a reaction of this user to the message with number `ref`, or remove the reaction with `on: false`. A repeated call has no effect. */
+    /** Add a reaction of this user to the message with number `ref`. With `on: false`, remove the reaction. A second call has no further effect. */
     react(ref: number, reaction: string, { on, key }?: {
         on?: boolean;
         key?: string;
@@ -668,11 +670,15 @@ declare class Room<Body = unknown, SignalBody = unknown> {
      * `before`: the last messages before this number. With neither: the newest messages. `after` and `before` together fail.
      */
     history(bounds?: Bounds): Promise<RoomMessage<Body>[]>;
-    /** Mark messages up to number `seq` (by default all) as read. Waits for a connection. Returns the number of unread messages. */
+    /**
+     * Mark the messages up to number `seq` as read; by default all messages. Without a connection, the call waits for a
+     * connection. Returns the number of messages that are still unread.
+     */
     read(seq?: number): Promise<number>;
     /**
-     * Report typing. Call it at every keystroke, with false when the field is empty. While the user types, the client sends
-     * a report at the interval that the server sets (`welcome.typing.repeat_ms`, by default 3 s).
+     * Report that the user types. Call `typing()` at every keystroke. The client sends a report at most once in the interval
+     * that the server sets (`welcome.typing.repeat_ms`, by default 3 s). Without calls, the typing ends by itself after some
+     * seconds. To end the typing earlier, for example when the field is empty, call `typing(false)`.
      */
     typing(isTyping?: boolean): void;
     /** Fetch a page of the users in the room, ordered by id, with their names and info. */
@@ -693,10 +699,10 @@ declare class Room<Body = unknown, SignalBody = unknown> {
         limit?: number;
     }): Promise<ReceiptPage>;
     /**
-     * Send a signal, for example the position of a pointer. If a receiver reads slowly, its signals wait in the server. A
-     * newer signal with a `key` then replaces a waiting one with the same sender, kind and `key`. Returns whether the signal
-     * was sent: false without a connection. With `reply`, returns a promise that fails if the server refuses the signal, or
-     * if there is no connection.
+     * Send a signal to the users in the room, for example the position of a pointer. A signal is not stored. If a receiver
+     * reads slowly, signals for this receiver wait in the server. A newer signal then replaces a waiting signal that has
+     * the same sender, kind and `key`. Returns whether the client has sent the signal: false without a connection. With
+     * `reply: true`, returns a promise that fails if the server refuses the signal, or if there is no connection.
      */
     signal(kind: string, body: SignalBody, options: SignalOptions & {
         reply: true;

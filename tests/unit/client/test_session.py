@@ -103,6 +103,26 @@ async def test_a_client_given_up_while_connecting_leaves_nothing_behind() -> Non
         assert me.state == "closed"
 
 
+@run
+async def test_a_client_that_is_closed_when_an_attempt_reaches_its_time_limit_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_module, "ATTEMPT_S", 0.05)
+    async with serving() as server:
+        me = Client(server.url, token="t", backoff=AT_ONCE)
+        opening = asyncio.create_task(me.__aenter__())
+        await (await server.next()).next(Hello)  # not answered
+        keeper = me._session._keeper
+        assert keeper is not None
+        # The time limit cancels the attempt, and the attempt closes its socket.
+        while not keeper.cancelling():  # noqa: ASYNC110  (a state without an event)
+            await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await me.close()
+        assert me.state == "closed"
+        await asyncio.gather(opening, return_exceptions=True)
+
+
 # --- reconnection ---
 
 

@@ -188,3 +188,16 @@ def test_an_empty_admission_queue_has_no_next_time() -> None:
 def test_a_new_queue_is_empty() -> None:
     admission = queue()
     assert (admission.under_way, admission.waiting, admission.forget(1)) == (0, 0, False)
+
+
+def test_a_hello_enters_at_once_only_if_none_waits_and_both_limits_allow_it() -> None:
+    admission = queue(rate=2.0, at_once=3)
+    assert [admission.enter(0.0) for _ in range(3)] == [True, True, False]  # the rate of one second
+    assert [admission.enter(1.0) for _ in range(2)] == [True, False]  # the hellos under way
+    admission.ask(7, 1.0, returning=True)
+    admission.ended()
+    assert not admission.enter(1.0)  # another hello waits
+    assert admission.admit(1.0) == [7]
+    admission.ended()
+    assert not admission.enter(1.0)
+    assert admission.enter(1.5)

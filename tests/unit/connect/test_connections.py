@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from greendot.connect.connections import LONGEST_S
 from greendot.engine.messages import Disconnect, Topic
+from greendot.errors import EngineUnavailable
 from greendot.presence.model import SessionEpoch
 from greendot.presence.sessions import HELLO_S
 from greendot.protocol.codec import encode_event
@@ -155,6 +158,16 @@ async def test_a_session_of_another_node_is_disconnected_by_that_node(parts: Nod
     assert parts.engine.made("reach") == [("OTHR", Disconnect("OTHR-1", Close.DISCONNECTED, "by the app", "default"))]
     assert not await node.connections.disconnect(f"{parts.incarnation}-gone", Close.DISCONNECTED, "", "default")
     assert parts.engine.count("reach") == 1
+
+
+@in_virtual_time
+async def test_a_session_of_a_live_node_that_receives_nothing_is_not_unknown(
+    parts: NodeParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await parts.whole()
+    monkeypatch.setattr(parts.engine, "live_nodes", lambda: ["OTHR"])
+    with pytest.raises(EngineUnavailable, match="receives no messages now"):
+        await node.connections.disconnect("OTHR-1", Close.DISCONNECTED, "by the app", "default")
 
 
 @in_virtual_time

@@ -27,7 +27,16 @@ class OtherNode:
         self.asked: list[StreamPost] = []
         self.published: list[tuple[Topic, Any]] = []
         self.rpc = ClusterRpc(self, lambda: OWN)  # type: ignore[arg-type]
-        self.streams = EventStreams(self, self.rpc, Metrics(), lambda: OWN, KEY, KEY)  # type: ignore[arg-type]
+        self.live: set[str] = set()
+        self.streams = EventStreams(
+            self,  # type: ignore[arg-type]
+            self.rpc,
+            Metrics(),
+            lambda: OWN,
+            KEY,
+            KEY,
+            lambda: self.live,
+        )
 
     async def reach(self, node: str, message: StreamPost) -> bool:
         self.asked.append(message)
@@ -62,6 +71,14 @@ async def test_a_node_that_does_not_answer_makes_the_client_repeat_the_request(p
 @in_virtual_time
 async def test_a_stream_of_a_node_that_is_gone_is_unknown(parts: NodeParts) -> None:
     assert await OtherNode().streams.post(new_stream_id("gone", KEY), POST) is PostOutcome.UNKNOWN
+
+
+@in_virtual_time
+async def test_a_live_node_that_receives_no_messages_makes_the_client_repeat_the_request(parts: NodeParts) -> None:
+    other = OtherNode()
+    other.live.add("deaf")
+    with pytest.raises(EngineUnavailable, match="receives no messages now"):
+        await other.streams.post(new_stream_id("deaf", KEY), POST)
 
 
 @in_virtual_time

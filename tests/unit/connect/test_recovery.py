@@ -250,7 +250,7 @@ async def test_an_unexpected_error_is_followed_by_another_attempt(parts: NodePar
 
     parts.engine.audit = failing  # type: ignore[method-assign]
     node.recovery.found(Part(), intact=False)
-    await pass_time(JITTER_S + AGAIN_S / 4)  # less than the shortest time until the second attempt has ended
+    await pass_time(JITTER_S + AGAIN_S / 8)  # the next attempt comes after AGAIN_S / 2 at the earliest
     assert (parts.failed(), node.recovery.resyncs) == (["ValueError('not a number')"], 0)
     await pass_time(AGAIN_S + LONG_S)
     assert node.recovery.resyncs == 1

@@ -29,13 +29,15 @@ async def test_retention_removes_expired_records_and_devices_receive_the_new_bad
         await served.advance(2, [ann])
         await ann.quiet()
         await served.job("retention")
-        assert (await note(served, "retention")).startswith(f"removed from {AT_ONCE + 11} inboxes, 1 revocations")
+        assert (await note(served, "retention")).startswith(
+            f"removed: notifications from {AT_ONCE + 11} inboxes, 1 revocations"
+        )
         assert (await store.inbox(T, "ann")).unread == 0
         ((frames),) = await served.advance(1, [ann])
         badges = [frame["data"] for frame in frames if frame["type"] == "inbox.badge"]
         assert badges == [{"unread": 0, "unseen": 0}]
         await served.job("retention")
-        assert (await note(served, "retention")).startswith("removed from 0 inboxes, 0 revocations")
+        assert (await note(served, "retention")).startswith("removed: notifications from 0 inboxes, 0 revocations")
 
 
 async def test_the_result_of_a_push_is_kept_as_long_as_the_settings_require() -> None:
@@ -66,4 +68,4 @@ async def test_sweep_ends_what_no_longer_counts() -> None:
     async with serving() as served:
         await served.client("ann")
         await served.job("sweep")
-        assert await note(served, "sweep") == "0 sessions ended, 0 users offline"
+        assert await note(served, "sweep") == "0 leftover sessions ended, 0 users went offline"

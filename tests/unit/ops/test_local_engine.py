@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from pathlib import Path
 
 import pytest
 
+from greendot.engine.redis.url import parse
 from greendot.errors import ConfigError
 from greendot.ops import local_engine
 from greendot.ops.local_engine import find_program, running_url, url_file
@@ -69,6 +71,26 @@ def test_remains_of_a_killed_server_are_removed(monkeypatch: pytest.MonkeyPatch,
     assert foreign.exists()
     assert not old.exists()
     assert running_url(data) == ""
+
+
+def test_a_private_engine_is_behind_a_folder_of_its_owner_and_a_password(tmp_path: Path) -> None:
+    with local_engine.local_engine(str(tmp_path)) as engine, socket.socket(socket.AF_UNIX) as stranger:
+        path = parse(engine.url).hosts[0].host
+        assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(Path(path).stat().st_mode) == 0o700
+        password = engine.url.removeprefix("unix://:").partition("@")[0]
+        assert password not in Path(f"/proc/{engine.pid}/cmdline").read_text()
+        stranger.settimeout(10)
+        stranger.connect(path)
+        for command, answer in (
+            ("CONFIG GET port", "-NOAUTH"),
+            ("AUTH wrong", "-WRONGPASS"),
+            (f"AUTH {password}", "+OK"),
+        ):
+            stranger.sendall(f"{command}\r\n".encode())
+            assert stranger.recv(1000).decode().startswith(answer), command
+        stranger.sendall(b"CONFIG GET port\r\n")
+        assert stranger.recv(1000) == b"*2\r\n$4\r\nport\r\n$1\r\n0\r\n"
 
 
 @pytest.mark.parametrize("text", ["", "redis", "redis://localhost", "\xff", "unix:///nowhere/engine.sock"])

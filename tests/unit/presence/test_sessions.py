@@ -166,8 +166,41 @@ async def test_no_new_session_takes_the_place_of_one_that_could_not_be_looked_up
     parts.engine.away = {"adopt"}
     with pytest.raises(EngineUnavailable):
         await service.opened(client, parts.grants("ann"), "OTHR-1")
-    assert (parts.registry.sessions, parts.engine.count("touch")) == ({}, 0)
-    ((*_, ref),) = parts.engine.made("adopt")
+    assert client.connection.session is None
+    assert parts.engine.count("touch") == 0
+
+
+@in_virtual_time
+async def test_a_session_that_the_engine_may_still_adopt_is_held_until_the_engine_denies_it(parts: NodeParts) -> None:
+    service = Service(parts)
+    parts.engine.away = {"adopt", "linger"}
+    with pytest.raises(EngineUnavailable):
+        await service.opened(parts.client(), parts.grants("ann"), "OTHR-1")
+    ref = parts.engine.made("adopt")[0][-1]
+    await pass_time(3 * RETRY_S)
+    assert service.holds(ref)
+    assert service.here() == []  # a restore would write a session that the engine may not have adopted
+    parts.engine.away = set()
+    await pass_time(3 * RETRY_S)
+    assert not service.holds(ref)
+    assert service.here() == []
+
+
+@in_virtual_time
+async def test_a_session_that_the_engine_adopted_after_the_refusal_lingers_for_the_grace(parts: NodeParts) -> None:
+    service, other = Service(parts), parts.engine.other_node()
+    there = SessionEpoch(f"{other}-1", other, 4)
+    await MemoryEngine.touch(parts.engine, "default", "ann", there, "phone", False, None)
+    await MemoryEngine.set_status(parts.engine, "default", "ann", ManualStatus())
+    parts.engine.away = {"adopt"}
+    with pytest.raises(EngineUnavailable):
+        await service.opened(parts.client(), parts.grants("ann"), there.session)
+    ref = parts.engine.made("adopt")[0][-1]
+    await MemoryEngine.adopt(parts.engine, "default", "ann", there.session, ref)
+    await pass_time(LOST_S / 2)
+    assert [entry.session for entry in await parts.engine.sessions("default", "ann")] == [ref.session]
+    await pass_time(LOST_S)
+    assert await parts.engine.sessions("default", "ann") == []
     assert not service.holds(ref)
 
 

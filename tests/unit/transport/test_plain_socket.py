@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from greendot.transport.plain_socket import AT_ONCE, PlainSocket, SocketPoller
+from greendot.transport.plain_socket import AT_ONCE, PlainSocket, SocketPoller, SocketProtocol
 
 
-class Recorder(asyncio.BufferedProtocol):
+class Recorder(SocketProtocol):
     """Protocol that records its callbacks. `keeps_open` is the answer to the end of the input."""
 
     def __init__(self, *, keeps_open: bool = False, fails: bool = False) -> None:
@@ -22,16 +25,14 @@ class Recorder(asyncio.BufferedProtocol):
         self.fails = fails
         self.error: Exception | None = None
         self.lost = asyncio.Event()
-        self._buffer = memoryview(bytearray(64))
+
+    read_size = 64
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.calls.append("made")
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.data += self._buffer[:nbytes]
+    def feed(self, data: bytes) -> None:
+        self.data += data
         if self.fails:
             raise ValueError("a fault of the protocol")
 
@@ -59,10 +60,9 @@ class Pair:
             self.peer = socket.create_connection(listener.getsockname())
             descriptor, _ = listener._accept()  # type: ignore[attr-defined]
         self.peer.setblocking(False)
-        accepted = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, descriptor)
-        accepted.setblocking(False)
+        os.set_blocking(descriptor, False)
         self.protocol = protocol
-        self.transport = PlainSocket(poller, accepted, protocol)
+        self.transport = PlainSocket(poller, descriptor, protocol)
         self.transport.open()
 
     def fill(self) -> bytes:
@@ -190,6 +190,22 @@ async def test_a_reset_by_the_peer_is_reported_with_its_error() -> None:
         pair.peer.close()
         await asyncio.wait_for(pair.protocol.lost.wait(), 20)
         assert isinstance(pair.protocol.error, ConnectionResetError)
+
+
+async def test_a_connection_that_was_reset_is_freed_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        async with opened() as pair:
+            pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            pair.peer.close()
+            await asyncio.wait_for(pair.protocol.lost.wait(), 20)
+            assert isinstance(pair.protocol.error, ConnectionResetError)
+            ended, pair.protocol = weakref.ref(pair.protocol), Recorder()
+            pair.protocol.lost.set()
+            await asyncio.sleep(0)  # the task that waited for the end is over
+            assert ended() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_reset_of_a_paused_socket_does_not_keep_the_loop_busy() -> None:

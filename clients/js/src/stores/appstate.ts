@@ -1,19 +1,20 @@
-// Mobile apps: whether the app is in the foreground, in place of the events of a page.
+// Mobile apps: the client learns from `AppState` whether the app is in the foreground. Web pages have events for this.
 
 import type { Page } from "../index.js";
 
 const ACTIVE_MS = 60_000; // well below the five minutes after which a user becomes idle
 
-/** The part of `AppState` of React Native that the client uses. */
+/** The members of React Native's `AppState` that the client uses. */
 export interface AppStateLike {
-  /** `active` in the foreground; any other value is the background. */
+  /** `active` while the app is in the foreground; any other value while the app is in the background. */
   readonly currentState: string | null | undefined;
   addEventListener(type: "change", listener: (state: any) => void): { remove(): void };
 }
 
 /**
- * Return the option `page` for an app without a document. In the foreground the user counts as active, because the device
- * locks its screen by itself. In the background there is no activity. On return, the client checks its connection at once.
+ * Return a value for the option `page` of a client in a mobile app. While the app is in the foreground, the client reports
+ * that the user is active. While the app is in the background, the client reports no activity, so the user becomes idle
+ * after five minutes. When the app returns to the foreground, the client checks its connection at once.
  */
 export function appStatePage(appState: AppStateLike): Page {
   const isActive = () => appState.currentState === "active";

@@ -13,7 +13,7 @@ export interface UsedConnection extends Connection {
   connect(): void;
 }
 
-/** Return the state of the connection. `reason` explains why the client is not online (`reason.text`, `reason.action`). */
+/** Return a source of the state of the connection. While the client is not online, `reason.text` and `reason.action` explain why. */
 export function connectionSource(client: Greendot): Source<UsedConnection> {
   const connect = () => client.connect();
   const empty = { ...IDLE, user: null, connect };
@@ -29,7 +29,10 @@ export function connectionSource(client: Greendot): Source<UsedConnection> {
   };
 }
 
-/** Return a client that also can be created during server rendering. Each request for a token uses the `latest` options. */
+/**
+ * Create a client. During server rendering, the client never connects. Whenever the client needs a token, it calls
+ * `latest().getToken`. So `getToken` may change after the creation.
+ */
 export function createClient(options: GreendotOptions, latest: () => GreendotOptions = () => options): Greendot {
   // On a server there is no page to resolve a path against, and the client never connects.
   const isPathOfNothing = typeof location === "undefined" && options.url.startsWith("/");
@@ -39,7 +42,10 @@ export function createClient(options: GreendotOptions, latest: () => GreendotOpt
 
 const holders = new WeakMap<Greendot, number>();
 
-/** Connect a client. The last of the returned functions closes it, unless another holder comes in the same turn. */
+/**
+ * Connect a client, and return a function that releases the client. When all callers of `hold` have released the client,
+ * the client is closed at the end of this turn of the event loop. Another call of `hold` in this turn keeps it open.
+ */
 export function hold(client: Greendot): Undo {
   const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);
   count(1);

@@ -7,32 +7,35 @@ import { ignorable, Shared, sharedSource, shelfOf, type Source } from "./shared.
 const MOST_LISTED = 300; // the server's maximum per page
 
 export interface InboxState<Body = unknown> {
-  /** In ascending order; the newest is the last. */
+  /** Notifications in ascending order: the newest is the last. */
   notifications: readonly InboxEntry<Body>[];
   unread: number;
   unseen: number;
-  /** Whether older entries may exist. */
+  /** Whether the server may have older notifications. */
   hasOlder: boolean;
   loading: boolean;
   /** Error of the last fetch, or null. */
   error: GreendotError | null;
 }
 
-/** Options of an inbox. If several components show the same filter, the page size of the first one applies. */
+/** Options of an inbox. If several components use the same filter, the page size of the first component applies. */
 export interface InboxOptions {
-  /** Entries to list, by default all that are not archived. */
+  /** Notifications to list; by default all notifications that are not archived. */
   filter?: InboxFilter;
-  /** Number of entries per fetch, by default 50, at most 300. */
+  /** Number of notifications per fetch: by default 50, at most 300. */
   pageSize?: number;
 }
 
 export interface InboxActions {
-  /** Fetch the page before `notifications`. */
+  /** Fetch a page of older notifications, and put the page at the start of `notifications`. */
   loadOlder(): Promise<void>;
   markSeen(which: Marks): Promise<void>;
   markRead(which: Marks): Promise<void>;
   archive(which: Marks): Promise<void>;
-  /** Acknowledge notifications. Until then the server resends notifications with `ack`, up to ten times and at each connect. */
+  /**
+   * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
+   * until a device acknowledges it: up to ten times while the user is connected, and after each connect.
+   */
   ack(which: Marks): Promise<void>;
 }
 
@@ -163,12 +166,12 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
   }
 }
 
-/** Return the newest notifications in ascending order, with the counts of unread and unseen ones. */
+/** Return a source of the newest notifications in ascending order, and of the numbers of unread and unseen notifications. */
 export function inboxSource<Body = unknown>(client: Greendot, { filter = "all", pageSize = 50 }: InboxOptions = {}): Source<InboxState<Body>> {
   return sharedSource<InboxState<Body>>(client, nameOf(filter), () => new InboxStore<Body>(client, filter, pageSize), EMPTY);
 }
 
-/** Return the actions of an inbox. Their marks appear in all inbox sources of the client. */
+/** Return the actions of an inbox. All inbox sources of the client show the effect of an action. */
 export function inboxActions(client: Greendot, { filter = "all" }: InboxOptions = {}): InboxActions {
   return {
     loadOlder: async () => (shelfOf(client).find(nameOf(filter)) as InboxStore<unknown> | undefined)?.loadOlder(),

@@ -8,7 +8,7 @@ type People = ReadonlyMap<string, Presence>;
 const NONE: People = new Map();
 const LONGEST_MS = 0x7fffffff; // setTimeout fires at once for longer delays
 
-/** Return the presence of users by id. Users without a known presence are not in the map. */
+/** Return a source of the presence of users, as a map by user id. Users without a known presence are not in the map. */
 export function presenceSource(client: Greendot, users: readonly string[]): Source<People> {
   const unique = [...new Set(users)];
   let last = NONE;
@@ -23,7 +23,10 @@ export function presenceSource(client: Greendot, users: readonly string[]): Sour
   };
 }
 
-/** Return a text such as "5 minutes ago", kept current. Empty if the user is not offline or the time is unknown. */
+/**
+ * Return a source of a text such as "5 minutes ago", which changes as time passes. The text is empty if the user is not
+ * offline, or if the time is unknown.
+ */
 export function lastSeenSource(
   client: Greendot,
   presence: Presence | undefined,

@@ -7,15 +7,15 @@ import { Shared, sharedSource, type Source } from "./shared.js";
 const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer users
 
 export interface ReceiptState {
-  /** How far users have read, ordered by user id; empty in large rooms, and in rooms without receipts. */
+  /** Read receipts, ordered by user id. The list is empty in large rooms, and in rooms without receipts. */
   receipts: readonly Receipt[];
-  /** In large rooms: the latest number of readers that the server sent, or null. */
+  /** In large rooms, the last count from the server: how many users have read a certain message. Otherwise null. */
   readers: ReaderCount | null;
 }
 
 const NONE: ReceiptState = Object.freeze({ receipts: Object.freeze([]), readers: null });
 
-/** Return how far users in a room have read. After a reconnect the receipts are fetched again. */
+/** Return a source of the read receipts of a room: the last message that each user has read. */
 export function receiptsSource(client: Greendot, room: string): Source<ReceiptState> {
   return sharedSource(client, `receipts ${room}`, () => new Receipts(client, room), NONE);
 }

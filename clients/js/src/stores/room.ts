@@ -17,34 +17,34 @@ import { stay } from "./roompart.js";
 import { ignorable, Shared, sharedSource, shelfOf, type Source } from "./shared.js";
 import { Transcript } from "./transcript.js";
 
-/** Options of a shown room. If several components show a room, the options of the first one apply. */
+/** Options of a room. If several components show the room, the options of the first component apply. */
 export interface RoomOptions {
-  /** Number of records per fetch, by default 50, at most 300. */
+  /** Number of messages per fetch: by default 50, at most 300. Edits, deletions and reactions count as messages. */
   pageSize?: number;
-  /** Number of newest messages to keep, by default 1,000. `loadOlder` raises it. */
+  /** Number of newest messages to keep in `messages`: by default 1,000. `loadOlder` raises this number. */
   keep?: number;
-  /** Number of newest records that come with the join, at most 100. Without it, a page is fetched after the join. */
+  /** Number of newest messages in the reply to the join, at most 100. By default, a page is fetched after the join instead. */
   history?: number;
 }
 
-/** Message that is not in the room yet. */
+/** Message that this client has sent, and the room has not delivered yet. */
 export interface Outgoing<Body = unknown> {
   key: string;
   body: Body;
-  /** Error of a refused message; null while it is being sent. `send(body, { key })` tries again. */
+  /** Error if the server has refused the message; null while the client is sending it. `send(body, { key })` tries again. */
   error: GreendotError | null;
 }
 
 export interface RoomState<Body = unknown> {
   /** Whether the room is joined on this connection. */
   joined: boolean;
-  /** Code for the reason why the user may not be in the room; null if the user may. */
+  /** Error code if the server has removed the user from the room, or has refused the join; otherwise null. */
   removed: string | null;
-  /** Messages in order, each once, with edits, deletions and reactions applied. */
+  /** Messages in ascending order, with their edits, deletions and reactions applied. */
   messages: readonly ShownMessage<Body>[];
-  /** Own messages that are not in the room yet, oldest first. */
+  /** Messages of this client that the room has not delivered yet, the oldest first. */
   outgoing: readonly Outgoing<Body>[];
-  /** Whether older messages may exist. */
+  /** Whether the server may have older messages. */
   hasOlder: boolean;
   /** Whether messages are being fetched. */
   loading: boolean;
@@ -53,35 +53,35 @@ export interface RoomState<Body = unknown> {
   typing: Typing;
   /** Ids of the users in the room; empty in large rooms, where only `count` is known. */
   present: readonly string[];
-  /** Names and info of the users in the room, by id. A new map after each change. */
+  /** Names and info of the users in the room, by user id. The map is a new object after each change. */
   profiles: ReadonlyMap<string, Profile>;
   /** Number of users in the room; null until it is known. */
   count: number | null;
   unread: number;
-  /** Whether the app has archived the room: it can only be read. */
+  /** Whether the app has archived the room. An archived room is read-only. */
   archived: boolean;
-  /** When the mute of the user ends, in milliseconds UTC; Infinity: no end; null: the user is not muted. */
+  /** End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted. */
   mutedUntil: number | null;
-  /** Seconds between two messages of one user in slow mode; 0: no slow mode. */
+  /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
   slowModeS: number;
 }
 
 export interface RoomActions<Body = unknown, SignalBody = unknown> {
   /** The client's room, with `edit`, `delete` and `signal`. */
   room: Room<Body, SignalBody>;
-  /** Send a message. It is in `outgoing` until it is in `messages`. */
+  /** Send a message. The message is in `outgoing` until the room has delivered it, and then in `messages`. */
   send(body: Body, options?: { key?: string }): Promise<Written>;
-  /** Set a reaction of the user to the message with number `seq`, or remove it with `on` false. */
+  /** Add a reaction of the user to the message with number `seq`. If `on` is false, remove the reaction. */
   react(seq: number, reaction: string, on?: boolean): Promise<Written>;
-  /** Remove a refused message from `outgoing`. */
+  /** Remove from `outgoing` a message that the server has refused. */
   discard(key: string): void;
-  /** Fetch the page before `messages`. */
+  /** Fetch a page of older messages, and put the page at the start of `messages`. */
   loadOlder(): Promise<void>;
-  /** Report typing. Call it at every keystroke, with false when the field is empty. */
+  /** Report that the user types. Call `setTyping()` at every keystroke, and `setTyping(false)` when the field is empty. */
   setTyping(isTyping?: boolean): void;
-  /** Mark messages up to number `seq` as read, by default all. Returns the number of unread messages. */
+  /** Mark the messages up to number `seq` as read; by default all messages. Returns the number of messages that are still unread. */
   markRead(seq?: number): Promise<number>;
-  /** Join again after `removed` was set. */
+  /** Join the room again, after the server has removed or refused the user (`removed` is not null). */
   join(): void;
 }
 
@@ -235,12 +235,15 @@ class RoomStore<Body> extends Shared<RoomState<Body>> {
 
 const nameOf = (room: string): string => `room ${room}`;
 
-/** Return messages, occupants and typers of a room. The room is joined while the source has a subscriber. */
+/**
+ * Return a source of the messages of a room, of the users in the room, and of the users who type. The client is in the room
+ * while the source has a subscriber.
+ */
 export function roomSource<Body = unknown>(client: Greendot, room: string, options: RoomOptions = {}): Source<RoomState<Body>> {
   return sharedSource<RoomState<Body>>(client, nameOf(room), () => new RoomStore<Body>(client, room, options), EMPTY);
 }
 
-/** Return the actions of a room. Messages that they send appear in the sources of the room. */
+/** Return the actions of a room. A message that `send` sends appears in all sources of the room. */
 export function roomActions<Body = unknown, SignalBody = unknown>(client: Greendot, room: string): RoomActions<Body, SignalBody> {
   // Looked up at each call: the store exists only while a component is mounted.
   const store = () => shelfOf(client).find(nameOf(room)) as RoomStore<Body> | undefined;

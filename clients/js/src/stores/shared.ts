@@ -2,13 +2,16 @@
 
 import type { Greendot, Undo } from "../index.js";
 
-/** Value that components show, and the subscription to it. Front ends bind it to their own kind of state. */
+/**
+ * Value that changes with time, such as the presence of users. An adapter for a UI framework turns a source into the state
+ * of that framework, such as a hook in React or a ref in Vue.
+ */
 export interface Source<Value> {
-  /** Value during server rendering, and in the first render of a page from a server. */
+  /** Value during server rendering, and in the browser in the first render of a page that was rendered on a server (hydration). */
   readonly empty: Value;
-  /** Return the value. The same object until something in it changes. */
+  /** Return the current value. The returned object stays the same until its content changes. */
   get(): Value;
-  /** Call `changed` after each change. The first subscriber starts the watch, join or fetch, and the last one ends it. */
+  /** Call `changed` after each change. The source is connected to the server while it has at least one subscriber. */
   subscribe(changed: () => void): Undo;
 }
 

@@ -12,7 +12,7 @@ export interface TypingOptions {
 
 const NONE: Typing = Object.freeze({ room: "", typers: [], count: 0 });
 
-/** Return the users who type in a room. The room is joined while the source has a subscriber. */
+/** Return a source of the users who type in a room. The client is in the room while the source has a subscriber. */
 export function typingSource(client: Greendot, room: string): Source<Typing> {
   return sharedSource(client, `typing ${room}`, () => new RoomPart(client, room, "typing", (of) => of.typers), NONE);
 }

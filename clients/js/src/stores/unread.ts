@@ -4,7 +4,10 @@ import type { Greendot, Undo } from "../index.js";
 import { RoomPart } from "./roompart.js";
 import { Shared, sharedSource, type Source } from "./shared.js";
 
-/** Return the number of unread notifications, or of unread messages of a room, which is joined to receive new messages. */
+/**
+ * Return a source of the number of unread notifications. With `room`, return a source of the number of unread messages of
+ * this room. The client is in the room while the source has a subscriber.
+ */
 export function unreadSource(client: Greendot, room?: string): Source<number> {
   const name = room === undefined ? "badge" : `unread ${room}`;
   const make = (): Shared<number> => (room === undefined ? new InboxUnread(client) : new RoomPart(client, room, "unread", (of) => of.unread));

@@ -131,10 +131,19 @@ function bun(): string {
   return found;
 }
 
+/** Return the path of Deno, in the npm package for this machine. */
+function deno(): string {
+  const modules = join(PACKAGE, "../node_modules");
+  const { optionalDependencies } = JSON.parse(readFileSync(join(modules, "deno/package.json"), "utf8"));
+  const found = Object.keys(optionalDependencies).map((name) => join(modules, name, "deno")).find(existsSync);
+  if (!found) throw new Error("the npm package deno has no binary for this machine; run npm ci in clients/");
+  return found;
+}
+
 async function inProcess(given: object, runtime: string, ...options: string[]): Promise<unknown> {
   const file = join(folder, "program.mjs");
   writeFileSync(file, await program("esm", "console.log(JSON.stringify(await scenario(sdk, JSON.parse((globalThis.Deno?.args ?? process.argv.slice(2))[0]))));"));
-  const { stdout } = await promisify(execFile)(runtime, [...options, file, JSON.stringify(given)], { cwd: folder, timeout: 25_000 });
+  const { stdout } = await promisify(execFile)(runtime, [...options, file, JSON.stringify(given)], { cwd: folder, timeout: 25_000, env: { ...process.env, DENO_DIR: folder, DENO_NO_UPDATE_CHECK: "1" } });
   return JSON.parse(stdout);
 }
 
@@ -149,11 +158,9 @@ async function inEmptyScope(given: object): Promise<unknown> {
 const RUNTIMES: [string, (given: object) => Promise<unknown>][] = [
   ["Node", (given) => inProcess(given, process.execPath)],
   ["Bun", (given) => inProcess(given, bun())],
+  ["Deno", (given) => inProcess(given, deno(), "run", "--no-config", "--no-lock", "--no-remote", "--no-npm", "--allow-net=127.0.0.1")],
   ["a scope of Web APIs", inEmptyScope],
 ];
-/** Path of Deno. It is not among the dependencies, because its binary has 100 MB. */
-const DENO = process.env["DENO"];
-if (DENO) RUNTIMES.push(["Deno", (given) => inProcess(given, DENO, "run", "--allow-net")]);
 
 const OBSERVED = {
   claims: [true, "Älice 👋", ["team-*"], 60, "string"],

@@ -1,8 +1,12 @@
-"""Bus on Redis: one channel per topic, on the server of its partition.
+"""Bus on Redis. Each topic, except those of users, has a channel on the Redis server that holds the topic's partition.
 
-Subscriptions are confirmed before a snapshot is read. Incoming messages never wait: each is verified and delivered in
-the turn of the loop in which it arrives. Redis disconnects a node that does not keep up (`client-output-buffer-limit
-pubsub`). The node then counts a gap in its metrics and reads all subscribed topics again.
+A message to a user goes to the channels of the nodes that hold sessions of
+the user.
+
+`subscribe` returns after Redis has confirmed the subscriptions. A caller that then reads a snapshot misses no change.
+Incoming messages never wait: as soon as a message arrives, the node verifies and delivers it. If a node reads too
+slowly, Redis disconnects the node (`client-output-buffer-limit pubsub`). The node then counts a gap in its metrics, and
+reads the state of all subscribed topics again.
 """
 
 from __future__ import annotations
@@ -23,9 +27,11 @@ from greendot.node.bucket_model import BucketDict
 from greendot.telemetry.metrics_model import Histogram
 
 BATCH = 500  # maximum number of channels in one SUBSCRIBE
-AGAIN = 2_000  # channels that are looked at before others are served, when all are subscribed again
-MOST_ROUTED = 10_000  # messages to users that wait for the user's nodes; further messages are dropped
-TIMED = 64  # one of this many messages carries its time of publishing
+AGAIN = 2_000  # after a reconnect, subscriptions are checked in steps of this size; in between, other tasks run
+# Before a message to a user is sent, Redis is asked which nodes hold sessions of this user. At most this number of
+# messages waits for the answer; further ones are dropped.
+MOST_ROUTED = 10_000
+TIMED = 64  # about one of 64 messages carries the time of its publication, for the metric `lag`
 
 
 class ChannelSubscription(NamedTuple):
@@ -43,9 +49,9 @@ class BusCounts:
 
     def __init__(self) -> None:
         self.invalid = 0  # malformed messages, such as those without a valid MAC
-        self.gaps = 0  # times messages may have been missed
-        self.dropped = 0  # messages to users that were not routed
-        self.published = 0  # messages published by this node, to any destination
+        self.gaps = 0  # interruptions of subscriptions; messages may have been missed
+        self.dropped = 0  # messages to users, dropped because of MOST_ROUTED
+        self.published = 0  # calls of `publish`, including those whose message was dropped; `reach` does not count
 
 
 class RedisBus:
@@ -53,27 +59,32 @@ class RedisBus:
 
     def __init__(self, servers: Primaries, messages: BusCodec, prefix: str) -> None:
         self.counts = BusCounts()
-        self.lag = Histogram()  # seconds from publishing to receiving
+        self.lag = Histogram()  # seconds from the publication of a message to its arrival
         self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: unknown
-        self.own: set[str] = set()  # this node's incarnations; messages to them skip Redis
+        # Current id of this node (its incarnation), and ids from before other nodes declared it dead. Messages to these
+        # ids skip Redis.
+        self.own: set[str] = set()
         self._servers = servers
         self._messages = messages
         messages.timed = self._timed
         self._prefix = prefix
         self._host: Host | None = None
         self._subscriptions = BucketDict[bytes, ChannelSubscription]()  # by channel
-        self._beats: dict[bytes, Primary] = {}  # server by channel of the watchdog's beats: test messages to itself
+        # Redis server that is tested on each channel. The watchdog sends test messages (beats) on the channel, and they
+        # come back to this node.
+        self._beats: dict[bytes, Primary] = {}
         self.read: Callable[[list[keys.UserKeys]], Coroutine[Any, Any, list[bytes]]]  # set by the engine: Verbs.read
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
+        # Types of pushes that carry a message. A push is a frame that Redis sends without a request (RESP3).
         self._kinds = (b"smessage",) if servers.sharded else (b"message",)
-        self._ended = b"sunsubscribe"
-        self.beaten: Callable[[Primary], None] = lambda server: None  # called for a beat that came back
-        self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis ends a subscription
+        self._ended = b"sunsubscribe"  # type of the push with which Redis ends a subscription
+        self.beaten: Callable[[Primary], None] = lambda server: None  # called when a beat has arrived
+        self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis has ended a subscription
 
     def attach(self, host: Host | None) -> None:
-        """Set the host that receives the messages."""
+        """Set the host: the part of the node to which the bus delivers messages."""
         self._host = host
 
     # --- receiving ---
@@ -92,7 +103,7 @@ class RedisBus:
         try:
             await self._subscribe_link(self._off, unwanted)
         except EngineUnavailable:
-            pass  # the connection is gone, and its subscriptions with it
+            pass  # the connection is lost, and Redis has ended its subscriptions
 
     def _want(self, topic: Topic) -> tuple[str, int]:
         channel = keys.channel(self._prefix, topic)
@@ -112,13 +123,13 @@ class RedisBus:
         try:
             await server.subscribe(command, self._batches(channels))
         except EngineUnavailable as error:
-            self._servers.refused(server, error)  # find a moved slot before the next attempt
+            self._servers.refused(server, error)  # if the slot has moved, find its new server before the next attempt
             raise
 
     def _batches(self, channels: Iterable[tuple[str, int]]) -> list[list[str]]:
-        """Return the channels in as few commands as possible.
+        """Divide the channels into as few lists as possible, of at most BATCH channels. A list is sent in one command.
 
-        In a cluster, all channels of a command must be in one slot.
+        In a Redis Cluster, all channels of a command must be in one slot.
         """
         groups: dict[int, list[str]] = {}
         for channel, partition in channels:
@@ -126,22 +137,25 @@ class RedisBus:
         return [group[at : at + BATCH] for group in groups.values() for at in range(0, len(group), BATCH)]
 
     async def resubscribe(self, server: Primary, partitions: set[int]) -> None:
-        """Subscribe again to all wanted channels on these partitions of the server, some at a time."""
+        """Subscribe again to the channels of these partitions, in batches. `server` holds the partitions."""
         for some in self._subscriptions.steps(AGAIN):
             channels = [(c.decode(), heard.partition) for c, heard in some if heard.partition in partitions]
             await server.subscribe(self._on, self._batches(channels))
             await asyncio.sleep(0)
 
     async def watch(self, server: Primary, channel: str) -> None:
-        """Subscribe to the watchdog's beats on this server."""
+        """Subscribe to `channel` on `server`.
+
+        The watchdog publishes beats on this channel, and Redis sends them back to this node.
+        """
         self._beats = {c: s for c, s in self._beats.items() if s is not server}
         self._beats[channel.encode()] = server
         await server.subscribe(self._on, [[channel]])
 
     def pushed(self, push: list[Any]) -> None:
-        """Deliver an incoming push.
+        """Process a push, such as a message of a channel.
 
-        The channel alone determines the subscription; the frame in the message is not decoded.
+        The subscription is found by the channel of the push. The content of the message plays no part in this.
         """
         if push[0] in self._kinds:
             heard = self._subscriptions.get(push[1])
@@ -158,7 +172,7 @@ class RedisBus:
                 return
             host.receive(topic, message)
         elif push[0] == self._ended and (heard := self._subscriptions.get(push[1])) is not None:
-            self.silenced(heard.partition)  # Redis ends subscriptions when their slot moves to another server
+            self.silenced(heard.partition)  # Redis ends a subscription when its slot moves to another server
 
     def _beat(self, push: list[Any]) -> None:
         server = self._beats.get(push[1])
@@ -206,13 +220,16 @@ class RedisBus:
             self.lag.observe(max(0, now - at) / 1000)
 
     def here(self, topic: Topic, message: Message) -> None:
-        """Deliver a message to this node alone, because it is addressed to this node or Redis cannot be reached."""
+        """Deliver a message in this node, without Redis. Other nodes get the message in other ways, or not at all."""
         heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._subscriptions
         if heard and self._host is not None:
             self._host.receive(topic, message)
 
     def _route(self, topic: Topic, message: Message) -> None:
-        """Read the nodes that hold sessions of the user, in the order of messages, and send the message to them."""
+        """Read from Redis which nodes hold sessions of the user, then send the message to these nodes.
+
+        While the server is reachable, messages to one user are sent in the order in which they were published.
+        """
         if len(self._routing) >= MOST_ROUTED:
             self.counts.dropped += 1
             return
@@ -240,6 +257,9 @@ class RedisBus:
             server.post(self.publish_command, channel, self._write(channel, message, topic))
 
     async def drained(self) -> None:
-        """Wait until all messages published so far have been sent."""
+        """Wait until all messages published so far have been passed to the connections to Redis.
+
+        Only messages to users wait: the bus first reads from Redis which nodes hold sessions of the user.
+        """
         if self._routing:
             await asyncio.wait(self._routing)

@@ -21,7 +21,7 @@ PARTITIONS = 128  # partitions of all keys: further shards would have nothing to
 COMPARED_S, INBOXES_S = 15.0, 60.0  # seconds between two comparisons with the store: heads of rooms, heads of inboxes
 IP_BYTES = 40  # TCP/IP headers of a write to a socket
 BUS_BYTES = 200  # envelope of a body on the bus: type, topic, MAC
-HELLOS_S = 2_000  # admission.hellos_per_s: new clients that a node admits
+HELLOS_S = 5_000  # admission.hellos_per_s: new clients that a node admits
 MEASURED_NODES = 2
 LEAST = 0.05  # share of a core, at least, that each Redis has left for work
 

@@ -7,6 +7,7 @@ local answers = {}
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now - held), '+inf', 'WITHSCORES')
 for index = 1, #found, 2 do
   answers[index] = found[index]
-  answers[index + 1] = tonumber(found[index + 1]) + held - now
+  -- A clock that went back since the start must not make the start last longer.
+  answers[index + 1] = math.min(held, tonumber(found[index + 1]) + held - now)
 end
 return answers

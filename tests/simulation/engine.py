@@ -123,6 +123,7 @@ class ClusterEngine(MemoryEngine):
         self._report = ""  # epoch whose sessions this node has restored
         self._alive: set[str] = set()  # live nodes, as of the last look
         self._ended: dict[str, int] = {}  # dead nodes whose sessions have ended, and when
+        self._swept: dict[str, tuple[int, str]] = {}  # the same, with the epoch in which they were removed
         self._heard_at = float("-inf")
         self._lost_at: float | None = None  # monotonic time at which an open loss was found
         self._restored: list[asyncio.Future[None]] = []
@@ -428,12 +429,15 @@ class ClusterEngine(MemoryEngine):
                 await self._call(partial(self._bury, node, renewed))
                 self._alive.discard(node)
         for node, life in nodes.items():
-            # After a failover to older data, a node may have to die again.
-            if life.ends is not None and self._ended.get(node) != life.ends and life.ends <= self.now_ms():
-                self._ended[node] = life.ends
+            if life.ends is None or life.ends > self.now_ms():
+                continue
+            if self._swept.get(node) != (life.ends, self._epoch):
+                self._swept[node] = life.ends, self._epoch
                 await self._call(lambda: MemoryEngine.sweep(self))
-                if self._host is not None:
-                    self._host.died(node)
+            # After a failover to older data, a node may have to die again.
+            if self._ended.get(node) != life.ends and self._host is not None:
+                self._ended[node] = life.ends
+                self._host.died(node)
 
     # --- losses ---
 

@@ -21,6 +21,7 @@ CLEAN_S, SILENT_S, DEAD_S = 5.0, 15.0, 75.0
 HEAL_S = 12.0  # until a node that was paused or cut off has restored its sessions
 SLACK_S = 1.5  # for delays of the network
 HOLD_S = 5.0  # typing
+NOTICED_S = 1.5  # until every node has noticed a failover
 PERIODS = Periods(GRACE_S, CLEAN_S, SILENT_S, DEAD_S, SLACK_S)
 INVARIANTS = {
     "no-flicker": "a user with a session, or within the grace, is never shown offline",
@@ -80,6 +81,7 @@ class Promises:
         self._statuses: dict[str, str] = {}  # as of the last reply
         self._doubtful: set[str] = set()  # status is on its way
         self._unanswered: dict[str, int] = {}  # user → statuses on their way, or without a reply
+        self._contested: set[str] = set()  # users with two statuses on their way
         self._spans: dict[str, list[tuple[float, float]]] = {}  # user → times at which the status may be invisible
         self._stalled: dict[int, float] = {}
 
@@ -102,7 +104,9 @@ class Promises:
         self._stalled[id(contact)] = until
 
     def status_sent(self, user: str) -> None:
-        """Expect any status until the reply."""
+        """Expect any status until the reply. The order of two statuses on their way at the same time is unknown."""
+        if self._unanswered.get(user):
+            self._contested.add(user)
         self._invisible.pop(user, None)
         self._unanswered[user] = self._unanswered.get(user, 0) + 1
         self._doubtful.add(user)
@@ -113,6 +117,9 @@ class Promises:
         self._unanswered[user] -= 1
         if self._unanswered[user]:
             return
+        if user in self._contested:
+            self._contested.discard(user)
+            return  # the next status decides
         self._doubtful.discard(user)
         self._statuses[user] = status
         if status == "invisible":
@@ -246,7 +253,8 @@ class Promises:
         is_visible = not any(start <= at <= end for start, end in self._spans.get(user, ()) for at in (since, self.now))
         if is_visible and since > self.now + 0.01:
             self.fail("no-flicker", f"{who}, in the future")
-        if is_visible and entry["version"] and self.is_protected(user, since):
+        is_early = self._failed_over(since - NOTICED_S, since)  # older data, and a node that has not noticed them
+        if is_visible and entry["version"] and self.is_protected(user, since) and not is_early:
             self.fail("no-flicker", f"{who}, since {since:.3f}")
         if entry["last_seen"] is not None and is_visible:
             last_seen = (entry["last_seen"] - START_MS) / 1000
@@ -275,7 +283,12 @@ class Promises:
 
     def _typing_due(self, contact: Contact, user: str, due: float) -> None:
         view = self._views.get(id(contact))
-        if view is None or view.typing.get(user) != due or contact.ended_at is not None:
+        if (
+            view is None
+            or view.typing.get(user) != due
+            or contact.ended_at is not None
+            or contact.closed_at is not None
+        ):
             return
         if self.is_steady(contact.node, due - 10) and self._stalled.get(id(contact), 0.0) < due - 10:
             self.fail("typing-ends", f"{contact.device} on {contact.node} still shows {user} typing")

@@ -104,6 +104,10 @@ class Session:
         self.unstored: set[str] | None = None  # rooms of a foreign protocol, which need not exist in the store
         self.status_as_of = -1  # `VisibilityFreshness.doubts` when `manual` was last read; -1: not certain
 
+    def is_over(self, now: float) -> bool:
+        """Return whether the grace is over, although the end may not be written yet. `now` in monotonic seconds."""
+        return self.connection is None and self.leaving is not None and not self.leaving.since(now)[0]
+
 
 class ForeignProtocol(Protocol):
     """Protocol of another server that a client speaks (package `compat`). One object serves all its connections.

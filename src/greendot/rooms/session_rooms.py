@@ -95,8 +95,11 @@ class SessionRooms:
 
     def is_inside(self, tenant: str, user: str, room: str) -> bool:
         """Return whether a session of this node keeps the user in the room, even if the engine does not know it yet."""
-        sessions = self._context.registry.sessions_of(tenant, user)
-        inside = any(session.rooms is not None and room in session.rooms for session in sessions)
+        now = self._context.timers.now()
+        inside = any(
+            session.rooms is not None and room in session.rooms and not session.is_over(now)
+            for session in self._context.registry.sessions_of(tenant, user)
+        )
         return inside and not self.statuses.is_invisible((tenant, user))
 
     # --- writes to the engine ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greendot.errors import EngineUnavailable
+from greendot.node.session import Disconnection
 from greendot.presence.model import ManualStatus
 from greendot.rooms import session_rooms
 from greendot.rooms.session_rooms import DOUBT_S, LONGEST_S, MOVED_S, RECENT_S, RETRY_S
@@ -112,6 +113,17 @@ async def test_a_user_is_inside_as_long_as_one_session_is(parts: Parts) -> None:
     parts.session_rooms.exit(laptop, "lobby")
     assert not parts.session_rooms.is_inside(TENANT, "ann", "lobby")
     assert not parts.session_rooms.is_inside(TENANT, "bob", "lobby")
+
+
+@in_virtual_time
+async def test_a_user_whose_grace_is_over_is_not_inside_while_the_end_cannot_be_written(parts: Parts) -> None:
+    """A read of the occupants then removes the user. The exit is not published: the engine has no such occupant."""
+    session = (await parts.connect("ann")).session
+    parts.session_rooms.enter(session, "lobby")
+    session.connection, session.leaving = None, Disconnection(parts.context.timers.now(), 1_000, 0)
+    assert parts.session_rooms.is_inside(TENANT, "ann", "lobby")
+    await parts.pass_s(1.1)
+    assert not parts.session_rooms.is_inside(TENANT, "ann", "lobby")
 
 
 @in_virtual_time

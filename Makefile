@@ -56,7 +56,7 @@ trials: $(READY) debs  ## Test rooms with 10,000 random histories in which nodes
 	  $(BIN)/python -m pytest tests/model/test_streams_trials.py --timeout=7200 $(ARGS)
 	@SERVER_RUNS=$(or $(SERVER_RUNS),20) $(BIN)/python -m pytest tests/model/test_streams_servers.py --timeout=120 $(ARGS)
 
-simulate: $(READY)  ## Simulate whole clusters under faults, with a checker of their promises (SEEDS=1000, FIRST=0; 100,000 seeds: an hour)
+simulate: $(READY)  ## Simulate whole clusters under faults, with a checker of their promises (SEEDS=1000, FIRST=0; 100,000 seeds: 40 minutes)
 	@PYTHONPATH=tests PYTHONHASHSEED=0 $(BIN)/python -m simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
 chaos: $(READY) debs node  ## Cause faults on real nodes, Redis Cluster and PostgreSQL, with checked clients (MINUTES=30, FAMILY="kill flush", SEED=1)

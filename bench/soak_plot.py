@@ -71,14 +71,14 @@ def _panel(panel: Panel, seconds: float, faults: Sequence[float]) -> list[str]:
         parts.append(f'<text class="soft" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{top * share:,g}</text>')
     for share in (0, 0.25, 0.5, 0.75, 1):
         at, anchor = seconds * share, "end" if share == 1 else "middle"
-        text = f"{at / 60:.3g} min" if share == 1 else f"{at / 60:.3g}"
+        text = f"{at / 60:.2g} min" if share == 1 else f"{at / 60:.2g}"
         place = f'x="{x_of(at):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}"'
         parts.append(f'<text class="soft" {place}>{text}</text>')
     at = right
     for (name, points), color in reversed([*zip(panel.lines.items(), COLORS, strict=False)]):
         parts.append(f'<path class="line {color}" d="{_path(points, x_of, y_of)}"/>')
         if len(panel.lines) > 1:
-            at -= 6.2 * len(name) + 16
+            at -= 6.6 * len(name) + 18
             parts.append(f'<circle class="key {color}" cx="{at:.0f}" cy="10" r="4"/>')
             parts.append(f'<text x="{at + 7:.0f}" y="14">{escape(name)}</text>')
     return parts

@@ -30,6 +30,10 @@ def until(condition: Callable[[], bool], what: str, within_s: float = 90.0) -> N
         time.sleep(0.1)
 
 
+def all_back(report: dict[str, int]) -> bool:
+    return report["ready"] == report["awake"]
+
+
 SMALL = Plan(8, clients=80, nodes=2, store="sqlite", day_s=20, warm_up_s=0, fault_s=2, sample_s=0.5, pause_s=1)
 
 
@@ -40,6 +44,8 @@ def test_clients_return_after_every_fault_and_see_no_wrong_event(tmp_path: Path,
         for name in faults.names:
             faults.cause(name)
             assert await_back(cluster, 90) is not None, name
+            # All, not most: no session may still be on a killed node when the next fault flushes Redis.
+            until(lambda: all_back(cluster.clients.report()), f"all clients are back after: {name}")
         counts = cluster.clients.report()
         check_alive(cluster)
         assert not wrong({f"clients: {name}": count for name, count in counts.items()}), cluster.log.read_text()
@@ -57,7 +63,6 @@ def test_a_short_soak_samples_all_processes(tmp_path: Path, program: Path) -> No
     }
     assert {"redis: keys", "redis: memory", "store: rows", "store: bytes", "clients: ready", *of_nodes} <= {*series}
     assert plot(run).startswith("<svg")
-    assert run.trends()[0] == []  # too short for a verdict
 
 
 def test_users_who_are_shown_offline_too_early_are_counted(tmp_path: Path, program: Path) -> None:

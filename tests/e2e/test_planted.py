@@ -434,6 +434,6 @@ def test_beside_a_dev_server_its_secret_is_found(doctor: Doctor) -> None:
     inside = dict.fromkeys(("GREENDOT_DOOR_ORIGINS", "GREENDOT_DOOR_HOSTS", "GREENDOT_DOOR_TRUSTED_PROXIES"), "")
     told = doctor(**inside, GREENDOT_AUTH_SECRET="")
     assert told.about("auth.secret is not set") == []
-    assert told.about("checked as if --dev were given") == ["note"]
+    assert told.about("the settings were checked as if --dev were given") == ["note"]
     assert told.about("server.dev: dev mode") == ["warning"]
     assert GOOD["GREENDOT_AUTH_SECRET"] not in told.text

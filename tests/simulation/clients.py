@@ -267,7 +267,7 @@ class Device:
         self.session, self.is_ready = data["session"], True
         self._was_welcome = True
         self._watch(self.contact)
-        self.records.welcomed(data["rooms"])
+        self.records.welcomed(data["rooms"], data["unread"])
 
     def _watch(self, contact: Contact | None) -> None:
         if contact is not self.contact or not self.is_ready:

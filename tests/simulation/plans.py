@@ -40,6 +40,7 @@ DEVICE_VERBS = (
     + ("say",) * 5 + ("mark",) * 2
 )  # fmt: skip
 NODE_VERBS = ("pause", "cut", "crash", "restart", "jump")
+HEALING = ("pause", "cut", "flush", "failover")
 ENGINE_VERBS = ("flush", "snapshot", "failover")
 APP_VERBS = ("notify",) * 4 + ("append",) * 2 + ("remove", "admit", "revoke", "intrude")
 STORE_VERBS = ("outage",)
@@ -62,7 +63,13 @@ def draw(seed: int) -> Plan:
             now += chance.expovariate(4.0)
     for _ in range(chance.randint(8, 28)):
         now += chance.expovariate(1 / chance.choice((0.05, 1.0, 6.0, 15.0)))
-        steps += _draw_step(chance, round(now, 3), nodes, len(owners))
+        some = _draw_step(chance, round(now, 3), nodes, len(owners))
+        steps += some
+        if some[-1].verb in HEALING and chance.random() < 0.4:  # something happens while the nodes recover
+            seconds = some[-1].args[0] if some[-1].verb in ("pause", "cut") else 0.0
+            at = round(some[-1].at + seconds + chance.uniform(0.0, 1.5), 3)
+            verb = chance.choice(("bye", "drop", "drop", "close", "status", "come"))
+            steps.append(_draw_device_step(chance, at, chance.randrange(len(owners)), verb))
     steps.sort(key=lambda step: step.at)
     return Plan(seed, nodes, owners, faults, tuple(steps), max(now, steps[-1].at), stranger=chance.random() < 0.2)
 
@@ -83,8 +90,8 @@ def _draw_step(chance: random.Random, now: float, nodes: int, devices: int) -> l
     return [Step(now, "snapshot", 0, ()), Step(now + lag_s, "failover", 0, (chance.random() < 0.5,))]
 
 
-def _draw_device_step(chance: random.Random, now: float, device: int) -> Step:
-    verb = chance.choice(DEVICE_VERBS)
+def _draw_device_step(chance: random.Random, now: float, device: int, verb: str | None = None) -> Step:
+    verb = verb or chance.choice(DEVICE_VERBS)
     match verb:
         case "drop":
             back = chance.choice((None, 0.0, 0.05, 1.0, 10.0, 25.0, 28.5))

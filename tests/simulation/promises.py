@@ -77,6 +77,7 @@ class Promises:
         self._views: dict[int, _View] = {}
         self._typed: dict[str, float] = {}
         self._invisible: dict[str, float] = {}  # user → time of the reply
+        self._statuses: dict[str, str] = {}  # as of the last reply
         self._doubtful: set[str] = set()  # status is on its way
         self._unanswered: dict[str, int] = {}  # user → statuses on their way, or without a reply
         self._spans: dict[str, list[tuple[float, float]]] = {}  # user → times at which the status may be invisible
@@ -113,6 +114,7 @@ class Promises:
         if self._unanswered[user]:
             return
         self._doubtful.discard(user)
+        self._statuses[user] = status
         if status == "invisible":
             self._invisible[user] = self.now
         else:
@@ -317,6 +319,8 @@ class Promises:
             self.fail("screen-true", f"{what} has {entry}, who is online")
         elif not is_there and entry["state"] != "offline":
             self.fail("no-ghost", f"{what} has {entry}, who is gone")
+        elif is_there and (entry["state"] == "busy") != (self._statuses.get(entry["user"]) == "busy"):
+            self.fail("screen-true", f"{what} has {entry}, whose status is {self._statuses.get(entry['user'], 'auto')}")
 
 
 def bound_s() -> float:

@@ -77,6 +77,8 @@ class RecordPromises:
         counted = self._db.execute(sql, (TENANT, device.user)).fetchone() or (0, 0)
         if inbox.badge is not None and inbox.badge != counted:
             self._fail("counters-true", f"{device} shows {inbox.badge}, and the store has {counted}")
+        if device.records.unread != counted[0]:
+            self._fail("counters-true", f"{device} shows {device.records.unread} unread, and the store has {counted}")
 
     def _check_counters(self) -> None:
         recount = "SELECT user, SUM(read_at IS NULL), SUM(seen_at IS NULL) FROM notifications GROUP BY user"

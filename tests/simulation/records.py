@@ -22,8 +22,10 @@ class Records:
     def __init__(self, device: Device) -> None:
         self.rooms = {ROOM: Stream(ROOM), DEN: Stream(DEN)}
         self.inbox = Notices()
+        self.unread = 0  # notifications, as of the welcome, the last badge or the last mark
         self.acknowledged: dict[str, tuple[str, int]] = {}  # key of a message → room and number
         self._unacknowledged: dict[str, str] = {}  # key → room
+        self._admitted: set[str] = set()  # rooms to join again if the pending join is refused
         self._device = device
         self._universe = device.universe
         self._sent = 0
@@ -39,7 +41,8 @@ class Records:
             stream.busy = False
             stream.left()
 
-    def welcomed(self, rooms: dict[str, Any]) -> None:
+    def welcomed(self, rooms: dict[str, Any], unread: int) -> None:
+        self.unread = unread
         for name, room in self.rooms.items():
             if name in rooms:
                 room.joined = True
@@ -55,14 +58,17 @@ class Records:
     def join(self, name: str) -> None:
         """Join a room after the last message that the device has. Members only may join the den."""
         stream, contact = self.rooms[name], self._device.contact
+        if stream.busy:
+            self._admitted.add(name)  # the answer may be from before the user became a member
         if not self._device.is_ready or stream.joined or stream.busy:
             return
         stream.busy = True
+        self._admitted.discard(name)
 
         def answered(frame: dict[str, Any]) -> None:
             stream.busy = False
             if frame["type"] == "error":
-                if frame.get("code") not in ("not_a_member", "no_such_room"):
+                if frame.get("code") not in ("not_a_member", "no_such_room") or name in self._admitted:
                     self._universe.after(AGAIN_S, lambda: contact is self._device.contact and self.join(name))
                 return
             stream.joined = True
@@ -115,9 +121,12 @@ class Records:
 
         def answered(frame: dict[str, Any]) -> None:
             if frame["type"] == "reply":
-                self.inbox.badge = frame["data"]["unread"], frame["data"]["unseen"]
+                self._count(frame["data"])
 
         self._device.ask(answered, type=f"inbox.{how}", **some)
+
+    def _count(self, badge: dict[str, Any]) -> None:
+        self.inbox.badge = self.unread, _ = badge["unread"], badge["unseen"]
 
     # --- fetching ---
 
@@ -164,7 +173,7 @@ class Records:
             case "notification.created":
                 self.inbox.live(data)
             case "inbox.badge":
-                self.inbox.badge = data["unread"], data["unseen"]
+                self._count(data)
             case "resync" if data["scope"] == "inbox":
                 self._fill(self.inbox)
             case "resync":

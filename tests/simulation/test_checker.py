@@ -15,7 +15,7 @@ from simulation.plans import Plan, Step, draw
 from simulation.trial import run, shrink, tell
 
 ROOT = Path(__file__).parents[2]
-FIND_WITHIN = 120  # seeds for the faults of `QUICK`; `make simulate ARGS="--mutants 5000"` plants all
+FIND_WITHIN = 60  # seeds for the faults of `QUICK`; `make simulate ARGS="--mutants 5000"` plants all
 
 
 def _simulation(*arguments: str, hash_seed: str = "0") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import random
+import secrets
 import sys
 import warnings
 from collections.abc import Iterator
@@ -351,6 +352,7 @@ def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
     patches = [
         *standing,
         mock.patch.object(ids, "urandom", letters.randbytes),
+        mock.patch.object(secrets, "_sysrand", letters),  # of all functions of the module
         mock.patch.object(Connection, "__hash__", lambda connection: hash(connection.id)),
         mock.patch.object(sys, "unraisablehook", _ignored),  # of coroutines of dead nodes
     ]

@@ -18,12 +18,12 @@ interface Sending {
 /** Name of a lane: a sequence of commands that are sent in order. With a new symbol, a command has a lane of its own. */
 export type Lane = string | symbol;
 
-/** Send a command over the connection. Fails with `disconnected` if there is no connection, or if it is lost before the answer. */
+/** Send a command over the connection. Fails with `disconnected` without a connection, or if the connection is lost before the answer. */
 export type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
 
 /**
  * Queue of commands that the client may send twice without harm. Examples are reads, marks that only move forward, and
- * writes with a key: the server carries out only the first write with this key. Each lane sends one command at a time, so
+ * writes with a key: of several writes with one key, the server carries out only the first. Each lane sends one command at a time, so
  * that commands of a lane stay in order.
  */
 export class Outbox {
@@ -79,8 +79,8 @@ export class Outbox {
   }
 
   /**
-   * Send a command until the server has carried it out, or has refused it for good. Returns false if the connection is
-   * lost: the command then waits for the next connection.
+   * Send a command until the server has carried it out or has refused it for good. After MOST_FAILURES failures with
+   * `internal`, give up. Returns false if the connection is lost: the command then waits for the next connection.
    */
   async #try(sending: Sending): Promise<boolean> {
     while (this.#waiting.has(sending)) {

@@ -1,4 +1,4 @@
-// One room: its messages, the users who type, the users in the room. The client joins the room again after a reconnect.
+// Room: its messages, the users who type, the users in the room. The client joins the room again after a reconnect.
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -52,12 +52,12 @@ interface History<Body> {
   messages: RoomMessage<Body>[];
 }
 
-/** One room of the client, from `client.room(name)`. */
+/** Room of the client, from `client.room(name)`. */
 export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
   /** Number of the newest known message; 0 before the first join. */
   head = 0;
-  /** Number of users in the room; null while the client is not in the room. */
+  /** Number of users in the room; null before the first join, and after a leave or a removal. */
   count: number | null = null;
   /** Whether the room is joined on this connection. */
   joined = false;
@@ -74,14 +74,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #keystrokes: Keystrokes;
   #typing: Typing;
   #wanted = 0; // number of `join` calls, minus the number of `leave` calls
-  #after: number | null = null; // option `after` of the first `join` call
+  #after: number | null = null; // option `after` of the last `join` call before the room is joined
   #history: number | undefined; // option `history` of a `join` call that the server has not answered yet
   #said = false; // on this connection, `room.join` was sent, and no `room.leave` after it
   #entry = 0; // number of the last `room.join` command; answers to earlier `room.join` commands are ignored
   #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // `join` calls that wait for the answer
   #marker = 0; // number of the last message that the user has read
   #endMute: Undo = () => {}; // cancels the timer of the mute
-  #sent = new Set<string>(); // keys of messages of this client whose events may still come
+  #sent = new Set<string>(); // keys that this client has sent, and whose events may still come
 
   /** @internal */
   constructor(core: Session, name: string) {
@@ -121,10 +121,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. With `after`,
-   * the room first delivers the messages after this number, as events. Without `after`, the room continues after the last
-   * message that it has delivered, if the option `storage` of the client has kept the number of this message. Otherwise it
-   * delivers only new messages. If the client is already in the room, `after` has no effect. With `history`, the result
-   * contains this number of newest messages (at most 100), and the room delivers the messages after them.
+   * the room first delivers the messages after this number, as events. Without `after`: if the client's `storage` (by
+   * default in memory) holds the number of the last delivered message, the room continues after this message. Otherwise
+   * the room delivers only new messages. If the client is already in the room, `after` has no effect. With `history`, the
+   * result contains this number of newest messages (at most 100), and the room delivers all later messages.
    * The client counts the calls of `join`: it leaves the room when `leave` was called as often as `join`.
    */
   join({ after, history }: { after?: number; history?: number } = {}): Promise<Joined<Body>> {
@@ -136,7 +136,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const promise = new Promise<Joined<Body>>((resolve, reject) => {
       this.#waiters.push((error, joined) => (error ? reject(error) : resolve(joined!)));
     });
-    promise.catch(() => {}); // the caller may ignore the promise, because a refusal is also the event `removed`
+    promise.catch(() => {}); // the caller may ignore the promise: the event `removed` also reports a refusal
     this.#plan();
     return promise;
   }
@@ -158,7 +158,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#write("room.send", { body }, options);
   }
 
-  /** Replace the body of the message with number `ref`. */
+  /** Give the message number `ref` a new body. */
   edit(ref: number, body: Body, options?: { key?: string }): Promise<Written> {
     return this.#write("room.edit", { ref, body }, options);
   }
@@ -192,8 +192,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Report that the user types. Call `typing()` at every keystroke, and `typing(false)` when the field is empty. While the
-   * user types, the client sends a report at the interval that the server sets (`welcome.typing.repeat_ms`, by default 3 s).
+   * Report that the user types. Call `typing()` at every keystroke. The client sends a report at most once in the interval
+   * that the server sets (`welcome.typing.repeat_ms`, by default 3 s). Without calls, the typing ends by itself after some
+   * seconds. To end the typing earlier, for example when the field is empty, call `typing(false)`.
    */
   typing(isTyping = true): void {
     this.#keystrokes.typing(isTyping);
@@ -259,7 +260,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#answer(error);
   }
 
-  /** @internal Discard the state of the previous user. */
+  /** @internal Discard the numbers of messages: for another user, or after a removal. */
   _forget(): void {
     this.#stream._forget();
     this.head = this.#marker = 0;

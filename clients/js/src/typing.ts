@@ -1,12 +1,12 @@
-// Typing in a room: the users who type, and the commands with which this client reports that its user types.
+// Typing in a room: the users who type, and the typing reports of this client.
 
 import type { Clock } from "./clock.js";
 import type { Undo } from "./options.js";
 import type { Typer, TypingTimes } from "./wire.js";
 
-const SLACK_MS = 1_000; // a `typing.started` that comes this much late does not interrupt the display of the user
-// The server ignores a `typing.start` that arrives less than `throttle_ms` after the one before. Wait this much longer,
-// because the second command may travel faster than the first.
+const SLACK_MS = 1_000; // if the next `typing.started` is late by up to this time, the user stays in the list
+// The server ignores a `typing.start` that arrives less than `throttle_ms` after the last one. Send it this much later than
+// that, because the second command may travel faster than the first.
 const EARLY_MS = 100;
 /** Default times, for a server that does not send its times in `welcome`. */
 export const TYPING: TypingTimes = { repeat_ms: 3_000, hold_ms: 5_000, throttle_ms: 2_000 };
@@ -61,8 +61,8 @@ export class Typists {
 }
 
 /**
- * Typing reports of this client. Call `typing(true)` with every keystroke. While the user types, it sends `typing.start`
- * every `repeat_ms`. After a stop, the next start waits until `throttle_ms` after the last start.
+ * Typing reports of this client. Call `typing(true)` with every keystroke. At a call, the client sends `typing.start` if
+ * `repeat_ms` have passed since the last start. After a stop, the next start waits until `throttle_ms` after the last start.
  */
 export class Keystrokes {
   #say: (type: "typing.start" | "typing.stop") => boolean;

@@ -30,7 +30,7 @@ export type GreendotProviderProps = { children?: ReactNode } & (
 
 const Context = createContext<Greendot | null>(null);
 
-/** Provide a client for the hooks of all components below. Pass your own `client`, or `options` for a new client. */
+/** Provide a client for the hooks in all components inside this provider. Pass your own `client`, or `options` for a new client. */
 export function GreendotProvider({ client, options, appState, children }: GreendotProviderProps): ReactElement {
   const latest = useRef(options);
   useEffect(() => {

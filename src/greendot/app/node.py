@@ -277,6 +277,7 @@ class Node:
 
     async def _apply_invisible(self, key: Key) -> None:
         await self.statuses.apply(key)
+        await self.watching.refresh(key)  # the change of the user's state may come later than this announcement
         await self.rooms.signals.withdraw(key)
 
     async def _confirm_invisible(self, key: Key) -> None:

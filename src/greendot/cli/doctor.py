@@ -68,7 +68,7 @@ def doctor(flags: dict[str, dict[str, Any]], connections: int, as_json: bool, co
 def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settings, list[Finding]]:
     """Load the settings, and return them with notes for the user.
 
-    If the settings have no secret and no key for tokens, but the data folder has the secret of a dev server, load the
+    The settings may lack a secret and keys for tokens. If the data folder then has the secret of a dev server, load the
     settings as if --dev were given.
     """
     settings, notes = load(config, os.environ, flags), []
@@ -79,7 +79,8 @@ def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settin
         notes = [
             note(
                 "server.dev",
-                f"no secret is set, but {where} has the secret of a dev server: checked as if --dev were given",
+                f"no secret is set, but {where} has the secret of a dev server: the settings were checked as if --dev "
+                "were given",
                 "A production server needs its own secret.",
                 "To check a production server, give its settings: greendot doctor --config FILE",
             )

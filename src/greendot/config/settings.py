@@ -135,7 +135,7 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
     throttle_s: Annotated[Seconds, about("at most one typing start per user and room is delivered in this time")] = 2.0
     large_room: Annotated[Count, about("with more subscribers than this, a room gets counts instead of user ids")] = 100
     repeat_s: Annotated[
-        Seconds, about("how often clients repeat a typing start; 0: a third of the way from throttle_s to ttl_s")
+        Seconds, about("least time until clients repeat a typing start; 0: a third of the way from throttle_s to ttl_s")
     ] = 0.0
 
     @property

@@ -1,15 +1,15 @@
 """Answers to `hello`, the first command of a client. A hello turns a new connection into a session.
 
-`received` has three possible results. It admits the hello at once, or lets the hello wait for a moment, or sends the
-client away: it closes the connection and gives the client a time to return. After the admission, `_answer` verifies the
+`received` admits the hello at once, lets the hello wait for up to LONGEST_S, or sends the client away. To send a client
+away is to close the connection, and to give the client a time to return. After the admission, `_answer` verifies the
 token, opens or resumes the session, attaches rooms and inbox, and sends the welcome.
 
-Two limits protect the node when all clients return at once. The number of hellos that are answered at the same time is
-limited, so that the event loop stays responsive. The number of hellos per second is limited, so that the node has time
-for the clients that are connected.
+Two limits protect the node when all clients return at once. The number of hellos in work at the same time is limited,
+so that the event loop stays responsive. The number of hellos per second is limited, so that the node has time for the
+connected clients.
 
-A client that waits or is sent away may still have a session from an earlier connection. If the session would end before
-the client's time to return, or less than SOON_S after this time, the node keeps the session longer: until the time to
+A client that waits or is sent away may still have a session from an earlier connection. The session could end before
+the client's time to return, or less than SOON_S after this time. The node then keeps the session until the time to
 return, and for one grace more. So the user stays online.
 """
 
@@ -70,8 +70,8 @@ CROWDED_MS = 30_000  # longest wait before a retry while the user or tenant has 
 CLAIMING_MS = 4_000
 RETRY_MS = 5_000  # time until a retry after the engine or the store was unavailable
 LONGEST_S = 10.0  # longest wait of a hello
-SOON_S = 5.0  # a client that comes back at most this much after its time to return still finds its session
-TOGETHER_S = 0.05  # shortest time between two groups of waiting hellos; a group shares its reads of the store
+SOON_S = 5.0  # a client may come back up to this many seconds late, and still finds its session
+TOGETHER_S = 0.05  # shortest delay of the timer that admits a group of hellos; a group shares its reads of the store
 IN_A_TURN = 50  # hellos admitted in one turn of the event loop: about 5 ms of work
 REFUSING_S = 2.0  # shortest wait before a retry while the node refuses new work
 
@@ -135,8 +135,8 @@ class HelloService:
     ) -> None:
         """Admit a hello now or soon, or send its client away. `answered` is called when an admitted hello is done.
 
-        Foreign protocols pass the future `done`. It is done if the hello ends before its admission: `answered` is not
-        called then.
+        Foreign protocols pass the future `done`. If the hello ends before its admission, `answered` is not called.
+        Instead, this future gets its result (None).
         """
         now, returning = self._timers.now(), _returns(hello)
         if done is not None:
@@ -212,7 +212,7 @@ class HelloService:
             answered(connection)
 
     async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
-        """Return the token's grants. Return None if the connection is closed: by this method, or in the meantime."""
+        """Return the token's grants. Return None if this method closes the connection, or if it has ended meanwhile."""
         try:
             grants = connection.granted or await self._tokens.verify(hello.token, self._clock.now_ms())
             await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
@@ -220,7 +220,7 @@ class HelloService:
                 connection.dialect = self._dialects.of(hello.supports)
         except KeysUnavailable as error:
             self._close_for_now(connection, error.retry_in_ms)
-            return None  # the client's session is not held: without the keys, its owner cannot be verified
+            return None  # without the keys, the owner of the session cannot be verified: do not hold the session
         except TokenError as error:
             self._close_for_token(connection, error)
             return None
@@ -238,8 +238,7 @@ class HelloService:
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
-            # Check again: a revocation closes the connections of registered sessions, but it may have come before
-            # `open` registered this session.
+            # Check again, because a revocation may have come before `open` registered this session.
             self._revocation_service.check(grants, session.id)
             self._registry.greeted(connection, session, opened.resumed)
             self._rate_limits.greeted(connection, session)
@@ -296,10 +295,10 @@ class HelloService:
     def _welcome(
         self, session: Session, resumed: bool, joined: list[JoinReply], arrival: InboxCatchUp
     ) -> list[tuple[bytes, object]]:
-        """Return the frames to send: the welcome, then the missed events, each with its key.
+        """Return the frames to send, as pairs of frame and key: the welcome, then events of the rooms and the inbox.
 
-        Events of a room have the room's key. So if the user is removed from the room while the events wait for a slow
-        client, the node can withdraw the events.
+        Only events of a room have a key, the room's. So if the user is removed from the room while the events wait for
+        a slow client, the node can withdraw the events.
         """
         now = self._clock.now_ms()
         welcome = Welcome(
@@ -381,10 +380,10 @@ class HelloService:
     # --- sessions of clients that wait ---
 
     def _hold_session(self, hello: Hello, wait_s: float) -> None:
-        """Keep the session that the hello wants to resume while its client waits `wait_s` seconds.
+        """While the client waits `wait_s` seconds, keep the session that its hello wants to resume.
 
-        Do nothing if the token of the hello does not belong to the session's user. If another node has the session, ask
-        that node to keep it.
+        Do nothing if the token does not belong to the session's user, if no node has the session, or if the session
+        lasts long enough anyway. If another node has the session, ask that node to keep it.
         """
         wanted = hello.resume.session if hello.resume else None
         if wanted is None:
@@ -420,8 +419,8 @@ class HelloService:
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
 
-        This is so if its hello was waiting for admission. Otherwise other work cleans up at its end: `_answer`, or the
-        work of a foreign protocol that `_drop` has woken.
+        True: the hello was waiting for admission, and nothing else cleans up. False: no hello is unanswered, or
+        `_answer` cleans up when it ends; for a foreign protocol, the task that `_drop` wakes.
         """
         self.strangers.discard(connection)
         if self._received_at.pop(connection, None) is None:  # its hello was answered, or did not come
@@ -432,18 +431,18 @@ class HelloService:
         return is_dropped and not self._drop(connection)
 
     def _drop(self, connection: Connection) -> bool:
-        """Wake the work of a foreign protocol that waits for the hello. Return whether there is such work."""
+        """Wake the task of a foreign protocol that waits for the hello. Return whether there is such a task."""
         done = self._dropped.pop(connection, None)
         if done is not None and not done.done():
             done.set_result(None)
         return done is not None
 
     def turn_s(self) -> float:
-        """Return the seconds after which a client may retry whose connection the node does not accept."""
+        """Return how many seconds a client must wait before it retries, if the node does not accept its connection."""
         return self._queue.turn(self._timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:
-        """Take note of the node's overload level: at the level REFUSING, the node refuses all hellos."""
+        """Take note of the node's overload level. At the level REFUSING, the node refuses all hellos."""
         self._refusing = level is Level.REFUSING
 
     @property

@@ -1,7 +1,8 @@
 """Inbox service: new notifications, pages of an inbox, and marks (seen, read, archived, acknowledged).
 
-The kind of a notification decides whether the notification is kept. If so, it is written to the store first, and then
-published to the user's devices. If not, it is sent to the connected devices as a signal, and never written.
+The kind of a notification decides whether the notification is kept. A kept notification is first written to the store,
+and then published to the user's devices. Any other notification is sent to the connected devices as a signal, and never
+written.
 """
 
 from __future__ import annotations
@@ -75,11 +76,13 @@ class InboxService:
     # --- new notifications ---
 
     async def notify(self, notices: Sequence[Notice]) -> list[Created | None]:
-        """Write the notifications of all notices in one transaction, then publish them to the users' devices.
+        """Write notices as notifications, in one transaction, and publish the notifications to the users' devices.
 
-        Notices whose kind is not kept are only published, as signals. Return one result for each notice, in the order
-        of the notices; the result is None if the kind is not kept. A notice without a key always makes a new
-        notification. The field `ack` of a notice is ignored, because the kind decides whether devices acknowledge.
+        A notice whose kind is not kept is only published, as a signal. If the user already has a notification with the
+        key of a notice, this notification is published again, and no new one is written. A notice without a key always
+        makes a new notification. The field `ack` of a notice is ignored: the kind has this setting.
+
+        Return one result for each notice, in the order of the notices. The result is None if the kind is not kept.
         """
         kept: list[Notice] = []
         async for some in self._context.slices.cut(notices):
@@ -125,9 +128,8 @@ class InboxService:
     def _published(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
         """Yield bus messages for the users: one for each user, or several if a user gets many notifications.
 
-        If an earlier call has already written a notification with the same key, the notification is published again:
-        the process of the earlier call may have ended between the write and the publication. Nodes that already have
-        the notification drop the second message.
+        A notification that an earlier call has written is published again: the process of the earlier call may have
+        ended between the write and the publication. Nodes that already have the notification ignore the repetition.
         """
         users: dict[Key, list[Notification]] = {}
         for notice, notification in zip(notices, made, strict=True):
@@ -191,6 +193,6 @@ class InboxService:
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)
         else:
-            # No notification has changed, so nothing is published. Pass on the counts that the store has returned.
+            # No notification has changed, so nothing is published. Give the counts from the store to the delivery.
             self._inboxes.answered(session.key, marked.inbox)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

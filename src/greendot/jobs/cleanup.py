@@ -14,7 +14,7 @@ from greendot.store.port import Store
 from greendot.store.push import PushStore
 
 AT_ONCE = 500  # maximum number of rows removed in one commit
-PAUSE_S = 0.02  # pause after each commit, in which other processes can write to the same SQLite file
+PAUSE_S = 0.02  # pause after each commit; during the pause, other processes can write to the same SQLite file
 DAY_MS = 86_400_000
 KEEP_HOOKS_MS = 30 * DAY_MS  # retention of dead letters: webhook events that are not sent any more
 
@@ -29,11 +29,11 @@ class RetentionPeriods(NamedTuple):
 
 
 class Retention:
-    """Job that removes old notifications, revocations, last-seen times, audit entries, pushes, and dead letters.
+    """Job that removes old notifications, last-seen times, audit entries, pushes, and dead letters.
 
-    Dead letters are webhook events that are not sent any more. The job also removes mutes and bans that have ended. A
-    notification is removed when it has expired, or when its retention has passed. After each commit that removes
-    notifications, the job calls `pruned` with the number of inboxes from which it has removed notifications.
+    Dead letters are webhook events that are not sent any more. The job also removes revocations, mutes and bans that
+    have ended. A notification is removed when it has expired, or when its retention has passed. After each commit that
+    removes notifications, the job calls `pruned` with the number of changed inboxes.
     """
 
     name = "retention"
@@ -63,7 +63,7 @@ class Retention:
         return f"removed: notifications from {inboxes} inboxes, {counted}"
 
     async def _prune_inboxes(self, run: RunningJob) -> int:
-        """Remove notifications in small commits, and publish the change to the users' devices.
+        """Remove notifications in small commits, and publish each change to the user's devices.
 
         Return the number of changed inboxes. If two commits remove notifications from one inbox, the inbox counts
         twice.
@@ -81,7 +81,7 @@ class Retention:
 
 
 class CleanupTokens:
-    """Job that removes devices that were not used for `unused_ms` milliseconds.
+    """Job that removes devices (their push tokens) after `unused_ms` milliseconds without use.
 
     When a push provider reports that a device no longer exists, the push worker removes the device at once.
     """
@@ -105,7 +105,7 @@ class Sweeping(Protocol):
 
 
 class Sweep:
-    """Job that ends leftover sessions in the engine, such as sessions of dead nodes, and removes old entries."""
+    """Job that ends leftover sessions in the engine, such as those of dead nodes, and removes old last-seen times."""
 
     name = "sweep"
 
@@ -115,7 +115,7 @@ class Sweep:
     async def work(self, run: RunningJob) -> str:
         swept = await self._engine.sweep()
         await run.step(sum(swept))
-        return f"{swept.sessions} sessions ended, {swept.users} users offline"
+        return f"{swept.sessions} leftover sessions ended, {swept.users} users went offline"
 
 
 async def little_by_little(run: RunningJob, remove: Callable[[], Awaitable[int]]) -> int:

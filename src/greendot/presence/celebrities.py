@@ -125,7 +125,7 @@ class Celebrities:
         watched.shows += 1
         (self._polled.add if polled else self._polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
-        what = "now poll: changes are no longer delivered" if polled else "receive changes again"
+        what = "they now poll, and get no changes" if polled else "they get changes again"
         log(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
         self._spread(watched, celebrity)
 

@@ -1,17 +1,17 @@
 """Presence record of one user. The record has the user's sessions, and computes the state that clients see.
 
 A session is one continuous presence of one device, and may have several connections in turn. When a connection ends,
-the session lingers: the session continues for a while, the grace, so that the client can reconnect. The user does not
-go offline during the grace.
+the session lingers: the session continues for a while, so that the client can reconnect. This time is the grace. The
+user does not go offline during the grace.
 
 A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` ends with a call of
-`settle`, which removes ended sessions and an expired status, and computes the new state. If the state has changed, the
-new state gets a new version, and the verb returns the change. No later verb returns the same change again. So the
-change to offline is returned exactly once, by the first verb after the end of the last session.
+`settle`. This call removes ended sessions and an expired status, and computes the state. A changed state gets a new
+version. If the state, the devices or the name has changed, the verb returns the change. No later verb returns the same
+change again. So the change to offline is returned exactly once, by the first verb after the end of the last session.
 
-A record has two visible states: `visible` for other users, and `own` for the user's own devices. The two differ in
-state and text only while the user is invisible. `visible` is then offline, and stays offline when the last session
-ends.
+A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their `state` and
+`text` are the same, except while the user is invisible. `visible` is then offline, and stays offline when the last
+session ends.
 
 A node is one server process. The incarnation of a node is an id that the node gets at its start. No later process gets
 the same incarnation.
@@ -58,8 +58,8 @@ class SessionEpoch(NamedTuple):
     """One connection of a session: id of the session, incarnation of the node, number of the connection.
 
     A verb about an old connection may come late, when the session already has a newer connection. `linger` and `leave`
-    then do not change the session. `touch` does not change the session if both connections are of the same node:
-    connections of different nodes have no common order.
+    then do not change the session. `touch` does not change the session either, if both connections are of the same
+    node. If they are of different nodes, their order is unknown, and `touch` takes `ref` as the newer connection.
     """
 
     session: str
@@ -154,14 +154,14 @@ class UserPresence:
     ) -> tuple[bool, Change | None]:
         """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
-        If `idle` is None, the session stays idle or active as before, because a reconnect is no activity of the person.
-        A new connection shows that the device has come back. So every other lingering session of the same device ends.
+        If `idle` is None, an existing session stays idle or active as before. A new connection shows that the device
+        has come back. So every other lingering session of the same device ends.
 
         `since` is given to restore a session: the time at which the restored state began. A restore ends no other
         session, because it does not show that the device has come back: the lingering session may be the newer one.
 
-        The session does not change if `ref` has ended, or if the session already has a newer connection of the same
-        node. The node of `ref` lives.
+        The session does not change in two cases: the session lingers after the end of `ref`, or the session already has
+        a newer connection of the same node. The node of `ref` lives.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -188,9 +188,8 @@ class UserPresence:
         """Move the session `session` to the node of `ref`, because its client has resumed the session there.
 
         The session gets the connection and the id in `ref`. The id is new, because session ids usually begin with the
-        incarnation of their node. Return a pair, and the change. The pair consists of the incarnation of the node that
-        had the session before, and of whether the session is idle. If the session does not exist, return None instead
-        of the pair.
+        incarnation of their node. Return a pair, and the change. The pair is (incarnation of the previous node, whether
+        the session is idle). If the session does not exist, return None instead of the pair.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -247,7 +246,7 @@ class UserPresence:
     def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
         """Remove the sessions that have ended by `now`, and the status if its time is over.
 
-        Return the change of the user's state, or None if nothing changed.
+        Return the change of the user's state, devices or name, or None if nothing changed.
         """
         self._prune(now, nodes)
         return self._settle(now, since)
@@ -353,8 +352,7 @@ def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
     """Return the items at the positions in `order`. If `order` is a range, the items are already in this order.
 
     An engine reads many users in fewer round trips if they are in the order that `PresenceEngine.order` returns. So
-    `ordered` puts the users of a request into this order, and `restored_order` puts the results back into the order of
-    the request.
+    `ordered` puts the users of a request into this order, and `restored_order` undoes this for the results.
     """
     return items if isinstance(order, range) else [items[position] for position in order]
 

@@ -35,6 +35,7 @@ RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # refused during the outage return after `connect.hello.RETRY_MS`, which is less.
 RETURN_MS = 10_000
 NOTICED_S = 2.0  # after a loss in the engine: time in which the other nodes notice it
+MOST_IN_DOUBT = 1_000  # while one server of a cluster is away, its users may try again and again
 
 
 class SessionPeriods(Struct, frozen=True):
@@ -89,6 +90,7 @@ class SessionService:
         self._periods = periods
         self._coming: set[str] = set()  # ids of sessions being adopted from other nodes
         self._postponed: set[str] = set()  # ids of sessions whose end waits until the nodes have noticed a loss
+        self._in_doubt: set[str] = set()  # ids of sessions that the engine may still adopt, after an attempt failed
         self._due = self._check  # one bound method for all timers of connections, instead of one each
 
     # --- opening ---
@@ -197,12 +199,14 @@ class SessionService:
         if wanted in self._registry.sessions:
             return None
         ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
+        was_reachable = self._engine.trouble is None
         self._coming.add(ref.session)
         try:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                self._hold_in_doubt(grants, hello, ref)
+                if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:  # otherwise the command was not sent
+                    self._hold_in_doubt(grants, hello, ref)
                 raise  # a new session would end the session that the client can resume later
             return None
         finally:
@@ -220,23 +224,38 @@ class SessionService:
         return session
 
     def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
-        """Let a session linger that the engine may still adopt, because the command may be executed later.
+        """Hold a session whose adoption has no answer, because the engine may execute the command later.
 
-        Without a holder, the audit after the outage would end the session, and with it the user. If the engine did not
-        adopt the session, the write of the linger finds no session, and this one is forgotten.
+        Without a holder, the audit after the outage would end the session, and with it the user. The session is in the
+        registry only after the engine has confirmed it: a restore must not write a session that was not adopted.
         """
-        here = self._registry.sessions_of(grants.tenant, grants.user)
-        if any(one.device == hello.device and one.leaving is not None for one in here):
-            return  # of an earlier attempt in this outage
         now = self._timers.now()
         session = Session(ref.session, grants, hello.device, hello.client)
         session.ref, session.confirmed = ref, True
         session.leaving = Disconnection(now, round(self._periods.graces.lost * 1000), 0)
         session.active_at = session.state_at = now
         session.last_heard = self._clock.now_ms()
-        self._statuses.inherit(session)
-        self._registry.add(session)
-        self._later(self._linger_again, session)
+        self._in_doubt.add(session.id)
+        self._later(self._settle_soon, session)
+
+    def _settle_soon(self, session: Session) -> None:
+        self._tasks.spawn_brief(self._settle_doubt(session))
+
+    async def _settle_doubt(self, session: Session) -> None:
+        """Let a session in doubt linger if the engine has adopted it, and forget it otherwise."""
+        assert session.leaving is not None
+        session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
+        left_ms, silent_ms = session.leaving.since(self._timers.now())
+        try:
+            remaining = await self._engine.linger(*session.key, session.ref, left_ms, silent_ms)
+        except (EngineUnavailable, StoreUnavailable):
+            self._later(self._settle_soon, session)
+            return
+        if remaining:
+            self._statuses.inherit(session)
+            self._registry.add(session)
+            self._remains(session, session.ref, remaining)
+        self._in_doubt.discard(session.id)
 
     # --- activity and timers ---
 
@@ -521,7 +540,7 @@ class SessionService:
 
     def holds(self, ref: SessionEpoch) -> bool:
         """Return whether this node has the session, or is about to adopt it. For an audit of the engine's sessions."""
-        return ref.session in self._registry.sessions or ref.session in self._coming
+        return any(ref.session in ids for ids in (self._registry.sessions, self._coming, self._in_doubt))
 
     async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:
         """Write the complete current state of a session to the engine. `stored` is the status, if just read.

@@ -456,6 +456,12 @@ class WatchService:
             async for users in self._context.slices.cut(theirs):
                 await self._resync(tenant, users, intact=intact)
 
+    async def refresh(self, key: Key) -> None:
+        """Read a watched user again, because the message about a change may be late."""
+        watched = self.watched(Topic("watch", *key))
+        if watched is not None and watched.opening is None:
+            await self._resync(key[0], [watched], intact=True)
+
     async def _resync(self, tenant: str, users: Sequence[WatchedUser], *, intact: bool) -> None:
         now = self._context.timers.now()
         chunk = [watched for watched in users if not self._is_held(watched, now)]

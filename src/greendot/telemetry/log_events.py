@@ -18,14 +18,14 @@ NODE_DRAINS = LogEvent(
 NODE_DRAINED = LogEvent(
     "node.drained",
     INFO,
-    "drained: %(clients)d connections closed in %(took_s).1f s (aborted without a close reply: %(cut_off)d; closed "
-    "before the reply to a command: %(waiting)d)",
+    "drained: %(clients)d connections closed in %(took_s).1f s. In %(cut_off)d of them the client did not answer the "
+    "close; in %(waiting)d of them a command had no reply yet",
 )
 NODE_STUCK = LogEvent("node.stuck", ERROR, "shutdown did not finish within %(after_s)g s; process terminated")
 NODE_REBORN = LogEvent(
     "node.reborn",
     WARNING,
-    "this process was declared dead as node %(was)s, and continues as node %(node)s",
+    "this process was declared dead under its previous node id, %(was)s; its new id is %(node)s",
     every=True,
 )
 NODE_DEAD = LogEvent(
@@ -96,8 +96,8 @@ REDIS_SWEPT = LogEvent(
 REDIS_BUCKETS = LogEvent(
     "redis.buckets",
     WARNING,
-    "a node of an older version has joined; the users in Redis are divided into more buckets (hashes), because the "
-    "older version expects the full number of buckets",
+    "a node of an older version has joined, and expects the full number of buckets (hashes) in Redis; the users are "
+    "divided into more buckets, no action is needed",
 )
 REDIS_PASS_CUT = LogEvent(
     "redis.pass_cut", INFO, "the scan of all presence buckets (hashes in Redis) was interrupted: %(reason)s"
@@ -124,7 +124,7 @@ SOCKETS_EXHAUSTED = LogEvent(
     "cannot accept new connections: %(reason)s; raise the limit of file descriptors or memory",
 )
 WATCHERS_SWITCHED = LogEvent(
-    "watchers.switched", INFO, "%(watchers)d watchers of user %(user)s (tenant %(tenant)s) %(outcome)s"
+    "watchers.switched", INFO, "user %(user)s (tenant %(tenant)s) has %(watchers)d watchers: %(outcome)s"
 )
 RECORD_WRITTEN = LogEvent("record.written", DEBUG, "message %(message)s written to %(channel)s")
 RECORD_RECEIVED = LogEvent("record.received", DEBUG, "record of %(channel)s received from the bus")

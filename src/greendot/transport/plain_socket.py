@@ -331,16 +331,16 @@ class PlainSocket(asyncio.Transport):
         try:
             match name:
                 case "peername" if self.descriptor >= 0:
-                    return self._ask(socket.socket.getpeername)
+                    return self._ask(socket.SocketType.getpeername)
                 case "sockname" if self.descriptor >= 0:
-                    return self._ask(socket.socket.getsockname)
+                    return self._ask(socket.SocketType.getsockname)
         except OSError:  # the peer is gone
             pass
         return default
 
-    def _ask(self, call: Callable[[socket.socket], Any]) -> Any:
+    def _ask(self, call: Callable[[socket.SocketType], Any]) -> Any:
         """Call a method of Python's socket, which is made for this call only."""
-        one = socket.socket(fileno=self.descriptor)
+        one = socket.SocketType(fileno=self.descriptor)
         try:
             return call(one)
         finally:

@@ -494,11 +494,11 @@ declare function attempt<T>(call: (argument: T) => void, argument: T, failed: (e
 
 /** Name of a lane: a sequence of commands that are sent in order. With a new symbol, a command has a lane of its own. */
 type Lane = string | symbol;
-/** Send a command over the connection. Fails with `disconnected` if there is no connection, or if it is lost before the answer. */
+/** Send a command over the connection. Fails with `disconnected` without a connection, or if the connection is lost before the answer. */
 type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
 /**
  * Queue of commands that the client may send twice without harm. Examples are reads, marks that only move forward, and
- * writes with a key: the server carries out only the first write with this key. Each lane sends one command at a time, so
+ * writes with a key: of several writes with one key, the server carries out only the first. Each lane sends one command at a time, so
  * that commands of a lane stay in order.
  */
 declare class Outbox {
@@ -608,13 +608,13 @@ interface Bounds {
     after?: number;
     limit?: number;
 }
-/** One room of the client, from `client.room(name)`. */
+/** Room of the client, from `client.room(name)`. */
 declare class Room<Body = unknown, SignalBody = unknown> {
     #private;
     readonly name: string;
     /** Number of the newest known message; 0 before the first join. */
     head: number;
-    /** Number of users in the room; null while the client is not in the room. */
+    /** Number of users in the room; null before the first join, and after a leave or a removal. */
     count: number | null;
     /** Whether the room is joined on this connection. */
     joined: boolean;
@@ -632,10 +632,10 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo;
     /**
      * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. With `after`,
-     * the room first delivers the messages after this number, as events. Without `after`, the room continues after the last
-     * message that it has delivered, if the option `storage` of the client has kept the number of this message. Otherwise it
-     * delivers only new messages. If the client is already in the room, `after` has no effect. With `history`, the result
-     * contains this number of newest messages (at most 100), and the room delivers the messages after them.
+     * the room first delivers the messages after this number, as events. Without `after`: if the client's `storage` (by
+     * default in memory) holds the number of the last delivered message, the room continues after this message. Otherwise
+     * the room delivers only new messages. If the client is already in the room, `after` has no effect. With `history`, the
+     * result contains this number of newest messages (at most 100), and the room delivers all later messages.
      * The client counts the calls of `join`: it leaves the room when `leave` was called as often as `join`.
      */
     join({ after, history }?: {
@@ -652,7 +652,7 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     send(body: Body, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Replace the body of the message with number `ref`. */
+    /** Give the message number `ref` a new body. */
     edit(ref: number, body: Body, options?: {
         key?: string;
     }): Promise<Written>;
@@ -676,8 +676,9 @@ declare class Room<Body = unknown, SignalBody = unknown> {
      */
     read(seq?: number): Promise<number>;
     /**
-     * Report that the user types. Call `typing()` at every keystroke, and `typing(false)` when the field is empty. While the
-     * user types, the client sends a report at the interval that the server sets (`welcome.typing.repeat_ms`, by default 3 s).
+     * Report that the user types. Call `typing()` at every keystroke. The client sends a report at most once in the interval
+     * that the server sets (`welcome.typing.repeat_ms`, by default 3 s). Without calls, the typing ends by itself after some
+     * seconds. To end the typing earlier, for example when the field is empty, call `typing(false)`.
      */
     typing(isTyping?: boolean): void;
     /** Fetch a page of the users in the room, ordered by id, with their names and info. */

@@ -11,6 +11,7 @@ from greendot.engine.memory import MemoryEngine
 from greendot.engine.messages import Audit, Part, Topic
 from greendot.engine.results import Known
 from greendot.presence.model import ManualStatus, SessionEpoch
+from greendot.presence.sessions import NOTICED_S
 from greendot.testing.hold import hold
 from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time, settle
 
@@ -263,6 +264,21 @@ async def test_sessions_that_the_node_does_not_hold_are_ended(parts: NodeParts) 
     await parts.engine.restore("default", "bob", ghost, KNOWN)
     parts.engine.publish(Topic("node", "", parts.incarnation), Audit())
     await pass_time(1)
+    assert (await parts.states("ann", "bob"), node.recovery.ended) == (["online", "offline"], 1)
+
+
+@in_virtual_time
+async def test_a_session_that_older_data_bring_back_ends_when_other_nodes_have_noticed_the_loss(
+    parts: NodeParts,
+) -> None:
+    """Its user may have a newer session, which another node has not restored yet."""
+    node, _ = await watched(parts)
+    ghost = SessionEpoch(f"{parts.incarnation}-ghost", parts.incarnation, 1)
+    await parts.engine.restore("default", "bob", ghost, KNOWN)
+    node.recovery.found(Part(), intact=False)
+    await pass_time(NOTICED_S - 0.1)
+    assert (await parts.states("bob"), parts.engine.count("restored")) == (["online"], 0)
+    await pass_time(LONG_S)
     assert (await parts.states("ann", "bob"), node.recovery.ended) == (["online", "offline"], 1)
 
 

@@ -68,4 +68,4 @@ async def test_sweep_ends_what_no_longer_counts() -> None:
     async with serving() as served:
         await served.client("ann")
         await served.job("sweep")
-        assert await note(served, "sweep") == "0 sessions ended, 0 users offline"
+        assert await note(served, "sweep") == "0 leftover sessions ended, 0 users went offline"

@@ -102,6 +102,20 @@ async def test_an_invisible_user_is_online_for_own_devices_only(parts: NodeParts
 
 
 @in_virtual_time
+async def test_an_invisible_user_is_hidden_on_the_announcement_also_if_the_change_comes_later(parts: NodeParts) -> None:
+    """A node acknowledges the announcement, and the user gets the reply: from then on the user is hidden."""
+    node = await parts.whole()
+    ann = await parts.greeted("ann")
+    await parts.online("bob")
+    await ann.ask(type="watch", users=["bob"])
+    parts.engine._topics.clear()  # the change is still on its way
+    await parts.engine.set_status("default", "bob", ManualStatus("invisible", rev=1))
+    assert await states(ann) == []
+    await node._apply_invisible(("default", "bob"))
+    assert await states(ann) == ["offline"]
+
+
+@in_virtual_time
 async def test_a_watch_beyond_the_limit_is_refused_as_a_whole(parts: NodeParts) -> None:
     service, ann = await watching(parts, limits={"watches": 2}), parts.session("ann")
     await watch(service, ann, "bob", "cid", "bob")

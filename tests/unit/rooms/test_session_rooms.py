@@ -84,6 +84,25 @@ async def test_an_invisible_user_is_in_no_room_and_returns_into_all(parts: Parts
 
 
 @in_virtual_time
+async def test_after_a_loss_an_invisible_user_who_leaves_is_not_announced(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An occupant whom the engine has lost is entered before the exit. By then, the node has forgotten the status."""
+    monkeypatch.setattr(parts.engine, "is_restoring", lambda tenant, name: True)
+    for user, status in (("ann", ManualStatus("invisible")), ("bob", ManualStatus())):
+        session = (await parts.connect(user)).session
+        await parts.statuses.set(session.key, status)
+        parts.session_rooms.enter(session, "lobby")
+        await parts.settle()
+        parts.engine.verbs.clear()
+        parts.session_rooms.forget(session)
+        parts.statuses.forget(session.key)
+        await parts.settle()
+        assert ("restore", "lobby", user) in parts.engine.verbs or user == "ann"
+        assert ("restore", "lobby", "ann") not in parts.engine.verbs
+
+
+@in_virtual_time
 async def test_a_user_is_inside_as_long_as_one_session_is(parts: Parts) -> None:
     phone, laptop = [(await parts.connect("ann")).session for _ in range(2)]
     for session in (phone, laptop):

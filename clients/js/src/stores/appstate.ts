@@ -4,7 +4,7 @@ import type { Page } from "../index.js";
 
 const ACTIVE_MS = 60_000; // well below the five minutes after which a user becomes idle
 
-/** Members of `AppState` of React Native that the client uses. */
+/** The members of React Native's `AppState` that the client uses. */
 export interface AppStateLike {
   /** `active` while the app is in the foreground; any other value while the app is in the background. */
   readonly currentState: string | null | undefined;

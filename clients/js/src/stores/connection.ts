@@ -30,8 +30,8 @@ export function connectionSource(client: Greendot): Source<UsedConnection> {
 }
 
 /**
- * Create a client. During server rendering, the client never connects. For each token, the client calls `getToken` of the
- * options that `latest()` returns. So `getToken` may change after the creation.
+ * Create a client. During server rendering, the client never connects. Whenever the client needs a token, it calls
+ * `latest().getToken`. So `getToken` may change after the creation.
  */
 export function createClient(options: GreendotOptions, latest: () => GreendotOptions = () => options): Greendot {
   // On a server there is no page to resolve a path against, and the client never connects.
@@ -43,8 +43,8 @@ export function createClient(options: GreendotOptions, latest: () => GreendotOpt
 const holders = new WeakMap<Greendot, number>();
 
 /**
- * Connect a client, and return a function that releases the client. After all callers of `hold` have released the client,
- * the client is closed, unless `hold` is called again in the same turn of the event loop.
+ * Connect a client, and return a function that releases the client. When all callers of `hold` have released the client,
+ * the client is closed at the end of this turn of the event loop. Another call of `hold` in this turn keeps it open.
  */
 export function hold(client: Greendot): Undo {
   const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);

@@ -11,30 +11,30 @@ export interface InboxState<Body = unknown> {
   notifications: readonly InboxEntry<Body>[];
   unread: number;
   unseen: number;
-  /** Whether the server may have older entries. */
+  /** Whether the server may have older notifications. */
   hasOlder: boolean;
   loading: boolean;
   /** Error of the last fetch, or null. */
   error: GreendotError | null;
 }
 
-/** Options of an inbox. If several components show the same filter, the page size of the first component applies. */
+/** Options of an inbox. If several components use the same filter, the page size of the first component applies. */
 export interface InboxOptions {
-  /** Entries to list; by default all entries that are not archived. */
+  /** Notifications to list; by default all notifications that are not archived. */
   filter?: InboxFilter;
-  /** Number of entries per fetch: by default 50, at most 300. */
+  /** Number of notifications per fetch: by default 50, at most 300. */
   pageSize?: number;
 }
 
 export interface InboxActions {
-  /** Fetch a page of older entries, and put the page before `notifications`. */
+  /** Fetch a page of older notifications, and put the page at the start of `notifications`. */
   loadOlder(): Promise<void>;
   markSeen(which: Marks): Promise<void>;
   markRead(which: Marks): Promise<void>;
   archive(which: Marks): Promise<void>;
   /**
-   * Acknowledge notifications. Until a device acknowledges a notification with `ack: true`, the server sends the
-   * notification again: up to ten times while the user is connected, and after each connect.
+   * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
+   * until a device acknowledges it: up to ten times while the user is connected, and after each connect.
    */
   ack(which: Marks): Promise<void>;
 }

@@ -9,7 +9,7 @@ const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer u
 export interface ReceiptState {
   /** Read receipts, ordered by user id. The list is empty in large rooms, and in rooms without receipts. */
   receipts: readonly Receipt[];
-  /** In large rooms, the number of readers that the server last sent; otherwise null. */
+  /** In large rooms, the last count from the server: how many users have read a certain message. Otherwise null. */
   readers: ReaderCount | null;
 }
 

@@ -19,7 +19,7 @@ import { Transcript } from "./transcript.js";
 
 /** Options of a room. If several components show the room, the options of the first component apply. */
 export interface RoomOptions {
-  /** Number of records (messages, edits, deletions, reactions) per fetch: by default 50, at most 300. */
+  /** Number of messages per fetch: by default 50, at most 300. Edits, deletions and reactions count as messages. */
   pageSize?: number;
   /** Number of newest messages to keep in `messages`: by default 1,000. `loadOlder` raises this number. */
   keep?: number;
@@ -27,7 +27,7 @@ export interface RoomOptions {
   history?: number;
 }
 
-/** Message of this client that the room has not delivered yet. */
+/** Message that this client has sent, and the room has not delivered yet. */
 export interface Outgoing<Body = unknown> {
   key: string;
   body: Body;
@@ -73,9 +73,9 @@ export interface RoomActions<Body = unknown, SignalBody = unknown> {
   send(body: Body, options?: { key?: string }): Promise<Written>;
   /** Add a reaction of the user to the message with number `seq`. If `on` is false, remove the reaction. */
   react(seq: number, reaction: string, on?: boolean): Promise<Written>;
-  /** Remove a message that the server has refused from `outgoing`. */
+  /** Remove from `outgoing` a message that the server has refused. */
   discard(key: string): void;
-  /** Fetch a page of older messages, and put the page before `messages`. */
+  /** Fetch a page of older messages, and put the page at the start of `messages`. */
   loadOlder(): Promise<void>;
   /** Report that the user types. Call `setTyping()` at every keystroke, and `setTyping(false)` when the field is empty. */
   setTyping(isTyping?: boolean): void;

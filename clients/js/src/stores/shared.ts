@@ -2,9 +2,12 @@
 
 import type { Greendot, Undo } from "../index.js";
 
-/** Value that changes with time, such as the presence of users. A front end binds the source to its own kind of state. */
+/**
+ * Value that changes with time, such as the presence of users. An adapter for a UI framework turns a source into the state
+ * of that framework, such as a hook in React or a ref in Vue.
+ */
 export interface Source<Value> {
-  /** Value during server rendering, and in the first render of a page from a server. */
+  /** Value during server rendering, and in the browser in the first render of a page that was rendered on a server (hydration). */
   readonly empty: Value;
   /** Return the current value. The returned object stays the same until its content changes. */
   get(): Value;

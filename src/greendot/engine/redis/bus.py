@@ -1,9 +1,12 @@
 """Bus on Redis: one channel per topic, on the Redis server that holds the topic's partition.
 
-`subscribe` returns after Redis has confirmed the subscriptions. The caller reads a snapshot afterwards, so the caller
-misses no change. Incoming messages never wait: the node verifies and delivers each message in the turn of the event
-loop in which the message arrives. If a node reads too slowly, Redis disconnects the node (`client-output-buffer-limit
-pubsub`). The node then counts a gap in its metrics, and reads the state of all subscribed topics again.
+Topics of the kind `user` have no channel. A message to a user goes to the channels of the nodes that hold sessions of
+the user.
+
+`subscribe` returns after Redis has confirmed the subscriptions. A caller that then reads a snapshot misses no change.
+Incoming messages never wait: as soon as a message arrives, the node verifies and delivers it. If a node reads too
+slowly, Redis disconnects the node (`client-output-buffer-limit pubsub`). The node then counts a gap in its metrics, and
+reads the state of all subscribed topics again.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from greendot.node.bucket_model import BucketDict
 from greendot.telemetry.metrics_model import Histogram
 
 BATCH = 500  # maximum number of channels in one SUBSCRIBE
-AGAIN = 2_000  # after a reconnect: number of subscriptions that are checked before other tasks of the node run
-MOST_ROUTED = 10_000  # maximum number of messages that wait until their user's nodes are read; more are dropped
+AGAIN = 2_000  # after a reconnect: number of subscriptions to check before other tasks of the node run
+# Maximum number of messages to users that wait until Redis has answered which nodes hold sessions of the user. Further
+# messages are dropped.
+MOST_ROUTED = 10_000
 TIMED = 64  # about one of 64 messages carries the time of its publication, for the metric `lag`
 
 
@@ -44,9 +49,9 @@ class BusCounts:
 
     def __init__(self) -> None:
         self.invalid = 0  # malformed messages, such as those without a valid MAC
-        self.gaps = 0  # interruptions of subscriptions, during which messages may have been missed
-        self.dropped = 0  # messages to users that were dropped because of MOST_ROUTED
-        self.published = 0  # messages that `publish` has accepted; `reach` does not count
+        self.gaps = 0  # interruptions of subscriptions; messages may have been missed
+        self.dropped = 0  # messages to users, dropped because of MOST_ROUTED
+        self.published = 0  # calls of `publish`, including those whose message was dropped; `reach` does not count
 
 
 class RedisBus:
@@ -56,20 +61,23 @@ class RedisBus:
         self.counts = BusCounts()
         self.lag = Histogram()  # seconds from the publication of a message to its arrival
         self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: unknown
-        self.own: set[str] = set()  # ids of this node (incarnations); messages to these ids do not go through Redis
+        # Incarnations that this node has, or had before other nodes declared it dead. Messages to them skip Redis.
+        self.own: set[str] = set()
         self._servers = servers
         self._messages = messages
         messages.timed = self._timed
         self._prefix = prefix
         self._host: Host | None = None
         self._subscriptions = BucketDict[bytes, ChannelSubscription]()  # by channel
-        # Redis servers, by the channel for their beats. A beat is a test message that the watchdog sends to this node.
+        # Maps a channel to the Redis server that it tests. The watchdog sends test messages (beats) on this channel,
+        # and they come back to this node.
         self._beats: dict[bytes, Primary] = {}
         self.read: Callable[[list[keys.UserKeys]], Coroutine[Any, Any, list[bytes]]]  # set by the engine: Verbs.read
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
-        self._kinds = (b"smessage",) if servers.sharded else (b"message",)  # types of pushes that carry a message
+        # Types of pushes that carry a message. A push is a frame that Redis sends without a request (RESP3).
+        self._kinds = (b"smessage",) if servers.sharded else (b"message",)
         self._ended = b"sunsubscribe"  # type of the push with which Redis ends a subscription
         self.beaten: Callable[[Primary], None] = lambda server: None  # called when a beat has arrived
         self.silenced: Callable[[int], None] = lambda partition: None  # called when Redis has ended a subscription
@@ -118,7 +126,7 @@ class RedisBus:
             raise
 
     def _batches(self, channels: Iterable[tuple[str, int]]) -> list[list[str]]:
-        """Divide the channels into lists, one for each command, and into as few lists as possible.
+        """Divide the channels into as few lists as possible, of at most BATCH channels. A list is sent in one command.
 
         In a Redis Cluster, all channels of a command must be in one slot.
         """
@@ -135,15 +143,18 @@ class RedisBus:
             await asyncio.sleep(0)
 
     async def watch(self, server: Primary, channel: str) -> None:
-        """Subscribe to `channel`, on which the watchdog's beats to this server come back."""
+        """Subscribe to `channel` on `server`.
+
+        The watchdog publishes beats on this channel, and Redis sends them back to this node.
+        """
         self._beats = {c: s for c, s in self._beats.items() if s is not server}
         self._beats[channel.encode()] = server
         await server.subscribe(self._on, [[channel]])
 
     def pushed(self, push: list[Any]) -> None:
-        """Process a push: a frame that Redis sends without a request (RESP3), such as a message of a channel.
+        """Process a push, such as a message of a channel.
 
-        The channel of the push determines the subscription. The content of the message does not matter for this.
+        The channel of the push determines the subscription, not the content of the message.
         """
         if push[0] in self._kinds:
             heard = self._subscriptions.get(push[1])
@@ -216,7 +227,7 @@ class RedisBus:
     def _route(self, topic: Topic, message: Message) -> None:
         """Read from Redis which nodes hold sessions of the user, then send the message to these nodes.
 
-        Messages to one user are sent in the order in which they were published.
+        While the server is reachable, messages to one user are sent in the order in which they were published.
         """
         if len(self._routing) >= MOST_ROUTED:
             self.counts.dropped += 1
@@ -247,7 +258,7 @@ class RedisBus:
     async def drained(self) -> None:
         """Wait until all messages published so far have been passed to the connections to Redis.
 
-        Only messages to users wait, for the read of the user's nodes. All other messages are passed on at once.
+        Only messages to users wait: the bus first reads from Redis which nodes hold sessions of the user.
         """
         if self._routing:
             await asyncio.wait(self._routing)

@@ -137,6 +137,16 @@ def test_memory_has_a_tighter_tolerance_after_a_warm_up_of_an_hour() -> None:
     assert len(long.failures()) == 1
 
 
+def test_a_status_of_every_user_is_no_leak() -> None:
+    run = planted({})
+    for row, rows in zip(run.samples.rows, range(1, 1_000), strict=False):
+        row.values["rows of status"] = float(min(rows * 2, 900))
+    assert run.failures() == []
+    for row, rows in zip(run.samples.rows, range(1, 1_000), strict=False):
+        row.values["rows of status"] = float(rows * 2)
+    assert [failure.split(" rises")[0] for failure in run.failures()] == ["rows of status"]
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_event_fails_the_run(name: str) -> None:
     assert planted({}, {name: 1.0}).failures() == [f"{WRONG[name]}: 1"]

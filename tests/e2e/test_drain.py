@@ -98,7 +98,7 @@ async def test_a_command_that_takes_too_long_does_not_keep_the_server(caplog: py
             await told(alice)
             await draining
         # There was time left for the close handshake: a client that replies is not aborted.
-        assert "In 0 of them the client did not answer the close; in 1 of them" in caplog.text
+        assert "; 0 clients did not answer the close frame; 1 connections had" in caplog.text
 
 
 async def test_a_client_has_time_to_answer_although_the_loop_was_late(caplog: pytest.LogCaptureFixture) -> None:
@@ -110,7 +110,7 @@ async def test_a_client_has_time_to_answer_although_the_loop_was_late(caplog: py
             time.sleep(1.0)  # noqa: ASYNC251  (the loop is late: the drain time ends before the close is sent)
             await told(alice)
             await draining
-        assert "In 0 of them the client did not answer the close; in 1 of them" in caplog.text
+        assert "; 0 clients did not answer the close frame; 1 connections had" in caplog.text
 
 
 async def test_who_opens_a_socket_meanwhile_is_sent_away_too() -> None:
@@ -215,6 +215,6 @@ async def test_a_stop_is_logged_in_two_lines_with_the_outcome_of_the_clients(tmp
         assert ended.code == 0
         lines = [line for line in ended.err.splitlines() if "drain" in line]
         assert "closing 4 connections" in lines[0]
-        assert "In 1 of them the client did not answer the close; in 0 of them a command had no reply yet" in lines[1]
+        assert "; 1 clients did not answer the close frame; 0 connections had a command without a reply" in lines[1]
         assert len(lines) == 2
         await mute.end()

@@ -187,7 +187,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
    */
   async read(seq = this.head): Promise<number> {
     this.#readUpTo(seq);
-    // The answer has the count at the time of the command. More messages may have come since, so do not compute `head` from it.
+    // The server counted `unread` when it processed the command. Later messages may be here already: do not compute `head`.
     return (await this.#fetch<{ unread: number }>("room.read", { seq }, `read ${this.name}`)).unread;
   }
 
@@ -260,7 +260,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#answer(error);
   }
 
-  /** @internal Discard the numbers of messages: for another user, or after a removal. */
+  /** @internal Forget which messages were delivered and read. Called for a new user of the client, and after a removal. */
   _forget(): void {
     this.#stream._forget();
     this.head = this.#marker = 0;

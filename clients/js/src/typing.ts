@@ -5,8 +5,8 @@ import type { Undo } from "./options.js";
 import type { Typer, TypingTimes } from "./wire.js";
 
 const SLACK_MS = 1_000; // if the next `typing.started` is late by up to this time, the user stays in the list
-// The server ignores a `typing.start` that arrives less than `throttle_ms` after the last one. Send it this much later than
-// that, because the second command may travel faster than the first.
+// Extra wait before the next `typing.start`, besides `throttle_ms`. Without it, a command that travels faster than the one
+// before could arrive too early, and the server would ignore it.
 const EARLY_MS = 100;
 /** Default times, for a server that does not send its times in `welcome`. */
 export const TYPING: TypingTimes = { repeat_ms: 3_000, hold_ms: 5_000, throttle_ms: 2_000 };
@@ -93,7 +93,7 @@ export class Keystrokes {
   }
 
   /**
-   * Take note that the typing is over: after a stop, a message, a leave or a lost connection. With `forgetting`, the next
+   * Record that the typing is over: after a stop, a message, a leave or a lost connection. With `forgetting`, the next
    * start need not wait until `throttle_ms` after the last start.
    */
   ended(forgetting = false): void {

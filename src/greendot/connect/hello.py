@@ -131,16 +131,16 @@ class HelloService:
     # --- admission ---
 
     def received(
-        self, connection: Connection, hello: Hello, answered: Answered, done: asyncio.Future[None] | None = None
+        self, connection: Connection, hello: Hello, answered: Answered, dropped: asyncio.Future[None] | None = None
     ) -> None:
-        """Admit a hello now or soon, or send its client away. `answered` is called when an admitted hello is done.
+        """Admit a hello now or soon, or send its client away.
 
-        Foreign protocols pass the future `done`. If the hello ends before its admission, `answered` is not called.
-        Instead, this future gets its result (None).
+        For an admitted hello, `answered` is called after the welcome or the refusal. For any other hello, the future
+        `dropped` gets its result (None) instead. Only connections of a foreign protocol (Pusher, Centrifuge) pass it.
         """
         now, returning = self._timers.now(), _returns(hello)
-        if done is not None:
-            self._dropped[connection] = done
+        if dropped is not None:
+            self._dropped[connection] = dropped
         self._received_at[connection] = now
         if self._refusing:
             self._send_away(connection, hello, REFUSING_S + self._queue.turn(now, returning=returning))
@@ -297,7 +297,7 @@ class HelloService:
     ) -> list[tuple[bytes, object]]:
         """Return the frames to send, as pairs of frame and key: the welcome, then events of the rooms and the inbox.
 
-        Only events of a room have a key, the room's. So if the user is removed from the room while the events wait for
+        Only events of a room have a key, which names the room. So if the user is removed from the room while the events wait for
         a slow client, the node can withdraw the events.
         """
         now = self._clock.now_ms()
@@ -419,8 +419,9 @@ class HelloService:
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
 
-        True: the hello was waiting for admission, and nothing else cleans up. False: no hello is unanswered, or
-        `_answer` cleans up when it ends; for a foreign protocol, the task that `_drop` wakes.
+        True: the hello was waiting for admission, and nothing else cleans up. False: there is nothing to clean up, because
+        no hello came or the hello was answered. Or `_answer` runs, and cleans up at its end. Or the connection has a
+        foreign protocol, and the task that `_drop` wakes cleans up.
         """
         self.strangers.discard(connection)
         if self._received_at.pop(connection, None) is None:  # its hello was answered, or did not come

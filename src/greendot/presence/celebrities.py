@@ -125,7 +125,7 @@ class Celebrities:
         watched.shows += 1
         (self._polled.add if polled else self._polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
-        what = "they now poll, and get no changes" if polled else "they get changes again"
+        what = "they now poll, because changes are no longer sent to them" if polled else "changes are sent to them again"
         log(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
         self._spread(watched, celebrity)
 

@@ -4,9 +4,8 @@ A session is one continuous presence of one device, and may have several connect
 the session lingers: the session continues for a while, so that the client can reconnect. This time is the grace. The
 user does not go offline during the grace.
 
-A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` ends with a call of
-`settle`. This call removes ended sessions and an expired status, and computes the state. A changed state gets a new
-version. If the state, the devices or the name has changed, the verb returns the change. No later verb returns the same
+A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` removes ended
+sessions and an expired status, and then computes the state, as `settle` does. A changed state gets a new version. If the state, the devices or the name has changed, the verb returns the change. No later verb returns the same
 change again. So the change to offline is returned exactly once, by the first verb after the end of the last session.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their `state` and
@@ -59,7 +58,7 @@ class SessionEpoch(NamedTuple):
 
     A verb about an old connection may come late, when the session already has a newer connection. `linger` and `leave`
     then do not change the session. `touch` does not change the session either, if both connections are of the same
-    node. If they are of different nodes, their order is unknown, and `touch` takes `ref` as the newer connection.
+    node. If they are of different nodes, their order is unknown: `touch` then takes its own connection as the newer one.
     """
 
     session: str
@@ -157,11 +156,14 @@ class UserPresence:
         If `idle` is None, an existing session stays idle or active as before. A new connection shows that the device
         has come back. So every other lingering session of the same device ends.
 
-        `since` is given to restore a session: the time at which the restored state began. A restore ends no other
-        session, because it does not show that the device has come back: the lingering session may be the newer one.
+        Pass `since` only to restore a session. It is the time at which the restored state began. A restore does not show
+        that the device has come back: another lingering session of the device may be newer. So a restore ends no other
+        session.
 
         The session does not change in two cases: the session lingers after the end of `ref`, or the session already has
-        a newer connection of the same node. The node of `ref` lives.
+        a newer connection of the same node.
+
+        The caller must ensure that the node of `ref` lives.
         """
         self._prune(now, nodes)
         record = self.sessions.get(ref.session)
@@ -252,7 +254,7 @@ class UserPresence:
         return self._settle(now, since)
 
     def _settle(self, now: int, since: int | None) -> Change | None:
-        """Like `settle`, of a record without ended sessions."""
+        """Do the same as `settle`, but keep all sessions: the caller has removed those that have ended."""
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
             manual = self.manual = ManualStatus(rev=manual.rev)

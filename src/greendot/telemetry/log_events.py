@@ -18,14 +18,14 @@ NODE_DRAINS = LogEvent(
 NODE_DRAINED = LogEvent(
     "node.drained",
     INFO,
-    "drained: %(clients)d connections closed in %(took_s).1f s. In %(cut_off)d of them the client did not answer the "
-    "close; in %(waiting)d of them a command had no reply yet",
+    "drained: %(clients)d connections closed in %(took_s).1f s; %(cut_off)d clients did not answer the close frame; "
+    "%(waiting)d connections had a command without a reply",
 )
 NODE_STUCK = LogEvent("node.stuck", ERROR, "shutdown did not finish within %(after_s)g s; process terminated")
 NODE_REBORN = LogEvent(
     "node.reborn",
     WARNING,
-    "this process was declared dead under its previous node id, %(was)s; its new id is %(node)s",
+    "this process was declared dead, and continues with a new node id (previous id: %(was)s, new id: %(node)s)",
     every=True,
 )
 NODE_DEAD = LogEvent(
@@ -40,7 +40,7 @@ NODE_FOUND_DEAD = LogEvent(
 NODE_DEAD_AGAIN = LogEvent(
     "node.dead_again",
     WARNING,
-    "node %(peer)s declared dead again: Redis returned with data older than the node's death",
+    "node %(peer)s declared dead again: Redis is back, but with old data in which the node was alive",
     apart=("peer",),
 )
 NODE_REAPED = LogEvent(
@@ -96,8 +96,8 @@ REDIS_SWEPT = LogEvent(
 REDIS_BUCKETS = LogEvent(
     "redis.buckets",
     WARNING,
-    "a node of an older version has joined, and expects the full number of buckets (hashes) in Redis; the users are "
-    "divided into more buckets, no action is needed",
+    "a node of an older version has joined, which knows only one number of buckets (hashes in Redis); all users now move "
+    "to that number of buckets; no action is needed",
 )
 REDIS_PASS_CUT = LogEvent(
     "redis.pass_cut", INFO, "the scan of all presence buckets (hashes in Redis) was interrupted: %(reason)s"

@@ -1,6 +1,6 @@
-"""Bus on Redis: one channel per topic, on the Redis server that holds the topic's partition.
+"""Bus on Redis. Each topic, except those of users, has a channel on the Redis server that holds the topic's partition.
 
-Topics of the kind `user` have no channel. A message to a user goes to the channels of the nodes that hold sessions of
+A message to a user goes to the channels of the nodes that hold sessions of
 the user.
 
 `subscribe` returns after Redis has confirmed the subscriptions. A caller that then reads a snapshot misses no change.
@@ -27,9 +27,9 @@ from greendot.node.bucket_model import BucketDict
 from greendot.telemetry.metrics_model import Histogram
 
 BATCH = 500  # maximum number of channels in one SUBSCRIBE
-AGAIN = 2_000  # after a reconnect: number of subscriptions to check before other tasks of the node run
-# Maximum number of messages to users that wait until Redis has answered which nodes hold sessions of the user. Further
-# messages are dropped.
+AGAIN = 2_000  # after a reconnect, subscriptions are checked in steps of this size; in between, other tasks run
+# Before a message to a user is sent, Redis is asked which nodes hold sessions of this user. At most this number of
+# messages waits for the answer; further ones are dropped.
 MOST_ROUTED = 10_000
 TIMED = 64  # about one of 64 messages carries the time of its publication, for the metric `lag`
 
@@ -61,7 +61,8 @@ class RedisBus:
         self.counts = BusCounts()
         self.lag = Histogram()  # seconds from the publication of a message to its arrival
         self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: unknown
-        # Incarnations that this node has, or had before other nodes declared it dead. Messages to them skip Redis.
+        # Current id of this node (its incarnation), and ids from before other nodes declared it dead. Messages to these
+        # ids skip Redis.
         self.own: set[str] = set()
         self._servers = servers
         self._messages = messages
@@ -69,8 +70,8 @@ class RedisBus:
         self._prefix = prefix
         self._host: Host | None = None
         self._subscriptions = BucketDict[bytes, ChannelSubscription]()  # by channel
-        # Maps a channel to the Redis server that it tests. The watchdog sends test messages (beats) on this channel,
-        # and they come back to this node.
+        # Redis server that is tested on each channel. The watchdog sends test messages (beats) on the channel, and they
+        # come back to this node.
         self._beats: dict[bytes, Primary] = {}
         self.read: Callable[[list[keys.UserKeys]], Coroutine[Any, Any, list[bytes]]]  # set by the engine: Verbs.read
         self._routing: set[asyncio.Future[Any]] = set()
@@ -154,7 +155,7 @@ class RedisBus:
     def pushed(self, push: list[Any]) -> None:
         """Process a push, such as a message of a channel.
 
-        The channel of the push determines the subscription, not the content of the message.
+        The subscription is found by the channel of the push. The content of the message plays no part in this.
         """
         if push[0] in self._kinds:
             heard = self._subscriptions.get(push[1])
@@ -219,7 +220,7 @@ class RedisBus:
             self.lag.observe(max(0, now - at) / 1000)
 
     def here(self, topic: Topic, message: Message) -> None:
-        """Deliver a message to this node alone, because it is addressed to this node or Redis cannot be reached."""
+        """Deliver a message in this node, without Redis. Other nodes get the message in other ways, or not at all."""
         heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._subscriptions
         if heard and self._host is not None:
             self._host.receive(topic, message)

@@ -128,7 +128,8 @@ def _cell(value: object) -> str:
 
 
 def _end(*_: object) -> None:
-    raise KeyboardInterrupt
+    """End as after Ctrl-C: the event loop cancels the run, and the run ends its servers."""
+    signal.raise_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ ROOMS = tuple(f"room{number}" for number in range(4))
 WATCHED = 20
 TALK_S, TYPE_S, NOTIFY_S = 0.4, 0.25, 0.8
 HOUR_MS = 3_600_000
+LEAVE_S = 20.0
 PAGE = 300
 Problem = tuple[str, str]  # invariant and text
 
@@ -96,9 +97,18 @@ class Crowd:
             yield
         finally:
             await self._stop()
-            await asyncio.gather(*(device.leave("lost") for device in self.everybody), return_exceptions=True)
-            if self.browser is not None:
-                await self.browser.runner.stop()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Disconnect all devices. A client that does not end must not hold up the end of the run."""
+        leaving = [asyncio.ensure_future(device.leave("lost")) for device in self.everybody]
+        _, late = await asyncio.wait(leaving, timeout=LEAVE_S)
+        for task in late:
+            self.checker.story.add("RUN", "a client does not end")
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        if self.browser is not None:
+            await self.browser.runner.stop()
 
     async def _stop(self) -> None:
         for task in self._tasks:

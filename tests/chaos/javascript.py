@@ -63,7 +63,8 @@ class JavaScriptDevice(Device):
     async def come(self) -> None:
         if not self.is_wanted:
             self.is_wanted, self.away_since = True, time.time()
-            self.last.clear()  # a new client begins at the newest records
+            self.last.clear()  # a new client begins at the newest records, with an empty screen
+            self.screen.clear()
             self._opening = asyncio.create_task(self._open(), name=f"{self}")
 
     async def _open(self) -> None:

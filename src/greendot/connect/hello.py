@@ -297,8 +297,8 @@ class HelloService:
     ) -> list[tuple[bytes, object]]:
         """Return the frames to send, as pairs of frame and key: the welcome, then events of the rooms and the inbox.
 
-        Only events of a room have a key, which names the room. So if the user is removed from the room while the events wait for
-        a slow client, the node can withdraw the events.
+        Only events of a room have a key, which names the room. So if the user is removed from the room while the events
+        wait for a slow client, the node can withdraw the events.
         """
         now = self._clock.now_ms()
         welcome = Welcome(
@@ -419,9 +419,9 @@ class HelloService:
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
 
-        True: the hello was waiting for admission, and nothing else cleans up. False: there is nothing to clean up, because
-        no hello came or the hello was answered. Or `_answer` runs, and cleans up at its end. Or the connection has a
-        foreign protocol, and the task that `_drop` wakes cleans up.
+        True: the hello was waiting for admission, and nothing else cleans up. False: there is nothing to clean up,
+        because no hello came or the hello was answered. Or `_answer` runs, and cleans up at its end. Or the connection
+        has a foreign protocol, and the task that `_drop` wakes cleans up.
         """
         self.strangers.discard(connection)
         if self._received_at.pop(connection, None) is None:  # its hello was answered, or did not come

@@ -4,9 +4,10 @@ A session is one continuous presence of one device, and may have several connect
 the session lingers: the session continues for a while, so that the client can reconnect. This time is the grace. The
 user does not go offline during the grace.
 
-A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` removes ended
-sessions and an expired status, and then computes the state, as `settle` does. A changed state gets a new version. If the state, the devices or the name has changed, the verb returns the change. No later verb returns the same
-change again. So the change to offline is returned exactly once, by the first verb after the end of the last session.
+A verb is an operation on the record, such as `touch` or `leave`. Every verb except `shift` removes ended sessions and
+an expired status, and then computes the state, as `settle` does. A changed state gets a new version. If the state, the
+devices or the name has changed, the verb returns the change. No later verb returns the same change again. So the change
+to offline is returned exactly once, by the first verb after the end of the last session.
 
 A record has two visible states: `visible` for other users, and `own` for the user's own devices. Their `state` and
 `text` are the same, except while the user is invisible. `visible` is then offline, and stays offline when the last
@@ -58,7 +59,8 @@ class SessionEpoch(NamedTuple):
 
     A verb about an old connection may come late, when the session already has a newer connection. `linger` and `leave`
     then do not change the session. `touch` does not change the session either, if both connections are of the same
-    node. If they are of different nodes, their order is unknown: `touch` then takes its own connection as the newer one.
+    node. If they are of different nodes, their order is unknown: `touch` then takes its own connection as the newer
+    one.
     """
 
     session: str
@@ -156,9 +158,9 @@ class UserPresence:
         If `idle` is None, an existing session stays idle or active as before. A new connection shows that the device
         has come back. So every other lingering session of the same device ends.
 
-        Pass `since` only to restore a session. It is the time at which the restored state began. A restore does not show
-        that the device has come back: another lingering session of the device may be newer. So a restore ends no other
-        session.
+        Pass `since` only to restore a session. It is the time at which the restored state began. A restore does not
+        show that the device has come back: another lingering session of the device may be newer. So a restore ends no
+        other session.
 
         The session does not change in two cases: the session lingers after the end of `ref`, or the session already has
         a newer connection of the same node.

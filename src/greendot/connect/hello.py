@@ -135,8 +135,9 @@ class HelloService:
     ) -> None:
         """Admit a hello now or soon, or send its client away.
 
-        For an admitted hello, `answered` is called after the welcome or the refusal. For any other hello, the future
-        `dropped` gets its result (None) instead. Only connections of a foreign protocol (Pusher, Centrifuge) pass it.
+        For an admitted hello, `answered` is called after the welcome or the refusal. Only connections of a foreign
+        protocol (Pusher, Centrifuge) pass `dropped`. If their hello is not admitted, this future gets the result None,
+        and `answered` is not called.
         """
         now, returning = self._timers.now(), _returns(hello)
         if dropped is not None:
@@ -419,9 +420,11 @@ class HelloService:
     def forget(self, connection: Connection) -> bool:
         """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
 
-        True: the hello was waiting for admission, and nothing else cleans up. False: there is nothing to clean up,
-        because no hello came or the hello was answered. Or `_answer` runs, and cleans up at its end. Or the connection
-        has a foreign protocol, and the task that `_drop` wakes cleans up.
+        True: the hello was waiting for admission, and nothing else cleans up. False, in one of these cases:
+
+        - No hello came, or the hello was answered: there is nothing to clean up.
+        - `_answer` is running, and cleans up at its end.
+        - The hello was waiting, and the connection has a foreign protocol: `_drop` wakes a task, which cleans up.
         """
         self.strangers.discard(connection)
         if self._received_at.pop(connection, None) is None:  # its hello was answered, or did not come
@@ -432,7 +435,7 @@ class HelloService:
         return is_dropped and not self._drop(connection)
 
     def _drop(self, connection: Connection) -> bool:
-        """Wake the task of a foreign protocol that waits for the hello. Return whether there is such a task."""
+        """Wake the task of a foreign protocol that waits for the answer to the hello. Return whether there is one."""
         done = self._dropped.pop(connection, None)
         if done is not None and not done.done():
             done.set_result(None)

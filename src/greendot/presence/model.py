@@ -59,8 +59,8 @@ class SessionEpoch(NamedTuple):
 
     A verb about an old connection may come late, when the session already has a newer connection. `linger` and `leave`
     then do not change the session. `touch` does not change the session either, if both connections are of the same
-    node. If they are of different nodes, their order is unknown: `touch` then takes its own connection as the newer
-    one.
+    node. If they are of different nodes, their order is unknown. `touch` then treats the connection that it is called
+    with as the newer one.
     """
 
     session: str
@@ -162,8 +162,8 @@ class UserPresence:
         show that the device has come back: another lingering session of the device may be newer. So a restore ends no
         other session.
 
-        The session does not change in two cases: the session lingers after the end of `ref`, or the session already has
-        a newer connection of the same node.
+        The call does not change the session if the connection `ref` has already ended and the session lingers, or if
+        the session already has a newer connection of the same node.
 
         The caller must ensure that the node of `ref` lives.
         """
@@ -191,9 +191,9 @@ class UserPresence:
     ) -> tuple[tuple[str, bool] | None, Change | None]:
         """Move the session `session` to the node of `ref`, because its client has resumed the session there.
 
-        The session gets the connection and the id in `ref`. The id is new, because session ids usually begin with the
-        incarnation of their node. Return a pair, and the change. The pair is (incarnation of the previous node, whether
-        the session is idle). If the session does not exist, return None instead of the pair.
+        The session gets the connection and the id in `ref`. This id is a new one, which begins with the incarnation of
+        the new node. Return a pair, and the change. The pair is (incarnation of the previous node, whether the session
+        is idle). If the session does not exist, return None instead of the pair.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -369,7 +369,7 @@ def restored_order(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
     return [by_position[position] for position in range(len(items))]
 
 
-RECENTLY_MS = 300_000  # a user is `recently_active` for this time after the last activity
+RECENTLY_MS = 300_000  # a user who is idle or offline is `recently_active` for this time
 
 
 def entry(
@@ -421,9 +421,9 @@ def polled(shown: Presence, now: int) -> Presence:
     """Return the entry of a polled user: with the mode `poll`, and with the field `recently_active`.
 
     A polled user is, for example, a user with very many watchers. Nodes do not send the user's changes to watchers: the
-    watchers' clients ask for the state at intervals. `recently_active` is True if the user is online or busy, or has
-    become idle or offline in the last RECENTLY_MS. The value is computed from fields that the client gets anyway, so
-    the value reveals nothing new.
+    watchers' clients ask for the state at intervals. `recently_active` is True if the user is online or busy, became
+    idle in the last RECENTLY_MS, or is offline and was last seen in that time. The value is computed from fields that
+    the client gets anyway, so the value reveals nothing new.
     """
     at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
     return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)

@@ -96,8 +96,8 @@ REDIS_SWEPT = LogEvent(
 REDIS_BUCKETS = LogEvent(
     "redis.buckets",
     WARNING,
-    "a node of an older version has joined, which knows only one number of buckets (hashes in Redis); all users now "
-    "move to that number of buckets; no action is needed",
+    "a node of an older version has joined, and cannot change its number of buckets (hashes of users in Redis); all "
+    "nodes now use that number; no action is needed",
 )
 REDIS_PASS_CUT = LogEvent(
     "redis.pass_cut", INFO, "the scan of all presence buckets (hashes in Redis) was interrupted: %(reason)s"

@@ -61,8 +61,8 @@ class RedisBus:
         self.counts = BusCounts()
         self.lag = Histogram()  # seconds from the publication of a message to its arrival
         self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: unknown
-        # Current id of this node (its incarnation), and ids from before other nodes declared it dead. Messages to these
-        # ids skip Redis.
+        # Current id of this node (its incarnation), and its earlier ids: a node takes a new id after other nodes have
+        # declared it dead. Messages to these ids skip Redis.
         self.own: set[str] = set()
         self._servers = servers
         self._messages = messages
@@ -70,8 +70,8 @@ class RedisBus:
         self._prefix = prefix
         self._host: Host | None = None
         self._subscriptions = BucketDict[bytes, ChannelSubscription]()  # by channel
-        # Redis server that is tested on each channel. The watchdog sends test messages (beats) on the channel, and they
-        # come back to this node.
+        # For each test channel, the Redis server that it tests. The watchdog sends test messages (beats) on this
+        # channel, and they come back to this node.
         self._beats: dict[bytes, Primary] = {}
         self.read: Callable[[list[keys.UserKeys]], Coroutine[Any, Any, list[bytes]]]  # set by the engine: Verbs.read
         self._routing: set[asyncio.Future[Any]] = set()

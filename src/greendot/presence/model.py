@@ -181,10 +181,16 @@ class UserPresence:
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
-        for other, its in [*self.sessions.items()] if came and since is None else ():
-            if other != ref.session and its.device == device and its.deadline is not None:
-                del self.sessions[other]
+        if came and since is None:
+            self._end_others(ref.session, device)
         return record is not None, self._settle(now, since)
+
+    def _end_others(self, session: str, device: str) -> None:
+        """End the lingering sessions of a device that has come back with the session `session`."""
+        if len(self.sessions) > 1:
+            for other, its in [*self.sessions.items()]:
+                if other != session and its.device == device and its.deadline is not None:
+                    del self.sessions[other]
 
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
@@ -194,6 +200,8 @@ class UserPresence:
         The session gets the connection and the id in `ref`. This id is a new one, which begins with the incarnation of
         the new node. Return a pair, and the change. The pair is (incarnation of the previous node, whether the session
         is idle). If the session does not exist, return None instead of the pair.
+
+        As in `touch`, every other lingering session of the same device ends.
         """
         self._prune(now, nodes)
         record = self.sessions.pop(session, None)
@@ -202,6 +210,7 @@ class UserPresence:
         found = record.incarnation, record.idle
         self.sessions[ref.session] = record
         record.incarnation, record.conn, record.deadline, record.heard = ref.incarnation, ref.conn, None, 0
+        self._end_others(ref.session, record.device)
         return found, self.settle(now, nodes)
 
     def linger(

@@ -96,6 +96,17 @@ class LifeSuite(EngineTests):
             assert (await self.see(h, "ann")).visible.state == "idle"
             assert await self.changes(h, "ann") == []
 
+    async def test_a_device_that_continues_a_session_leaves_no_other_one_lingering(self) -> None:
+        async with self.harness() as h:
+            newer = await self.come(h, "ann", "s3", device="d1", conn=3)
+            other = await self.come(h, "ann", "s4", device="d2", conn=4)
+            await h.engine.linger(T, "ann", newer, 60_000, 0)
+            await h.engine.linger(T, "ann", other, 60_000, 0)
+            old = SessionEpoch("s1", h.incarnation, 1)
+            await h.engine.restore(T, "ann", old, KNOWN)
+            assert await h.engine.adopt(T, "ann", "s1", SessionEpoch("s2", h.incarnation, 7)) is not None
+            assert {entry.session for entry in await h.engine.sessions(T, "ann")} == {"s2", "s4"}
+
     async def test_only_a_session_of_the_same_user_can_be_taken_over(self) -> None:
         async with self.harness() as h:
             await self.come(h, "ann")

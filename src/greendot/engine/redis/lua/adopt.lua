@@ -1,4 +1,4 @@
--- Continue a session under another id and connection. Returns {previous incarnation, i if idle}, or an empty table if the
+-- Continue a session under another id and connection. Other lingering sessions of its device end, as in touch.lua. Returns {previous incarnation, i if idle}, or an empty table if the
 -- user has no such session.
 -- ARGV from 7: new session id, incarnation, connection, previous session id
 local session, node, conn = ARGV[7], ARGV[8], tonumber(ARGV[9])
@@ -17,7 +17,8 @@ if entry then
   found = { entry.node, entry.idle and 'i' or '' }
   local kept = {}
   for _, other in ipairs(record.entries) do
-    if other == entry or other.session ~= session then kept[#kept + 1] = other end
+    local left = other.session == session or (other.device == entry.device and other.deadline)
+    if other == entry or not left then kept[#kept + 1] = other end
   end
   record.entries = kept
   entry.session = session

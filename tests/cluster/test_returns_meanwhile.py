@@ -86,7 +86,7 @@ async def test_a_refused_resume_keeps_the_session_whatever_redis_receives_first_
 
 async def test_a_resume_elsewhere_that_redis_executes_after_its_refusal_keeps_the_user_online(tmp_path: Path) -> None:
     with RedisProcess("redis", tmp_path / "redis") as redis:
-        async with inside(*[redis_url(redis.port)] * 2, presence={"grace_s": 30.0}) as (first, second):
+        async with inside(*[redis_url(redis.port)] * 2, presence={"grace_s": 8.0}) as (first, second):
             ann, watcher = await first.join("ann"), await first.join("watcher")
             await watcher.watch("ann", "marker")
             session = ann.client.welcome["session"]
@@ -106,6 +106,7 @@ async def test_a_resume_elsewhere_that_redis_executes_after_its_refusal_keeps_th
             back = await second.join("ann", resume={"session": session})
             assert watcher.states("ann") == []
             back.send(type="bye")
+            # The session that was in doubt, and the one that the first node restores, last until their grace is over.
             await watcher.sees("ann", "offline")
 
 

@@ -418,7 +418,7 @@ class HelloService:
     # --- called by other services of the node ---
 
     def forget(self, connection: Connection) -> bool:
-        """Forget a connection that has ended. Return whether the caller must clean up after the connection at once.
+        """Forget a connection that has ended. Return True if the caller must clean up what belongs to it.
 
         True: the hello was waiting for admission, and nothing else cleans up. False, in one of these cases:
 

@@ -193,6 +193,6 @@ class InboxService:
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)
         else:
-            # No notification has changed, so nothing is published. Give the counts from the store to the delivery.
+            # No notification has changed, so nothing is published. `InboxDelivery` still gets the counts of the store.
             self._inboxes.answered(session.key, marked.inbox)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

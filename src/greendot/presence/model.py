@@ -162,8 +162,8 @@ class UserPresence:
         show that the device has come back: another lingering session of the device may be newer. So a restore ends no
         other session.
 
-        The call does not change the session if the connection `ref` has already ended and the session lingers, or if
-        the session already has a newer connection of the same node.
+        The session does not change if the connection `ref` has already ended and the session lingers. Nor does it
+        change if it already has a newer connection of the same node.
 
         The caller must ensure that the node of `ref` lives.
         """

@@ -74,7 +74,7 @@ async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -
         ended = await greendot(tmp_path, "jobs", "run", "retention")
         assert ended.code == 0, ended.err
         assert all(line.endswith(" done …") for line in ended.err.splitlines())  # progress lines of a longer run
-        assert ended.out.startswith("retention: ok. Removed from ")
+        assert ended.out.startswith("retention: ok. Removed: notifications from ")
         assert await store.notifications("default", "ann", after=0, limit=1) == []
     finally:
         await store.close()

@@ -4,6 +4,7 @@ unread sockets."""
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import ssl
@@ -23,6 +24,7 @@ from greendot.testing.server import API_KEY
 from greendot.testing.wire import PONG, TEXT, make_frame
 from greendot.transport import parse_budget
 from greendot.transport.http1 import BODY_LEAST, MAX_FIELDS, HttpProtocol
+from greendot.transport.plain_socket import PlainSocket
 from redis_servers.tls import certificates
 
 STATUS = re.compile(rb"HTTP/1\.[01] (\d+)")
@@ -532,7 +534,13 @@ async def keep_send_buffer_small(served: Served) -> None:
     """
     await until(lambda: http_connections(served))
     (protocol,) = http_connections(served)
-    protocol.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    transport = protocol.transport
+    if isinstance(transport, PlainSocket):
+        descriptor = transport.descriptor
+    else:
+        descriptor = transport.get_extra_info("socket").fileno()
+    with socket.socket(fileno=os.dup(descriptor)) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
 
 async def stuck(served: Served) -> HttpProtocol:

@@ -400,15 +400,14 @@ async def test_a_pending_message_of_a_revoked_user_is_not_sent() -> None:
 
 async def test_a_hello_under_way_does_not_slip_through() -> None:
     async with revocation_service() as (served, revoke):
-        admit, going = served.node.tenant_registry.admit, asyncio.Event()
-        coming = asyncio.Event()
+        going, coming, opens = asyncio.Event(), asyncio.Event(), served.node.sessions.open
 
-        async def slowly(tenant: str) -> None:
+        async def slowly(*arguments: Any) -> Any:
             coming.set()
             await going.wait()
-            await admit(tenant)
+            return await opens(*arguments)
 
-        served.node.tenant_registry.admit = slowly  # type: ignore[method-assign]
+        served.node.sessions.open = slowly  # type: ignore[method-assign]
         client = await served.socket()
         client.send(type="hello", token=served.token("alice", jti="j"))
         await coming.wait()

@@ -8,7 +8,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import platform
+import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +23,7 @@ import uvloop
 
 from chaos import namespaces
 from chaos.families import FAMILIES, impossible
-from chaos.runner import Figures, Options, Run
+from chaos.runner import Figures, Options, Report, Run
 from chaos.story import Story
 
 BUILD = Path(__file__).parents[2] / "build" / "chaos"
@@ -51,13 +54,16 @@ def main() -> int:
     )
     all_figures: list[Figures] = []
     broken: list[str] = []
+    command = f"make chaos MINUTES={options.minutes:g} SEED={options.seed}"
+    command += f' FAMILY="{" ".join(families)}"' if families != [*FAMILIES] else ""
+    report = Report(time.strftime("%Y-%m-%d"), _commit(), _machine(), command, all_figures, broken)
     for family in chosen:
         try:
             all_figures.append(_run(family, each, out))
         except Exception:
             traceback.print_exc()
             broken.append(family)
-        (out / "figures.json").write_bytes(msgspec.json.format(msgspec.json.encode(all_figures)))
+        (out / "figures.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)))
     _report(all_figures, options)
     if broken:
         print(f"these families were not completed, because of a mistake of this program: {', '.join(broken)}")
@@ -83,6 +89,18 @@ def _options() -> tuple[Options, list[str], Path]:
     has_javascript = not given.no_javascript
     options = Options(given.minutes, given.seed, given.clients, given.engine, given.faults, has_javascript)
     return options, families, given.out.absolute()
+
+
+def _commit() -> str:
+    """Return the commit of the code, with a mark if files differ from it."""
+    git = ["git", "-c", "safe.directory=*", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _machine() -> str:
+    cpu = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    name = platform.machine() if cpu is None else cpu[1]
+    return f"{name}, {os.cpu_count()} cores; Linux {platform.release()}; Python {platform.python_version()}"
 
 
 def _run(family: str, options: Options, out: Path) -> Figures:

@@ -89,6 +89,7 @@ class Checker:
         self.story = story
         self.findings: list[Finding] = []
         self.allowed: Counter[str] = Counter()
+        self.checked: Counter[str] = Counter()  # invariant → comparisons
         self.seen: Counter[str] = Counter()  # effects that clients may notice, since the last reset
         self.longest: dict[str, float] = {}  # kind → seconds, since the last reset
         self.allowances: list[Allowance] = []
@@ -216,6 +217,9 @@ class Checker:
             self.seen["stale entries"] += 1
         elif entry["state"] == "offline":
             self._offline(user, entry, who)
+        if before is not None and before["version"] and entry["version"]:
+            self.checked["versions-rise"] += 1
+            self.checked["offline-once"] += is_event
         if wrong := wrong_change(before, entry, is_event=is_event):
             self.fail(wrong[0], f"{who} {wrong[1]}")
 
@@ -224,6 +228,7 @@ class Checker:
         since = now if entry.get("since") is None else entry["since"] / 1000
         if since > now + PERIODS.slack_s:
             self.fail("no-flicker", f"{who}, in the future")
+        self.checked["no-flicker"] += bool(entry["version"])
         if entry["version"] and self.is_protected(user, since):
             why = self._allowed(user, since)
             if why is None:
@@ -236,6 +241,7 @@ class Checker:
             # A record of the store is as old as the last write, when the user was still within the grace.
             slack_s = LATE_S if self.is_calm(now - GONE_S) else LATE_S + GONE_S
             last = max(c.ended_at or now for c in contacts)
+            self.checked["last-seen-true"] += 1
             if last_seen / 1000 > last + slack_s:
                 self.fail("last-seen-true", f"{who}, left {last:.2f}")
 
@@ -256,8 +262,12 @@ class Checker:
         left_s = data["expires_in_ms"] / 1000
         if left_s > HOLD_S + PERIODS.slack_s:
             self.fail("typing-ends", f"{who}, for too long: {left_s:.1f} s")
-        if now > last + HOLD_S + LATE_S and self.is_calm(last):
-            self.fail("typing-true", f"{who}, {now - last:.1f} s after the last start")
+        self.checked.update(("typing-not-echoed", "typing-ends", "typing-true"))
+        if now > last + HOLD_S + LATE_S:
+            if self.is_calm(last):
+                self.fail("typing-true", f"{who}, {now - last:.1f} s after the last start")
+            else:
+                self.allowed["typing shown late during a fault"] += 1
         due = view.typing[room, user] = now + left_s + LATE_S
         asyncio.get_running_loop().call_later(left_s + LATE_S, self._typing_due, contact, (room, user), due)
 
@@ -268,10 +278,21 @@ class Checker:
 
     # --- comparison after a fault ---
 
+    def stuck_typing(self) -> Iterable[tuple[str, str]]:
+        """Return the typing that connections still show, long after its frame said that it ends."""
+        now = time.time()
+        for contact, view in self._views.items():
+            self.checked["typing-ends"] += len(view.typing)
+            for (room, user), due in view.typing.items():
+                if due < now:
+                    yield "typing-ends", f"{contact} on {contact.node} still shows {user} typing in {room}"
+
     def wrong_screen(self, owner: str, screen: dict[str, dict[str, Any]]) -> Iterable[tuple[str, str]]:
         """Return the differences between a screen and the truth, each with its invariant."""
         for user, entry in screen.items():
             there = None if user == owner else self.is_there(user)
+            if there is not None:
+                self.checked["screen-true" if there else "no-ghost"] += 1
             if there and (entry["state"] == "offline" or entry.get("stale")):
                 yield "screen-true", f"{owner} sees {_short(entry)}, who is online"
             elif there is False and entry["state"] != "offline":
@@ -298,6 +319,7 @@ class Records:
     def delivered(self, contact: Contact, stream: str, last: int | None, number: int, key: str) -> None:
         """Check a record that a client shows after record `last`."""
         who = f"{contact} on {contact.node} gets {key} as number {number} of {stream}"
+        self._checker.checked["records-in-order"] += last is not None
         if wrong := wrong_number(last, number):
             self._checker.fail(wrong[0], f"{who} {wrong[1]}")
         self._same(stream, number, key, who)
@@ -306,6 +328,7 @@ class Records:
             self._checker.took("message delay", time.time() - begun)
 
     def _same(self, stream: str, number: int, key: str, who: str) -> None:
+        self._checker.checked["records-same"] += 1
         known = self._keys.setdefault(stream, {}).setdefault(number, key)
         if known != key:
             self._checker.fail("records-same", f"{who}; others got {known} as number {number}")
@@ -320,6 +343,7 @@ class Records:
             self._checker.fail("records-in-order", f"the history of {stream} has numbers {_gaps(numbers)}")
         stored = {key: number for number, key in history}
         for (of, key), number in self.confirmed.items():
+            self._checker.checked["records-kept"] += of == stream
             if of == stream and stored.get(key) != number:
                 self._checker.fail("records-kept", f"{key} of {stream} was confirmed as number {number}")
         for number, key in history:

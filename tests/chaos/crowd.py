@@ -204,6 +204,7 @@ class Crowd:
         for device in self.everybody:
             if device.is_ready:
                 found += self.checker.wrong_screen(device.user, device.shown())
+        found += self.checker.stuck_typing()
         if not all(ready):
             return found
         for wrong in await asyncio.gather(*(self._wrong_answers(node) for node in self.world.nodes)):
@@ -233,6 +234,7 @@ class Crowd:
         for device in self.everybody:
             if room not in device.rooms:
                 continue
+            self.checker.checked["occupancy-true"] += 1
             if device.is_ready and device.user not in users:
                 yield "occupancy-true", f"{node}: {device} is not among the occupants of {room}"
             elif device.user in users and self.checker.is_there(device.user) is False:
@@ -294,6 +296,8 @@ class Crowd:
             self.checker.records.compare(f"room:{room}", history)
         for user, count in self.notified.items():
             answer = msgspec.json.decode(await self._read(node, "GET", f"/v1/users/{user}/inbox?limit=300"))
+            self.checker.checked["counters-true"] += 1
+            self.checker.checked["records-kept"] += count
             if (answer["head"], answer["unread"]) != (count, count):
                 text = f"the inbox of {user} has head {answer['head']}, {answer['unread']} unread"
                 self.checker.fail("counters-true", f"{text}; {count} notifications were confirmed")

@@ -33,7 +33,7 @@ class Fault:
         self.world, self.checker, self.story, self.random = world, checker, story, chance
         self.began: float | None = None
         self.lifted_at: float | None = None
-        self.text = ""
+        self.kind, self.text = "", ""
         self._allowance: Allowance | None = None
 
     @property
@@ -44,9 +44,10 @@ class Fault:
     def seconds(self, least: float, most: float) -> float:
         return round(self.random.uniform(least, most), 1)
 
-    def begin(self, text: str) -> None:
+    def begin(self, kind: str, text: str) -> None:
         """Note the moment before the fault."""
-        self.began, self.text = time.time(), text
+        assert kind in KINDS, kind
+        self.kind, self.began, self.text = kind, time.time(), text
         self.story.show("FAULT", text)
 
     def lifted(self) -> None:
@@ -89,7 +90,7 @@ Cause = Callable[[Fault], Awaitable[None]]
 
 async def node_kill(fault: Fault) -> None:
     node, away_s = fault.node, fault.seconds(0.0, 6.0)
-    fault.begin(f"kill -9 {node}; its supervisor starts it again after {away_s} s")
+    fault.begin("kill", f"kill -9 {node}; its supervisor starts it again after {away_s} s")
     node.kill()
     fault.lifted()
     await asyncio.sleep(away_s)
@@ -104,7 +105,7 @@ async def node_stop(fault: Fault) -> None:
     seconds = fault.seconds(APART_S + 2, APART_S + 6) if is_long else fault.seconds(0.5, LEASE_S - 2)
     if is_long:
         fault.allow(node, "a node was stopped for longer than lease and grace", APART_S - RENEW_S - 1)
-    fault.begin(f"SIGSTOP {node} for {seconds} s")
+    fault.begin("stop-long" if is_long else "stop", f"SIGSTOP {node} for {seconds} s")
     node.signal(signal.SIGSTOP)
     try:
         await asyncio.sleep(seconds)
@@ -117,7 +118,7 @@ async def descriptors(fault: Fault) -> None:
     node, seconds = fault.node, fault.seconds(3.0, 6.0)
     loses_links = fault.random.random() < 0.5
     also = ", and reset its links to Redis and PostgreSQL" if loses_links else ""
-    fault.begin(f"no file descriptors for {node} for {seconds} s{also}")
+    fault.begin("descriptors", f"no file descriptors for {node} for {seconds} s{also}")
     limits = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
     used = len(os.listdir(f"/proc/{node.pid}/fd"))
     resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (used + SPARE_FILES, limits[1]))
@@ -141,7 +142,7 @@ async def descriptors(fault: Fault) -> None:
 async def clock_jump(fault: Fault) -> None:
     node, seconds = fault.node, fault.seconds(4.0, 10.0)
     offset = fault.random.choice((-3600, -300, -5, 5, 300, 3600))
-    fault.begin(f"the clock of {node} jumps by {offset:+} s, and back after {seconds} s")
+    fault.begin("clock", f"the clock of {node} jumps by {offset:+} s, and back after {seconds} s")
     fault.world.jump(node, offset)
     try:
         await asyncio.sleep(seconds)
@@ -156,7 +157,7 @@ async def flush(fault: Fault) -> None:
     primaries = fault.world.primaries
     if len(primaries) > 1 and fault.random.random() < 0.3:
         primaries = [fault.random.choice(primaries)]
-    fault.begin(f"FLUSHALL on {len(primaries)} of {len(fault.world.primaries)} primaries")
+    fault.begin("flush", f"FLUSHALL on {len(primaries)} of {len(fault.world.primaries)} primaries")
     for primary in primaries:
         primary.command("FLUSHALL")
 
@@ -165,7 +166,7 @@ async def failover(fault: Fault) -> None:
     """Replace a primary by its replica: after kill -9, or planned."""
     engine = fault.world.engine
     if isinstance(engine, Sentinel):
-        fault.begin("kill -9 of the primary; sentinels promote its replica")
+        fault.begin("redis-crash", "kill -9 of the primary; sentinels promote its replica")
         old = engine.primary
         await asyncio.to_thread(engine.fail_over)
         fault.lifted()
@@ -175,14 +176,15 @@ async def failover(fault: Fault) -> None:
         return
     old = fault.random.choice(engine.primaries)
     if fault.random.random() < 0.5:
-        fault.begin(f"kill -9 of the primary on port {old.port}; its replica takes over")
+        fault.begin("redis-crash", f"kill -9 of the primary on port {old.port}; its replica takes over")
         await asyncio.to_thread(engine.fail_over, old)
         fault.lifted()
         old.start()
         await asyncio.to_thread(old.ready)
     else:
         replica = engine.replicas_of(old)[0]
-        fault.begin(f"CLUSTER FAILOVER: the replica on port {replica.port} replaces the primary on port {old.port}")
+        text = f"CLUSTER FAILOVER: the replica on port {replica.port} replaces the primary on port {old.port}"
+        fault.begin("redis-failover", text)
         replica.command("CLUSTER", "FAILOVER")
         await asyncio.to_thread(until, lambda: replica.command("ROLE")[0] == b"master", "the replica is a primary")
         fault.lifted()
@@ -199,7 +201,7 @@ async def slots(fault: Fault) -> None:
     assert isinstance(engine, Cluster)
     partitions = fault.random.sample(range(keys.PARTITIONS), fault.random.randint(1, 6))
     moving = sorted({engine.slot_of(keys.nodes_key("", partition)) for partition in partitions})
-    fault.begin(f"slots {', '.join(map(str, moving))} move to another primary")
+    fault.begin("slots", f"slots {', '.join(map(str, moving))} move to another primary")
 
     def move() -> None:
         for slot in moving:
@@ -221,7 +223,7 @@ async def links(fault: Fault) -> None:
 
 
 async def client_reset(fault: Fault) -> None:
-    fault.begin("all links of clients are reset")
+    fault.begin("client-reset", "all links of clients are reset")
     fault.links("front", mode="reset")
 
 
@@ -232,7 +234,8 @@ async def client_freeze(fault: Fault) -> None:
     if is_long:
         earliest_s = PERIODS.dead_s + PERIODS.silent_s - HEARTBEAT_S - 1
         fault.allow(node, "the links of clients were half-open for longer than a node waits", earliest_s)
-    fault.begin(f"links of clients to {node} are half-open for {seconds} s")
+    kind = "client-half-open-long" if is_long else "client-half-open"
+    fault.begin(kind, f"links of clients to {node} are half-open for {seconds} s")
     fault.links("front", mode="freeze", target=node.port)
     try:
         await asyncio.sleep(seconds)
@@ -242,7 +245,7 @@ async def client_freeze(fault: Fault) -> None:
 
 async def client_delay(fault: Fault) -> None:
     delay_s, seconds = fault.seconds(0.1, 1.0), fault.seconds(4.0, 10.0)
-    fault.begin(f"links of clients are {delay_s} s slower for {seconds} s")
+    fault.begin("client-delay", f"links of clients are {delay_s} s slower for {seconds} s")
     fault.links("front", mode="delay", delay_s=delay_s)
     try:
         await asyncio.sleep(seconds)
@@ -256,26 +259,28 @@ async def engine_cut(fault: Fault) -> None:
     seconds = fault.seconds(APART_S + 2, APART_S + 6) if is_long else fault.seconds(1.0, LEASE_S - 2)
     if is_long:
         fault.allow(node, "a node was cut off from Redis for longer than lease and grace", APART_S - RENEW_S - 1)
-    fault.begin(f"{node} is cut off from Redis for {seconds} s")
+    fault.begin("redis-cut-long" if is_long else "redis-cut", f"{node} is cut off from Redis for {seconds} s")
     await _while_broken(fault, "redis", seconds, mode="cut", pid=node.pid)
 
 
 async def engine_freeze(fault: Fault) -> None:
     node, seconds = fault.node, fault.seconds(1.0, LEASE_S - 2)
-    fault.begin(f"links of {node} to Redis are half-open for {seconds} s")
+    fault.begin("redis-half-open", f"links of {node} to Redis are half-open for {seconds} s")
     await _while_broken(fault, "redis", seconds, mode="freeze", pid=node.pid)
 
 
 async def engine_delay(fault: Fault) -> None:
     delay_s, seconds = fault.seconds(0.05, 0.4), fault.seconds(4.0, 10.0)
-    fault.begin(f"links of all nodes to Redis are {delay_s} s slower for {seconds} s")
+    fault.begin("redis-delay", f"links of all nodes to Redis are {delay_s} s slower for {seconds} s")
     await _while_broken(fault, "redis", seconds, mode="delay", delay_s=delay_s)
 
 
 async def store_cut(fault: Fault) -> None:
     node, seconds = fault.node, fault.seconds(1.0, 8.0)
     mode = fault.random.choice(("cut", "freeze"))
-    fault.begin(f"{node} is {'cut off from' if mode == 'cut' else 'half-open to'} PostgreSQL for {seconds} s")
+    fault.begin(
+        "store-cut", f"{node} is {'cut off from' if mode == 'cut' else 'half-open to'} PostgreSQL for {seconds} s"
+    )
     await _while_broken(fault, "postgres", seconds, mode=mode, pid=node.pid)
 
 
@@ -292,7 +297,7 @@ async def _while_broken(fault: Fault, kind: str, seconds: float, **rule: object)
 
 async def postgres(fault: Fault) -> None:
     pair, away_s = fault.world.postgres, fault.seconds(0.2, 3.0)
-    fault.begin(f"PostgreSQL crashes; its standby is promoted after {away_s} s")
+    fault.begin("store-failover", f"PostgreSQL crashes; its standby is promoted after {away_s} s")
     pair.primary.end(signal.SIGQUIT)
     await asyncio.sleep(away_s)
     await pair.promote()
@@ -303,7 +308,7 @@ async def postgres(fault: Fault) -> None:
 async def disk(fault: Fault) -> None:
     """Fill the file system of Redis, of a PostgreSQL and of the log of a node."""
     seconds = fault.seconds(2.0, 8.0)
-    fault.begin(f"the disk of Redis, of one PostgreSQL and of the log of a node is full for {seconds} s")
+    fault.begin("disk", f"the disk of Redis, of one PostgreSQL and of the log of a node is full for {seconds} s")
     file = fault.world.small / "filler"
     filling = asyncio.create_task(_fill(file, seconds))
     try:
@@ -339,7 +344,8 @@ async def dns(fault: Fault) -> None:
     assert names is not None
     mode, seconds = fault.random.choice(("silent", "fail", "unknown")), fault.seconds(3.0, 8.0)
     node = fault.node
-    fault.begin(f"the name server is {mode} for {seconds} s, and all links of {node} to Redis and PostgreSQL are reset")
+    also = f"all links of {node} to Redis and PostgreSQL are reset"
+    fault.begin("dns", f"the name server is {mode} for {seconds} s, and {also}")
     names.mode = mode
     try:
         for kind in ("redis", "postgres"):
@@ -362,6 +368,13 @@ FAMILIES: dict[str, Cause] = {
     "clock": clock_jump,
     "dns": dns,
 }
+# Kinds of faults, as figures and docs/faults.md name them. A long one lasts longer than the promises allow for.
+KINDS = (
+    *("kill", "stop", "stop-long", "flush", "redis-crash", "redis-failover", "slots"),
+    *("client-reset", "client-half-open", "client-half-open-long", "client-delay"),
+    *("redis-cut", "redis-cut-long", "redis-half-open", "redis-delay", "store-cut", "store-failover"),
+    *("disk", "descriptors", "clock", "dns"),
+)
 # Log events at level `error` that name the fault itself.
 EXPECTED_ERRORS = {"descriptors": ("sockets.exhausted",), "mix": ("sockets.exhausted",)}
 NEEDS_CLUSTER = ("slots", "links", "dns", "disk")

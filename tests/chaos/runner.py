@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from msgspec import Struct
 
-from chaos.checker import GONE_S, LEASE_S, PERIODS, Checker, Finding
+from chaos.checker import GONE_S, INVARIANTS, LEASE_S, PERIODS, Checker, Finding
 from chaos.crowd import Crowd, Problem
 from chaos.families import EXPECTED_ERRORS, FAMILIES, Fault, impossible
 from chaos.story import Story
@@ -38,6 +39,7 @@ class Measured(Struct):
     """Figures of one fault."""
 
     at: float
+    kind: str
     text: str
     detected_s: float | None
     detected_by: str
@@ -52,11 +54,15 @@ class Figures(Struct):
     family: str
     seed: int
     engine: str
-    clients: int
+    clients: dict[str, int]  # by kind of client
+    minutes: float  # of the faults, without the start of the servers
     faults: list[Measured]
     findings: list[Finding]
     allowed: dict[str, int]
+    between: dict[str, int]  # seen between the faults, when everything was in step
+    checked: dict[str, int]  # invariant → comparisons
     frames: int
+    confirmed: int  # messages and notifications
     seconds: float
 
     def summary(self) -> dict[str, Any]:
@@ -80,6 +86,17 @@ def _spread(values: list[float]) -> str:
     return f"{median(values):.1f} / {max(values):.1f}" if values else "–"
 
 
+class Report(Struct):
+    """Figures of all families of a run, as build/chaos/figures.json has them."""
+
+    date: str
+    commit: str
+    machine: str
+    command: str
+    families: list[Figures]
+    incomplete: list[str]  # families that ended because of a mistake of this program
+
+
 class Run:
     """One family on its own servers."""
 
@@ -90,6 +107,8 @@ class Run:
         self.world = World(folder, story, options.engine, clocks=family in ("clock", "mix"))
         self.crowd: Crowd
         self.measured: list[Measured] = []
+        self._between: Counter[str] = Counter()
+        self._minutes = 0.0
         self._waiting_for = ""
 
     async def run(self) -> Figures:
@@ -102,10 +121,7 @@ class Run:
             async with self.crowd.living(), asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch())
                 await self._in_step("at the start")
-                end = time.monotonic() + options.minutes * 60
-                while time.monotonic() < end and not self._is_enough():
-                    await asyncio.sleep(2.0 + self.random.random() * 3)
-                    await self._fault()
+                await self._faults()
                 await self.crowd.quiet(60.0)
                 await self._in_step("at the end")
                 await self.crowd.recount()
@@ -115,11 +131,26 @@ class Run:
                 self.checker.allowed[f"the log names the fault itself: {event}"] += 1
             else:
                 self.checker.fail("no-error", error[:2000])
-        checker = self.checker
+        return self._figures(round(time.time() - began, 1))
+
+    def _figures(self, seconds: float) -> Figures:
+        checker, options = self.checker, self.options
         return Figures(
-            *(self.family, options.seed, options.engine, options.clients),
-            *(self.measured, checker.findings, dict(checker.allowed), checker.frames, round(time.time() - began, 1)),
+            *(self.family, options.seed, options.engine),
+            dict(Counter(device.kind for device in self.crowd.everybody)),
+            *(round(self._minutes, 1), self.measured, checker.findings, dict(checker.allowed), dict(self._between)),
+            {name: checker.checked[name] for name in INVARIANTS},
+            *(checker.frames, len(checker.records.confirmed) + sum(self.crowd.notified.values()), seconds),
         )
+
+    async def _faults(self) -> None:
+        """Cause faults until the time is over."""
+        began = time.monotonic()
+        self.checker.reset()
+        while time.monotonic() < began + self.options.minutes * 60 and not self._is_enough():
+            await asyncio.sleep(2.0 + self.random.random() * 3)
+            await self._fault()
+        self._minutes = (time.monotonic() - began) / 60
 
     def _is_enough(self) -> bool:
         return 0 < self.options.most_faults <= len(self.measured)
@@ -129,6 +160,7 @@ class Run:
     async def _fault(self) -> None:
         name = self.family if self.family != "mix" else self.random.choice(_mixed(self.options.engine))
         fault = Fault(self.world, self.checker, self.story, self.random)
+        self._between.update(self.checker.seen)
         self.checker.reset()
         self.checker.fault_began()
         detecting = asyncio.create_task(self._detect(fault))
@@ -142,15 +174,18 @@ class Run:
             detecting.cancel()
             fault.healed()
             self.checker.fault_ended()
+        self.checker.checked.update(("heals", "stays-up", "no-error"))
         found = await asyncio.gather(detecting, return_exceptions=True)
         detected_s, sign = found[0] if isinstance(found[0], tuple) else (None, "nothing was noticed")
         longest = {kind: round(seconds, 2) for kind, seconds in self.checker.longest.items()}
         at = fault.began - self.story.began
-        self.measured.append(Measured(at, fault.text, detected_s, sign, healed_s, dict(self.checker.seen), longest))
+        seen = {what: count for what, count in self.checker.seen.items() if count}
+        self.measured.append(Measured(at, fault.kind, fault.text, detected_s, sign, healed_s, seen, longest))
+        self.checker.reset()
         detected = "" if detected_s is None else f"detected after {detected_s:.2f} s ({sign}), "
-        seen = ", ".join(f"{count} {what}" for what, count in sorted(self.checker.seen.items()) if count)
+        effects = ", ".join(f"{count} {what}" for what, count in sorted(seen.items()))
         healed = "NOT HEALED" if healed_s is None else f"healed {healed_s:.2f} s after its end"
-        self.story.show("HEALED", f"{detected}{healed}; {seen or 'nothing to see'}; {longest}")
+        self.story.show("HEALED", f"{detected}{healed}; {effects or 'nothing to see'}; {longest}")
 
     async def _detect(self, fault: Fault) -> tuple[float, str]:
         """Wait for the first sign of a fault: a log line, a lost connection, or a node that is not ready."""

@@ -62,12 +62,18 @@ def test_a_short_run_keeps_every_promise_and_leaves_no_process_behind(home: Path
     run = started(home, mark, "--family", "kill", "--faults", "1", "--seed", "1")
     output, _ = run.communicate(timeout=LIMIT_S)
     assert run.returncode == 0, output
-    (figures,) = json.loads((home / "out" / "figures.json").read_text())
+    report = json.loads((home / "out" / "figures.json").read_text())
+    assert report["incomplete"] == []
+    (figures,) = report["families"]
     assert figures["findings"] == []
     (fault,) = figures["faults"]
     assert "kill -9 node" in fault["text"]
     assert fault["healed_s"] is not None
+    assert fault["kind"] == "kill"
     assert figures["frames"] > 0
+    assert figures["confirmed"] > 0
+    rare = {"last-seen-true", "no-ghost"}  # in a run of one fault, perhaps no user is gone for long enough
+    assert {name for name, count in figures["checked"].items() if not count} <= rare | {"no-flicker"}
     assert "kill -9 node" in (home / "out" / "kill.story").read_text()
     assert left_behind(home, mark) == []
 

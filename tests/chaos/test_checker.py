@@ -109,6 +109,20 @@ async def test_typing_is_true_is_not_echoed_and_ends() -> None:
     await asyncio.sleep(0)
 
 
+async def test_typing_that_a_fault_made_late_is_counted_and_must_have_ended_when_the_fault_has_healed() -> None:
+    history = History()
+    history.checker._typed["bob", "den"] = time.time() - HOLD_S - LATE_S - 1
+    history.checker.fault_began()
+    history.checker.received(history.ann, "typing.started", {"room": "den", "user": "bob", "expires_in_ms": 5_000})
+    assert history.found == []
+    assert history.checker.allowed == {"typing shown late during a fault": 1}
+    assert [*history.checker.stuck_typing()] == []
+    history.checker._views[history.ann].typing["den", "bob"] -= HOLD_S + LATE_S + 1
+    assert [invariant for invariant, _ in history.checker.stuck_typing()] == ["typing-ends"]
+    history.checker.received(history.ann, "typing.stopped", {"room": "den", "user": "bob"})
+    assert [*history.checker.stuck_typing()] == []
+
+
 def test_records_arrive_in_order_once_and_are_the_same_for_all() -> None:
     history = History()
     records = history.checker.records

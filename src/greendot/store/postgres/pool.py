@@ -21,7 +21,6 @@ Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy
 Rows = list[Any]
 
 LONGEST_PAUSE_S = 0.25
-MOST_STATEMENTS = 1000  # prepared statements of a connection; Greendot has fewer
 
 
 class PoolLimits(Struct, frozen=True):
@@ -66,46 +65,9 @@ class Contended(StoreUnavailable):
     """Conflict with another transaction; nothing was written."""
 
 
-class _Unprepared(Exception):
-    """A transaction needs a statement that its connection has not prepared."""
-
-    def __init__(self, sql: str) -> None:
-        super().__init__(sql)
-        self.sql = sql
-
-
 class _Connection(asyncpg.Connection):  # type: ignore[misc]
-    """Connection that prepares statements outside transactions only.
-
-    The driver prepares a statement in a message of its own. If the process hangs before the next message, PostgreSQL
-    applies neither the idle timeout nor the statement timeout: locks of the transaction are held until the process
-    continues. The messages of a prepared statement are sent together.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._prepared: set[str] = set()
-        self._prepares_inside = False
-
     def get_reset_query(self) -> str:
         return ""  # no code changes a session, and a reset would cost every call a round trip
-
-    async def _get_statement(self, query: str, timeout: float | None, **options: Any) -> Any:
-        """Return the prepared statement. The driver calls this method for each statement with parameters."""
-        if query in self._prepared:
-            return await super()._get_statement(query, timeout, **options)
-        if self.is_in_transaction() and not self._prepares_inside:
-            raise _Unprepared(query)
-        statement = await super()._get_statement(query, timeout, **options)
-        self._prepared.add(query)
-        return statement
-
-    async def prepare_statement(self, query: str) -> None:
-        await self._get_statement(query, None)
-
-    def prepare_inside(self, is_allowed: bool) -> None:
-        """Allow statements to be prepared inside transactions: a long transaction must not start again."""
-        self._prepares_inside = is_allowed
 
 
 class Pool:
@@ -128,8 +90,6 @@ class Pool:
                 timeout=self.limits.connect_s,
                 connection_class=_Connection,
                 server_settings=self._settings(),
-                statement_cache_size=MOST_STATEMENTS,
-                max_cached_statement_lifetime=0,  # a statement that is dropped would be prepared again
             )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             raise self.unusable(error) from None
@@ -166,28 +126,19 @@ class Pool:
         """Run `work` in one transaction, without retry.
 
         After StoreUnavailable it is unknown whether `work` was committed. After Contended and Unstorable nothing was
-        written. `work` is rolled back and starts again when it needs a statement that the connection has not prepared.
-        With `limit_s`, statements are prepared inside the transaction.
+        written.
         """
 
-        async def attempt(link: Link) -> T:
+        async def transaction(link: Link) -> T:
             await link.execute("BEGIN")
             try:
                 result = await work(link)
                 await link.execute("COMMIT")
-            except (*_ANSWERED, _Unprepared):
+            except _ANSWERED:
                 if _is_open(link):
                     await link.execute("ROLLBACK")
                 raise
             return result
-
-        async def transaction(link: Link) -> T:
-            link.prepare_inside(limit_s is not None)
-            while True:
-                try:
-                    return await attempt(link)
-                except _Unprepared as unprepared:
-                    await link.prepare_statement(unprepared.sql)
 
         return await self._once(transaction, limit_s)
 

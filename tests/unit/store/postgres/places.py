@@ -49,7 +49,6 @@ class Wire:
     def __init__(self) -> None:
         self.cut_commits = 0
         self.cut = 0  # number of commits that were cut
-        self.sent: list[bytearray] = []  # all bytes that the store has sent, per connection
 
 
 @asynccontextmanager
@@ -65,9 +64,7 @@ async def wired(url: str) -> AsyncIterator[tuple[str, Wire]]:
 
         async def forth() -> None:
             nonlocal last
-            wire.sent.append(sent := bytearray())
             while last := await reader.read(65536):
-                sent += last
                 back.write(last)
             back.close()
 
@@ -91,24 +88,6 @@ async def wired(url: str) -> AsyncIterator[tuple[str, Wire]]:
         server.close()
         for writer in writers:
             writer.transport.abort()
-
-
-def prepared_inside(sent: bytearray) -> list[str]:
-    """Return the statements that a connection has prepared inside transactions, from the bytes that it has sent."""
-    prepared, is_inside = [], False
-    at = 0
-    while at < len(sent):
-        if sent[at] == 0:  # the first messages of a connection have a length and no type
-            at += int.from_bytes(sent[at : at + 4])
-            continue
-        end = at + 1 + int.from_bytes(sent[at + 1 : at + 5])
-        kind, body = sent[at : at + 1], sent[at + 5 : end]
-        if kind == b"Q":
-            is_inside = not body.startswith((b"COMMIT", b"ROLLBACK")) and (is_inside or body.startswith(b"BEGIN"))
-        elif kind == b"P" and is_inside:
-            prepared.append(body.split(b"\0")[1].decode())
-        at = end
-    return prepared
 
 
 async def blocked_by(link: asyncpg.Connection, watcher: asyncpg.Connection, statement: str) -> None:

@@ -17,7 +17,7 @@ from greendot.testing.store_harness import NOW, T, draft, notice, numbers, recou
 from postgres_server import PostgresProcess, fresh_schema, postgres_server
 from waited import Lap
 
-from .places import QUICK, linked, opened, prepared_inside, started, wired
+from .places import QUICK, opened, started, wired
 
 
 @pytest.fixture(scope="module")
@@ -167,37 +167,6 @@ async def test_a_locked_stream_does_not_delay_other_streams(postgres: str) -> No
         finally:
             await holder.close()
         assert seq(await store.append(T, "r2", draft())) == 1
-
-
-async def test_statements_are_prepared_outside_transactions(postgres: str) -> None:
-    """PostgreSQL applies no timeout to a client that hangs between the messages of `prepare` and of the statement."""
-    async with fresh_schema(postgres) as place, wired(place) as (proxied, wire):
-        await PostgresStore(place).migrate()
-        store = PostgresStore(proxied)
-        await store.start()
-        try:
-            await store.put_room(T, "r1", open=True)
-            await store.append(T, "r1", draft(key="a"))
-            await store.notify([notice("ann", "k1"), notice("bob", "k2")])
-            assert await store.prune(NOW + 1, keep_ms=-10_000, limit=10)
-            await store.plan_job("j", "every 1s", 0)
-            claimed = await store.claim_job("j", "me", NOW, 1000)
-            assert claimed is not None
-            assert await store.keep_job("j", claimed.fence, NOW + 2000, 1, None)
-        finally:
-            await store.close()
-        assert [prepared_inside(sent) for sent in wire.sent] == [[] for _ in wire.sent]
-        assert sum(sent.count(b"COMMIT") for sent in wire.sent) >= 5
-
-
-async def test_the_driver_alone_prepares_statements_inside_transactions(postgres: str) -> None:
-    """The check of the test above finds such a statement."""
-    async with wired(postgres) as (proxied, wire):
-        async with linked(proxied) as link:
-            await link.execute("BEGIN")
-            await link.fetch("SELECT $1::int", 1)
-            await link.execute("COMMIT")
-        assert [prepared_inside(sent) for sent in wire.sent] == [["SELECT $1::int"]]
 
 
 async def test_calls_beyond_the_pool_wait_for_their_turn(postgres: str) -> None:

@@ -7,6 +7,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import asyncpg
@@ -36,13 +37,19 @@ class PoolLimits(Struct, frozen=True):
     def call_s(self) -> float:
         return self.statement_s + 1  # the server's own limit comes first, if the server is alive
 
+    @property
+    def stall_s(self) -> float:
+        """Return how long a node may stall inside a transaction.
+
+        Such a node holds the heads of streams that other nodes write to.
+        """
+        return self.statement_s / 2
+
     def settings(self) -> dict[str, str]:
         """Return the limits as settings of PostgreSQL."""
-        statement = f"{self.statement_s * 1000:.0f}ms"
         return {
-            "statement_timeout": statement,
-            # A node that stalls inside a transaction holds the heads of streams that other nodes write to.
-            "idle_in_transaction_session_timeout": f"{self.statement_s * 500:.0f}ms",
+            "statement_timeout": f"{self.statement_s * 1000:.0f}ms",
+            "idle_in_transaction_session_timeout": f"{self.stall_s * 1000:.0f}ms",
             "lock_timeout": f"{self.lock_s * 1000:.0f}ms",
         }
 
@@ -55,6 +62,14 @@ _SETTINGS = {
     "enable_mergejoin": "off",
     "jit": "off",  # takes longer than any statement of Greendot
 }
+# A new statement is prepared in one message and executed in the next. For a session that stalls in between, PostgreSQL
+# ends neither the session nor its transaction: the session counts as active, and reads from the client.
+_END_STALLED = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = session_user
+      AND application_name = current_setting('application_name')
+      AND state = 'active' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - $1::interval
+"""
 _ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # replies: the connection is intact, unless it is closed
 _CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
 _DELETED = "GD001"  # raised by a trigger of Greendot
@@ -161,7 +176,7 @@ class Pool:
             async with self._pool.acquire(timeout=self.limits.acquire_s) as link:
                 async with asyncio.timeout(limit_s or self.limits.call_s):
                     try:
-                        done = await work(link)
+                        done = await self._worked(link, work)
                     except _ANSWERED:
                         raise
                     except BaseException:
@@ -177,6 +192,15 @@ class Pool:
         if self._absence.is_away:
             self._absence.ended()
         return done
+
+    async def _worked(self, link: Link, work: Callable[[Link], Awaitable[T]]) -> T:
+        """Run `work`. After a lock timeout, end the sessions of stalled nodes, because one of them may hold the lock."""
+        try:
+            return await work(link)
+        except asyncpg.LockNotAvailableError:
+            with suppress(*_ANSWERED, asyncpg.InterfaceError):
+                await link.fetch(_END_STALLED, timedelta(seconds=self.limits.stall_s))
+            raise
 
 
 def _is_open(link: Link) -> bool:

@@ -169,6 +169,24 @@ async def test_a_locked_stream_does_not_delay_other_streams(postgres: str) -> No
         assert seq(await store.append(T, "r2", draft())) == 1
 
 
+async def test_a_node_that_stalls_between_preparing_and_executing_a_statement_frees_its_locks(postgres: str) -> None:
+    """PostgreSQL ends a session that is idle in a transaction, but this one is active for the server."""
+    async with fresh_schema(postgres) as place, started(place, QUICK) as store:
+        await store.put_room(T, "r1", open=True)
+        for name in ("greendot", "app"):
+            stalled = await asyncpg.connect(place, server_settings={"application_name": name, **QUICK.settings()})
+            try:
+                await stalled.execute("BEGIN; SELECT 1 FROM greendot_rooms WHERE room = 'r1' FOR UPDATE")
+                await stalled.prepare("SELECT 2")  # asyncpg sends no Sync after this
+                if name == "greendot":
+                    assert seq(await store.append(T, "r1", draft())) == 1
+                else:  # sessions of other applications are left alone
+                    with pytest.raises(StoreUnavailable):
+                        await store.append(T, "r1", draft())
+            finally:
+                stalled.terminate()
+
+
 async def test_calls_beyond_the_pool_wait_for_their_turn(postgres: str) -> None:
     async with opened(postgres, pool=1) as store:
         await store.put_room(T, "r1", open=True)

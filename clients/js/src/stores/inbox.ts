@@ -102,8 +102,7 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
   }
 
   #created(notification: Notification<Body>): void {
-    // The kind is not kept, or the notification is redelivered.
-    if (notification.seq <= 0 || this.#entries.has(notification.seq)) return;
+    if (this.#entries.has(notification.seq)) return; // the server has sent the notification again
     if (this.#load) this.#live.add(notification.seq);
     this.#entries.set(notification.seq, { ...notification, seen_at: null, read_at: null, archived_at: null, acked_at: null });
     this.#show();

@@ -23,7 +23,10 @@ export interface RoomOptions {
   pageSize?: number;
   /** Number of newest messages to keep in `messages`: by default 1,000. `loadOlder` raises this number. */
   keep?: number;
-  /** Number of newest messages in the reply to the join, at most 100. By default, a page is fetched after the join instead. */
+  /**
+   * Number of newest messages that the server sends with its reply to the join, at most 100. By default, the reply has no
+   * messages, and the client fetches a page of messages after the join.
+   */
   history?: number;
 }
 
@@ -35,10 +38,14 @@ export interface Outgoing<Body = unknown> {
   error: GreendotError | null;
 }
 
+/** State of a room, for components that show the room. `@greendot/client` exports another type with the name `RoomState`. */
 export interface RoomState<Body = unknown> {
-  /** Whether the room is joined on this connection. */
+  /** Whether the client is in the room now: the server has accepted the join on the current connection. */
   joined: boolean;
-  /** Error code if the server has removed the user from the room, or has refused the join; otherwise null. */
+  /**
+   * null, unless the user may not be in the room. If the server has refused the join: the code of the error, such as
+   * `not_a_member`. If the server has removed the user: the reason as a text, such as `room deleted`.
+   */
   removed: string | null;
   /** Messages in ascending order, with their edits, deletions and reactions applied. */
   messages: readonly ShownMessage<Body>[];
@@ -48,8 +55,9 @@ export interface RoomState<Body = unknown> {
   hasOlder: boolean;
   /** Whether messages are being fetched. */
   loading: boolean;
-  /** Error of the last fetch, or null. */
+  /** Error of the last fetch of messages, or null. */
   error: GreendotError | null;
+  /** Users who type. */
   typing: Typing;
   /** Ids of the users in the room; empty in large rooms, where only `count` is known. */
   present: readonly string[];
@@ -57,6 +65,7 @@ export interface RoomState<Body = unknown> {
   profiles: ReadonlyMap<string, Profile>;
   /** Number of users in the room; null until it is known. */
   count: number | null;
+  /** Number of unread messages. Edits, deletions and reactions count as messages. */
   unread: number;
   /** Whether the app has archived the room. An archived room is read-only. */
   archived: boolean;
@@ -71,7 +80,10 @@ export interface RoomActions<Body = unknown, SignalBody = unknown> {
   room: Room<Body, SignalBody>;
   /** Send a message. The message is in `outgoing` until the room has delivered it, and then in `messages`. */
   send(body: Body, options?: { key?: string }): Promise<Written>;
-  /** Add a reaction of the user to the message with number `seq`. If `on` is false, remove the reaction. */
+  /**
+   * Add a reaction of the user to the message with number `seq`. If `on` is false, remove the reaction. Here `on` is a
+   * boolean; `Room.react` takes an object instead: `{ on: false }`.
+   */
   react(seq: number, reaction: string, on?: boolean): Promise<Written>;
   /** Remove from `outgoing` a message that the server has refused. */
   discard(key: string): void;
@@ -209,12 +221,12 @@ class RoomStore<Body> extends Shared<RoomState<Body>> {
   }
 
   /** Discard the messages: the user may no longer see them. */
-  #removed(why: string | null): void {
+  #removed(why: string): void {
     this.#transcript.end();
     this.#presents.end();
     const { messages, hasOlder, loading, typing, present, profiles, count, unread } = EMPTY;
     const none = { messages, hasOlder, loading, typing, present, profiles, count, unread };
-    this.#put({ joined: false, removed: why ?? "removed", ...none });
+    this.#put({ joined: false, removed: why, ...none });
     this.#settle();
   }
 

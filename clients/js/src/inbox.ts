@@ -22,7 +22,7 @@ export class Inbox {
   unseen = 0;
   #session: Session;
   #events: Emitter<InboxEvents>;
-  #stream: Stream<Notification>;
+  #stream: Stream<Notification>; // delivers each notification once and in order, and fetches missing notifications
   // Ranges (first and last number) of notifications that the stream has skipped: those from before the start of this program,
   // and those in a gap. The server sends a skipped notification again if it requires an acknowledgement.
   #skipped: [number, number][] = [];
@@ -33,14 +33,17 @@ export class Inbox {
     this.#session = session;
     this.#events = new Emitter<InboxEvents>(session._threw, { created: 1, updated: 1, badge: 1, resync: 1 });
     this.#stream = new Stream({
+      // Number of the newest notification.
       head: async () => (await this.#fetchPage({ limit: 1 })).head,
       page: async (after) => (await this.#fetchPage({ after, limit: PAGE })).notifications.map(created),
       _deliver: (notification) => this.#deliver(notification),
+      // The stream skips notifications: too many are missing, or the server has lost some.
       gap: (gap) => {
         this.#skipped.push([gap.after + 1, gap.head]);
         this.#events.emit("resync", gap);
       },
       _failed: session._failed,
+      // Store the number of the last delivered notification.
       _moved: () => session._cursors._moveInbox(this.#stream.last),
     });
   }
@@ -148,6 +151,7 @@ export class Inbox {
     else if (type === "notification.created") this.#created(data);
   }
 
+  /** Process the event of a notification. */
   #created(notification: Notification): void {
     // The stream delivers only notifications after its position, and a skipped notification is before this position.
     if (this.#isFirstDelivery(notification)) return this.#deliver(notification);
@@ -164,16 +168,19 @@ export class Inbox {
     return isSkipped;
   }
 
+  /** Start the stream after the number `last`. Earlier notifications count as skipped. */
   #follow(last: number): void {
     this.#skipped.push([1, last]);
     this.#stream._follow(last);
   }
 
+  /** Emit the event `created`. */
   #deliver(notification: Notification): void {
     this.#events.emit("created", notification);
     this.#session._events.emit("notification", notification);
   }
 
+  /** Set the numbers of unread and unseen notifications. */
   #setBadge({ unread, unseen }: Badge): void {
     if (unread === this.unread && unseen === this.unseen) return;
     const badge = { unread, unseen };
@@ -182,6 +189,7 @@ export class Inbox {
     this.#session._events.emit("badge", badge);
   }
 
+  /** Send a command that marks notifications. Such commands are sent in the order of the calls. */
   #mark(type: string, which: Marks): Promise<Badge> {
     const fields = "through" in Object(which) ? (which as object) : { ids: [which].flat() };
     return this.#session._queue<Badge>("inbox", type, fields, (reply) => this.#setBadge(reply));

@@ -62,7 +62,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
   /** Number of the newest known message. 0 before the first join, and after a removal. */
   head = 0;
-  /** Number of users in the room. null while the client has not joined the room. */
+  /** Number of users in the room. null before the first join, and after a leave or a removal. */
   count: number | null = null;
   /** Whether the client is in the room now: the server has accepted the join on the current connection. */
   joined = false;
@@ -77,10 +77,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
   slowModeS = 0;
   #session: Session;
   #events: Emitter<RoomEvents<Body, SignalBody>>;
-  #stream: Stream<RoomMessage<Body>>;
-  #typists: Typists;
-  #keystrokes: Keystrokes;
-  #typing: Typing;
+  #stream: Stream<RoomMessage<Body>>; // delivers each message once and in order, and fetches missing messages
+  #typists: Typists; // users who type in the room
+  #keystrokes: Keystrokes; // typing reports of this client
+  #typing: Typing; // value of `typers`
   #joins = 0; // number of `join` calls minus number of `leave` calls; 0 after a removal
   #joinAfter: number | null = null; // option `after` for the next command `room.join`
   #joinHistory: number | undefined; // option `history` for the next command `room.join`
@@ -100,14 +100,17 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#typists = new Typists(session._clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(session._clock, (type) => this.joined && session._trySend(type, { room: name }), () => session.typing);
     this.#stream = new Stream({
+      // Number of the newest message.
       head: async () => (await this.#fetchPage({ limit: 1 })).at(-1)?.seq ?? 0,
       page: (after) => this.#fetchPage({ after, limit: PAGE }),
       _deliver: (message) => this.#deliver(message),
+      // The stream skips messages: too many are missing, or the server has lost some.
       gap: (gap) => {
         this.#moveHead(gap.head);
         this.#events.emit("resync", gap);
       },
       _failed: session._failed,
+      // Store the number of the last delivered message.
       _moved: () => session._cursors._moveRoom(name, this.#stream.last),
     });
   }
@@ -147,8 +150,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
       this.#waiters.push((error, joined) => (error ? reject(error) : resolve(joined!)));
     });
     promise.catch(() => {}); // the caller may ignore the promise, because the event `removed` reports a refusal, too
-    // At the end of this turn of the event loop: several calls of `join` in one turn send one command. A client that is
-    // already in the room joins again if the option `history` requests messages.
+    // Send the command at the end of this turn of the event loop, so that several calls in one turn send one command. If
+    // the client is already in the room, join again only to get the messages of the option `history`.
     queueMicrotask(() => {
       const isAgain = this.joined && this.#joinHistory !== undefined;
       if (this.#session.online && this.#joins && (!this.#joinSent || isAgain)) this.#sendJoin(true);
@@ -165,7 +168,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const mustLeave = this.#joinSent;
     this.#joinSent = false;
     this.#left(new GreendotError("closed", "room left"));
-    // At the end of this turn of the event loop, `join` may have been called again. The client then stays in the room.
+    // If the program calls `join` again in this turn of the event loop, the client stays in the room: `join` sends another
+    // `room.join`, and this call sends no `room.leave`.
     queueMicrotask(() => mustLeave && !this.#joins && this.#session._trySend("room.leave", { room: this.name }));
   }
 
@@ -239,8 +243,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
-   * with this number. In large rooms, a call without `seq` fails with `too_many`. A call also fails if the app has not
-   * turned on read receipts for the room.
+   * with this number. In large rooms (by default more than 100 users or members), a call without `seq` fails with
+   * `too_many`. A call also fails if the app has not turned on read receipts for the room.
    */
   receipts(page: { seq: number }): Promise<ReaderCount>;
   receipts(page?: { after?: string; limit?: number }): Promise<ReceiptPage>;
@@ -272,13 +276,16 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return this.#joins ? this.#stream.last : null;
   }
 
-  /** @internal Join again on a new connection. `state` is the entry of the room in the welcome, if the server has joined the room already. */
+  /**
+   * @internal Join again on a new connection. If the server has already joined the room for this client, `state` is the entry
+   * of the room in the server's event `welcome`.
+   */
   _restore(state: RoomState | undefined): void {
     this.#joinSent = false;
     if (!this.#joins) return;
     if (state?.truncated) this.#stream._reach(state.head);
-    // Join also if the server has joined the room already. The reply has data that the welcome lacks: the users who type,
-    // the number of users in the room, and the number of unread messages.
+    // Join also if the server has already joined the room. The reply has data that `welcome` lacks: the users who type, the
+    // number of users in the room, and the number of unread messages.
     this.#sendJoin(!state);
   }
 
@@ -347,12 +354,11 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return (await this.#session.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
 
-
-  /** Send `room.join`. With `recovering`, request the messages after the last delivered message. */
+  /** Send `room.join`. With `recovering`, request the messages after the last delivered message, if `history` is not set. */
   #sendJoin(recovering: boolean): void {
     const number = ++this.#lastJoin;
     const history = this.#joinHistory;
-    const isNumbered = recovering && history === undefined; // whether to send a number in `after`
+    const isNumbered = recovering && history === undefined;
     const after = (isNumbered ? (this.#stream.last ?? this.#joinAfter ?? this.#session._cursors.room(this.name)) : null) ?? undefined;
     this.#joinSent = true;
     this.#session
@@ -362,9 +368,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
       .catch((error: GreendotError) => {
         if (number !== this.#lastJoin || !this.#joinSent) return;
         if (error.code === "disconnected") return; // the next connection joins again
-        // A refusal after a reconnect has no `join` call whose promise reports the error.
-        if (!this.#waiters.length) this.#session._failed(error);
+        const isReported = this.#waiters.length > 0; // by the promises of the `join` calls that wait
         this.#removed(error.code, error);
+        if (!isReported) this.#session._failed(error);
       });
   }
 
@@ -424,6 +430,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#settleJoins(error);
   }
 
+  /** Send a command that writes a message. */
   #write(type: string, fields: object, { key = newKey() }: { key?: string | undefined } = {}): Promise<Written> {
     this.#ownKeys.add(key);
     const [oldest] = this.#ownKeys;
@@ -447,32 +454,38 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#session._events.emit(type, event);
   }
 
-  /** Emit a message, in the order of the numbers. */
+  /** Emit the event `message`. */
   #deliver(message: RoomMessage<Body>): void {
     if (message.ref === null) this.#typists._stopped(message.user); // a new message, not an edit, deletion or reaction
     this.#moveHead(Math.max(this.head, message.seq)); // a message that was fetched after a newer message is not the newest
     this.#emit("message", message);
   }
 
+  /** Set the number of the newest known message. */
   #moveHead(head: number): void {
     if (head === this.head) return;
     this.head = head;
     this.#events.emit("unread", this.unread);
   }
 
+  /** Record that the user has read the messages up to number `seq`, on any device. */
   #moveReadMarker(seq: number): void {
     if (seq <= this.#readMarker) return;
     this.#readMarker = seq;
     this.#events.emit("unread", this.unread);
   }
 
+  /** Apply the fields of an event or a reply that restrict the user. */
   #applyModeration({ archived = this.archived, slow_mode_s = this.slowModeS, muted_until }: Moderation): void {
     if (archived !== this.archived) this.#events.emit("archived", (this.archived = archived));
     if (slow_mode_s !== this.slowModeS) this.#events.emit("slow_mode", (this.slowModeS = slow_mode_s));
     if (muted_until !== undefined) this.#setMute(muted_until ?? Infinity);
   }
 
-  /** Set the end of the mute. A time in the past means: not muted. A timer ends the mute, because the server sends no event at its end. */
+  /**
+   * Set the end of the mute. If this time is in the past, the user is not muted. Otherwise, start a timer that ends the mute
+   * at this time, because the server sends no event then.
+   */
   #setMute(end: number): void {
     this.#stopMuteTimer();
     const left = end - this.#session.now();
@@ -481,6 +494,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     if (until !== this.mutedUntil) this.#events.emit("muted", (this.mutedUntil = until));
   }
 
+  /** Set the number of users in the room. */
   #setCount(count: number): void {
     if (count === this.count) return;
     this.count = count;

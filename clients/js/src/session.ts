@@ -6,6 +6,7 @@
 //                └────────────┴──────────► closed
 //
 // The session is closed if the program calls `close`, if no user is signed in, or if the server forbids a reconnect.
+// The build shortens all names that begin with `_`.
 
 import { backoff, BACKOFF } from "./backoff.js";
 import { type Clock, pause, systemClock } from "./clock.js";
@@ -68,7 +69,9 @@ export interface SessionCallbacks {
 let openAny: typeof import("./sse.js").open | undefined;
 
 export class Session {
+  /** State of the connection, and the reason why the client is not online. */
   connection: Connection = { state: "idle", reason: null, failures: 0 };
+  /** Data of the server's last `welcome`. */
   welcome: Welcome | null = null;
   readonly _clock: Clock;
   readonly _page: Page | null;
@@ -83,11 +86,11 @@ export class Session {
   #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
   #attempt = 0; // number of the current attempt; results of older attempts are ignored
-  #failures = 0;
+  #failures = 0; // failed attempts since the last connection that lasted longer than STEADY_MS
   #onlineAt = Infinity; // time of the welcome; Infinity while there is no connection
   #ahead = 0; // milliseconds that the server's clock is ahead of the local clock
   #hintMs: number | null = null; // minimum delay before the next attempt, from the server
-  #notBefore = 0; // earliest time of the next attempt after a wake-up
+  #notBefore = 0; // earliest time of an attempt that the page causes, see `#wake`
   #anotherToken = true; // whether to connect at once with another token if the server refuses the current token
   #timer: Undo = () => {}; // cancels the timer of the next attempt, or of the limit of the current attempt
   #refreshing: Undo = () => {}; // cancels the timer of the token refresh
@@ -128,15 +131,15 @@ export class Session {
     return this._clock.now() + this.#ahead;
   }
 
-  // Commands of rooms, inbox and presence. A parameter `fold` is a function that receives the data of the answer before
-  // the client processes any later frame.
+  // Commands of rooms, inbox and presence. The parameter `fold` of these methods is a function. The function receives the
+  // data of the answer before the client processes any later frame.
 
   /** Send a command if there is a connection. Without a connection, drop the command. Returns whether the command was sent. */
   _trySend(type: string, fields?: object): boolean {
     return this.#link?._trySend(encode(type, fields)) ?? false;
   }
 
-  /** Send a signal. With `reply`, return a promise of the server's answer. Without `reply`, return whether the signal was sent. */
+  /** Send a signal. Returns whether the client has sent the signal. With `reply`, returns a promise of the server's answer. */
   signal(fields: object, { key, reply }: SignalOptions = {}): boolean | Promise<void> {
     const sent = { ...fields, key };
     return reply ? this.ask("signal.send", sent) : this._trySend("signal.send", sent);
@@ -144,7 +147,8 @@ export class Session {
 
   /**
    * Send a command on the current connection and return the data of the answer. If the server asks for a later attempt, as
-   * with `rate_limited`, send the command again. Fails with `disconnected` if there is no connection, or if it is lost.
+   * with the error `rate_limited`, send the command again after a pause. Without a connection, or if the connection is lost,
+   * the call fails with `disconnected`.
    */
   async ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const link = this.#link;
@@ -162,7 +166,7 @@ export class Session {
   /**
    * Send a command, now or after a reconnect, and return the data of the answer. If the connection is lost before the
    * answer, send the command again on the next connection. So the command must be idempotent. Commands with the same
-   * `lane` are sent in the order of the calls, each after the answer to the one before.
+   * `lane` are sent in the order of the calls: each command waits for the answer to the previous command.
    */
   async _queue<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const { state, reason } = this.connection;
@@ -184,7 +188,7 @@ export class Session {
     return link ? link.request(command, fold) : Promise.reject(disconnected());
   };
 
-  // Links
+  // The connection
 
   /** Connect. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void {
@@ -205,6 +209,7 @@ export class Session {
     if (this.connection.state !== "closed") this.#stop("closed", "", bye);
   }
 
+  /** Make an attempt to connect. */
   async #connect(): Promise<void> {
     const attempt = ++this.#attempt;
     const tokens = this.#tokens;
@@ -238,6 +243,7 @@ export class Session {
     }
   }
 
+  /** Process an event of the server. */
   #received(frame: RawEvent): void {
     const data = frame.data as any;
     if (frame.type === "welcome") {
@@ -246,7 +252,8 @@ export class Session {
       this.#onlineAt = this._clock.now();
       this.#hintMs = null;
       this.#refreshIn();
-      // The client restores rooms, inbox and presence first. Listeners of `state` must not see `online` with old data.
+      // First, the client sends the commands that restore rooms, inbox and presence. Listeners of the event `state` may
+      // send commands, too, but only later.
       this.#callbacks.event(frame);
       this.#become("online", null);
       return;
@@ -255,6 +262,7 @@ export class Session {
     this.#callbacks.event(frame);
   }
 
+  /** Process the end of the link: connect at once with another token, plan the next attempt, or close the session. */
   #ended({ code, _detail: detail, _refusal: refusal, _opened: opened }: LinkEnd): void {
     this.#link = null;
     this.#refreshing();
@@ -278,6 +286,7 @@ export class Session {
     else this.#wait(opened ? code : "unreachable", detail);
   }
 
+  /** Plan the next attempt, after a failed attempt or a lost connection. `code` and `detail` give the reason. */
   #wait(code: number | string, detail: string): void {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
@@ -293,11 +302,12 @@ export class Session {
     this.#become(isOnline ? "waiting" : "offline", reasonFor(isOnline ? code : "offline", detail, ms));
   }
 
+  /** Close the session. `code` and `detail` give the reason. */
   #stop(code: number | string, detail = "", bye = false): void {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // must be null before the link ends: the end of the current link would cause a reconnect
+    this.#link = null; // before the link ends, because the end of the current link causes a reconnect
     link?._leave(bye);
     this.#tokens._forget("first"); // the next user may be another one
     this.#timer();
@@ -307,6 +317,7 @@ export class Session {
     this.#become("closed", reason);
   }
 
+  /** Set the state, and emit the event `state`. */
   #become(state: ConnectionState, reason: Reason | null): void {
     this.connection = { state, reason, failures: this.#failures };
     this._events.emit("state", this.connection);
@@ -314,6 +325,7 @@ export class Session {
 
   // The page
 
+  /** Listen to events of the page, until the session is closed. */
   #listen(): void {
     const { _page: page } = this;
     if (!page || this.#unlisten.length) return;
@@ -326,7 +338,7 @@ export class Session {
 
   /**
    * Check the connection, because the network may have changed, or because the page has become visible. Without a
-   * connection, connect soon.
+   * connection, make the next attempt soon.
    */
   #wake(): void {
     const { state } = this.connection;

@@ -6,10 +6,13 @@ import { ignorable, Shared, sharedSource, shelfOf, type Source } from "./shared.
 
 const MOST_LISTED = 300; // the server's maximum per page
 
+/** State of an inbox. */
 export interface InboxState<Body = unknown> {
   /** Notifications in ascending order: the newest is the last. */
   notifications: readonly InboxEntry<Body>[];
+  /** Number of unread notifications in the whole inbox. */
   unread: number;
+  /** Number of unseen notifications in the whole inbox. */
   unseen: number;
   /** Whether the server may have older notifications. */
   hasOlder: boolean;
@@ -26,11 +29,15 @@ export interface InboxOptions {
   pageSize?: number;
 }
 
+/** Actions of an inbox, from `inboxActions`. */
 export interface InboxActions {
   /** Fetch a page of older notifications, and put the page at the start of `notifications`. */
   loadOlder(): Promise<void>;
+  /** Mark notifications as seen: the user has opened a list with these notifications. */
   markSeen(which: Marks): Promise<void>;
+  /** Mark notifications as read, and as seen. */
   markRead(which: Marks): Promise<void>;
+  /** Archive notifications, and mark them as read. */
   archive(which: Marks): Promise<void>;
   /**
    * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
@@ -89,7 +96,7 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
   marked(mark: Marked): void {
     if (this.#load) this.#meanwhile.push(mark);
     this.#apply(mark);
-    // The archived entries may not have been loaded here.
+    // An archived notification may be missing in `#entries`.
     if (this.#filter === "archived" && mark.state === "archived") void this.#fetch();
     this.#show();
   }

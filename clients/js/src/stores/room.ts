@@ -32,9 +32,10 @@ export interface RoomOptions {
 
 /** Message that this client has sent, and the room has not delivered yet. */
 export interface Outgoing<Body = unknown> {
+  /** Key of the message, from `send`. */
   key: string;
   body: Body;
-  /** Error if the server has refused the message; null while the client is sending it. `send(body, { key })` tries again. */
+  /** Error if the server has refused the message. To send the message again, call `send(body, { key })`. null: not refused. */
   error: GreendotError | null;
 }
 
@@ -59,7 +60,7 @@ export interface RoomState<Body = unknown> {
   error: GreendotError | null;
   /** Users who type. */
   typing: Typing;
-  /** Ids of the users in the room; empty in large rooms, where only `count` is known. */
+  /** Ids of the users in the room. In rooms with more than 100 users, the list is empty, and only `count` is known. */
   present: readonly string[];
   /** Names and info of the users in the room, by user id. The map is a new object after each change. */
   profiles: ReadonlyMap<string, Profile>;
@@ -75,10 +76,14 @@ export interface RoomState<Body = unknown> {
   slowModeS: number;
 }
 
+/** Actions of a room, from `roomActions`. */
 export interface RoomActions<Body = unknown, SignalBody = unknown> {
-  /** The client's room, with `edit`, `delete` and `signal`. */
+  /** The room of the client, for calls that `RoomActions` does not have: for example `edit`, `delete` and `signal`. */
   room: Room<Body, SignalBody>;
-  /** Send a message. The message is in `outgoing` until the room has delivered it, and then in `messages`. */
+  /**
+   * Send a message. The message is in `outgoing` until the room has delivered it, and then in `messages`. By default, the
+   * client generates a new `key` for each call.
+   */
   send(body: Body, options?: { key?: string }): Promise<Written>;
   /**
    * Add a reaction of the user to the message with number `seq`. If `on` is false, remove the reaction. Here `on` is a

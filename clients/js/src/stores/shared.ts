@@ -7,7 +7,7 @@ import type { Greendot, Undo } from "../index.js";
  * of that framework, such as a hook in React or a ref in Vue.
  */
 export interface Source<Value> {
-  /** Value during server rendering, and in the browser in the first render of a page that was rendered on a server (hydration). */
+  /** Value during server rendering. If a page was rendered on a server, also the value of the first render in the browser (hydration). */
   readonly empty: Value;
   /** Return the current value. The returned object stays the same until its content changes. */
   get(): Value;

@@ -35,7 +35,7 @@ export interface Outgoing<Body = unknown> {
   /** Key of the message, from `send`. */
   key: string;
   body: Body;
-  /** Error if the server has refused the message. To send the message again, call `send(body, { key })`. null: not refused. */
+  /** Error if the server has refused the message, otherwise null. To send a refused message again, call `send(body, { key })`. */
   error: GreendotError | null;
 }
 

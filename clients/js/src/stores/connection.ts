@@ -7,7 +7,7 @@ const IDLE: Connection = Object.freeze({ state: "idle", reason: null, failures: 
 
 /** State of the connection, with the user and a function that connects. */
 export interface UsedConnection extends Connection {
-  /** The user of the token; null before the first welcome. */
+  /** Id of the user of the token; null before the first connection. */
   user: string | null;
   /** Connect. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void;

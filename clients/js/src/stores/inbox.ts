@@ -16,6 +16,7 @@ export interface InboxState<Body = unknown> {
   unseen: number;
   /** Whether the server may have older notifications. */
   hasOlder: boolean;
+  /** Whether notifications are being fetched. */
   loading: boolean;
   /** Error of the last fetch, or null. */
   error: GreendotError | null;

@@ -6,7 +6,7 @@ import { Shared, sharedSource, type Source } from "./shared.js";
 
 const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer users
 
-/** Read receipts of a room. A room is large with more than 100 users or members; the operator can change this number. */
+/** Read receipts of a room. Large rooms have more than 100 users or members. The operator can change this number. */
 export interface ReceiptState {
   /** Read receipts, ordered by user id. The list is empty in large rooms, and if the app has not turned on receipts for the room. */
   receipts: readonly Receipt[];

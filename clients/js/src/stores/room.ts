@@ -30,7 +30,7 @@ export interface RoomOptions {
   history?: number;
 }
 
-/** Message that this client has sent, and the room has not delivered yet. */
+/** Message that the user has sent with this client, and that the room has not delivered yet. */
 export interface Outgoing<Body = unknown> {
   /** Key of the message, from `send`. */
   key: string;
@@ -39,13 +39,16 @@ export interface Outgoing<Body = unknown> {
   error: GreendotError | null;
 }
 
-/** State of a room, for components that show the room. `@greendot/client` exports another type with the name `RoomState`. */
+/**
+ * State of a room, for components that show the room. Import this type from `@greendot/client/stores`: `@greendot/client`
+ * has another type with the same name.
+ */
 export interface RoomState<Body = unknown> {
   /** Whether the client is in the room now: the server has accepted the join on the current connection. */
   joined: boolean;
   /**
-   * null, unless the user may not be in the room. If the server has refused the join: the code of the error, such as
-   * `not_a_member`. If the server has removed the user: the reason as a text, such as `room deleted`.
+   * Reason why the server keeps the user out of the room. After a refused join, the reason is the code of the error, such
+   * as `not_a_member`. After a removal, the reason is a text, such as `room deleted`. Otherwise null.
    */
   removed: string | null;
   /** Messages in ascending order, with their edits, deletions and reactions applied. */
@@ -86,8 +89,8 @@ export interface RoomActions<Body = unknown, SignalBody = unknown> {
    */
   send(body: Body, options?: { key?: string }): Promise<Written>;
   /**
-   * Add a reaction of the user to the message with number `seq`. If `on` is false, remove the reaction. Here `on` is a
-   * boolean; `Room.react` takes an object instead: `{ on: false }`.
+   * Add a reaction of the user to the message with number `seq`. To remove the reaction, call `react(seq, reaction, false)`.
+   * The arguments of `Room.react` are different: there the call is `react(seq, reaction, { on: false })`.
    */
   react(seq: number, reaction: string, on?: boolean): Promise<Written>;
   /** Remove from `outgoing` a message that the server has refused. */
@@ -98,7 +101,7 @@ export interface RoomActions<Body = unknown, SignalBody = unknown> {
   setTyping(isTyping?: boolean): void;
   /** Mark the messages up to number `seq` as read; by default all messages. Returns the number of messages that are still unread. */
   markRead(seq?: number): Promise<number>;
-  /** Join the room again, after the server has removed or refused the user (`removed` is not null). */
+  /** Try again to join the room, after the server has refused the join or has removed the user. */
   join(): void;
 }
 

@@ -676,8 +676,8 @@ declare class Room<Body = unknown, SignalBody = unknown> {
      * each new message is an event `message`. Several components of a program may join the same room: see `leave`.
      *
      * With `after`, the messages after this number are events, too. If the client is already in the room, `after` has no
-     * effect. Without `after`, the room continues after the last delivered message. The client's `storage` holds the number
-     * of this message. If the storage has no number, only new messages are events.
+     * effect. Without `after`, the room continues after the last delivered message. The client's `storage` (by default in
+     * memory) holds the number of this message. If the storage has no number, only new messages are events.
      *
      * With `history`, the result contains this number of newest messages, at most 100. All later messages are events.
      */
@@ -687,7 +687,7 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     }): Promise<Joined<Body>>;
     /**
      * Undo one call of `join`. The client leaves the room when `leave` was called as often as `join`. The event `removed`
-     * undoes all earlier calls of `join`. So do not call `leave` for a `join` before this event.
+     * undoes all earlier calls of `join`: after this event, call `leave` only for later calls of `join`.
      */
     leave(): void;
     /**

@@ -28,13 +28,13 @@ export class Greendot {
     set: async (wanted: { status: Status; until?: number | Date | null; text?: string | null }): Promise<Presence> => {
       const { status, until = null, text = null } = wanted;
       const fields = { status, until: until && Number(until), text };
-      const fold = (reply: { presence: Presence }) => this.presence._heard(reply.presence);
-      return (await this.#session._deliver("status", "status.set", fields, fold)).presence;
+      const fold = (reply: { presence: Presence }) => this.presence._received(reply.presence);
+      return (await this.#session._queue("status", "status.set", fields, fold)).presence;
     },
   };
   readonly privacy = {
     /** Hide the user's last-seen time, or hide the user from some users. Omitted fields keep their value. Returns all settings. */
-    set: (wanted: Partial<Privacy>): Promise<Privacy> => this.#session._deliver("privacy", "privacy.set", wanted),
+    set: (wanted: Partial<Privacy>): Promise<Privacy> => this.#session._queue("privacy", "privacy.set", wanted),
     get: (): Promise<Privacy> => this.privacy.set({}),
   };
   #options: GreendotOptions;
@@ -52,7 +52,7 @@ export class Greendot {
       _lost: () => this.#lost(),
       _closed: (error) => this.#closed(error),
     });
-    this.#activity = new Activity(this.#session._clock, () => this.#session._tell("activity"));
+    this.#activity = new Activity(this.#session._clock, () => this.#session._trySend("activity"));
     this.presence = new People(this.#session);
     this.inbox = new Inbox(this.#session);
   }
@@ -113,7 +113,7 @@ export class Greendot {
 
   /** List the rooms of which the user is a member and the open rooms, with their unread counts. */
   async rooms(): Promise<RoomEntry[]> {
-    return (await this.#session._deliver<{ rooms: RoomEntry[] }>(Symbol(), "room.list")).rooms;
+    return (await this.#session._queue<{ rooms: RoomEntry[] }>(Symbol(), "room.list")).rooms;
   }
 
   /**
@@ -174,12 +174,12 @@ export class Greendot {
     const data = frame.data as any;
     this.#session._events.emit("event", frame);
     if (type === "welcome") this.#welcomed(data);
-    else if (type === "presence.changed") this.presence._heard(data);
+    else if (type === "presence.changed") this.presence._received(data);
     else if (type === "resync") this.#missed(data.scope);
     else if (type === "refresh") this.#unread(data.of);
     else {
-      this.inbox._heard(type, data);
-      this.#rooms.get(data.room)?._heard(type, data, trace);
+      this.inbox._received(type, data);
+      this.#rooms.get(data.room)?._received(type, data, trace);
     }
     if (type === "signal") this.#session._events.emit("signal", data);
   }

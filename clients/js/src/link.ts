@@ -73,7 +73,7 @@ export class Link {
   }
 
   /** Send a command that needs no answer. Returns whether it was sent. */
-  _tell(command: string): boolean {
+  _trySend(command: string): boolean {
     if (!this.open) return false;
     this.#check(command);
     return this.#write(command);

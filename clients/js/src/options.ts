@@ -173,11 +173,11 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   receipt_count: ReaderCount;
   /** The client joined the room, for the first time or again. */
   joined: Joined<Body>;
-  /** The user is no longer in this room. The value is the reason as a text, the code of an error, or null. */
-  removed: string | null;
+  /** The user is no longer in this room. The value is the reason as a text. If the server refused the join: the code of the error. */
+  removed: string;
   /** The app has archived the room, so that it can only be read, or has ended this. */
   archived: boolean;
-  /** The app has muted the user until this time, in milliseconds UTC (Infinity: no end). Null: the user may send again. */
+  /** The app has muted the user until this time, in milliseconds UTC (Infinity: no end). Null: the mute has ended, or the client is no longer in the room. */
   muted: number | null;
   /** Seconds between two messages of one user; 0: slow mode has ended. */
   slow_mode: number;

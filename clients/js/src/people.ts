@@ -36,7 +36,7 @@ export function aged(entry: Presence, now: number): Presence {
 
 /** `client.presence`: presence of other users. */
 export class People {
-  #core: Session;
+  #session: Session;
   #watchers = new Map<string, Set<{ call: Listener }>>(); // user → listeners
   #known = new Map<string, Presence>();
   #said = new Set<string>(); // users that the server watches for this connection
@@ -44,8 +44,8 @@ export class People {
   #polling: Undo | null = null;
   #ageing = new Map<string, Undo>();
 
-  constructor(core: Session) {
-    this.#core = core;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   /**
@@ -61,7 +61,7 @@ export class People {
     queueMicrotask(() => {
       for (const user of wanted) {
         const known = this.#known.get(user);
-        if (known && this.#watchers.get(user)?.has(entry)) attempt(listener, known, this.#core._threw);
+        if (known && this.#watchers.get(user)?.has(entry)) attempt(listener, known, this.#session._threw);
       }
     });
     return () => {
@@ -81,23 +81,23 @@ export class People {
   /** Fetch the presence of these users, in this order, watched or not. */
   async get(users: string | Iterable<string>): Promise<Presence[]> {
     const pages = batches(listed(users)).map((batch) => {
-      return this.#core._deliver<Entries>(Symbol(), "presence.get", { users: batch }, this.#learn);
+      return this.#session._queue<Entries>(Symbol(), "presence.get", { users: batch }, this.#learn);
     });
     return (await Promise.all(pages)).flatMap(({ presence }) => presence);
   }
 
   /** @internal Process an entry of an event or an answer. */
-  _heard(entry: Presence): void {
+  _received(entry: Presence): void {
     const known = this.#known.get(entry.user);
     if (!this.#watchers.has(entry.user) || !isNewer(entry, known)) return;
-    const shown = aged(merge(entry, known), this.#core.now());
+    const shown = aged(merge(entry, known), this.#session.now());
     this.#still(entry.user);
-    if (shown.until) this.#ageing.set(entry.user, this.#core._clock.after(shown.until - this.#core.now(), () => this._heard(shown)));
+    if (shown.until) this.#ageing.set(entry.user, this.#session._clock.after(shown.until - this.#session.now(), () => this._received(shown)));
     if (shown.mode === "poll") this.#poll();
     if (known && JSON.stringify(known) === JSON.stringify(shown)) return;
     this.#known.set(entry.user, shown);
-    this.#core._events.emit("presence", shown);
-    for (const { call } of [...(this.#watchers.get(entry.user) ?? [])]) attempt(call, shown, this.#core._threw);
+    this.#session._events.emit("presence", shown);
+    for (const { call } of [...(this.#watchers.get(entry.user) ?? [])]) attempt(call, shown, this.#session._threw);
   }
 
   /** @internal Watch all users again on a new connection. */
@@ -125,14 +125,14 @@ export class People {
       this.#known.delete(user);
       this.#still(user);
     }
-    if (!this.#core.online) return;
+    if (!this.#session.online) return;
     const gone = [...this.#said].filter((user) => !this.#watchers.has(user));
     const fresh = [...this.#watchers.keys()].filter((user) => !this.#said.has(user));
     for (const user of gone) this.#said.delete(user);
     for (const user of fresh) this.#said.add(user);
-    for (const users of batches(gone)) this.#core._tell("unwatch", { users });
+    for (const users of batches(gone)) this.#session._trySend("unwatch", { users });
     for (const users of batches(fresh)) {
-      this.#core.ask("watch", { users }, this.#learn).catch((error) => this.#refused(users, error));
+      this.#session.ask("watch", { users }, this.#learn).catch((error) => this.#refused(users, error));
     }
   }
 
@@ -141,12 +141,12 @@ export class People {
     this.#ageing.delete(user);
   }
 
-  #learn = ({ presence }: Entries): void => presence.forEach((entry) => this._heard(entry));
+  #learn = ({ presence }: Entries): void => presence.forEach((entry) => this._received(entry));
 
   #refused(users: string[], error: GreendotError): void {
     if (error.code === "disconnected") return; // the next connection watches again
     for (const user of users) this.#said.delete(user);
-    this.#core._failed(error);
+    this.#session._failed(error);
   }
 
   /**
@@ -154,11 +154,11 @@ export class People {
    * user get the mode together, and must not read together.
    */
   #poll(): void {
-    this.#polling ??= this.#core._clock.after(POLL_MS * (0.5 + this.#core._random()), () => {
+    this.#polling ??= this.#session._clock.after(POLL_MS * (0.5 + this.#session._random()), () => {
       const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
       this.#polling = null;
       if (users.length) this.#poll();
-      if (users.length && this.#core.online && this.#core.visible) this.get(users).catch(() => {});
+      if (users.length && this.#session.online && this.#session.visible) this.get(users).catch(() => {});
     });
   }
 

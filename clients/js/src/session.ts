@@ -1,7 +1,12 @@
-// Connection management: opens one link after another.
+// Session of a client: connects to the server, and connects again after each lost connection.
+//
+// A link is one connection. It begins with the client's command `hello` and the server's event `welcome`. States:
 //
 //   idle ──► connecting ──► online ──► waiting | offline ──► connecting …
-//                └────────────┴──────────► closed (by the program, a close code 4500–4999, or no signed-in user)
+//                └────────────┴──────────► closed
+//
+// The session is closed if the program calls `close`, if no user is signed in, or if the server forbids a reconnect.
+// The build shortens all names that begin with `_`.
 
 import { backoff, BACKOFF } from "./backoff.js";
 import { type Clock, pause, systemClock } from "./clock.js";
@@ -28,6 +33,7 @@ import { Tokens } from "./tokens.js";
 import { TYPING } from "./typing.js";
 import type { RawEvent, TypingTimes, Welcome } from "./wire.js";
 
+// Types of events that a program may listen to.
 const EVENTS: Record<keyof ClientEvents, 1> = {
   state: 1,
   welcome: 1,
@@ -42,23 +48,30 @@ const EVENTS: Record<keyof ClientEvents, 1> = {
   event: 1,
 };
 
-/** Callbacks of the client for its session. */
-export interface Owner {
-  /** Return the hello for the owner of the token, with the session, rooms and inbox to resume. */
-  _hello(token: string, owner: string): Promise<object>;
+/** Callbacks of a session. The client implements them. */
+export interface SessionCallbacks {
+  /**
+   * Return the fields of the command `hello`. They contain the token, and the session, rooms and inbox to resume. `user`
+   * names the tenant and the user of the token.
+   */
+  _hello(token: string, user: string): Promise<object>;
+  /** Process an event of the server. */
   event(frame: RawEvent): void;
-  /** Listen to the page until the session is closed. */
+  /** Listen to events of the page. Returns functions that remove the listeners. The session calls them when it is closed. */
   _listen(page: Page): Undo[];
-  /** The link is lost. */
+  /** Process the loss of the connection. */
   _lost(): void;
-  /** The session is closed until `connect`. */
+  /** Process the close of the session. Calls that still wait for an answer fail with `error`. */
   _closed(error: GreendotError): void;
 }
 
-let openAny: typeof import("./sse.js").open | undefined; // loaded after an attempt without a welcome
+// Function that opens an event stream (SSE) if WebSockets do not pass. It is loaded after the first socket that did not open.
+let openAny: typeof import("./sse.js").open | undefined;
 
 export class Session {
+  /** State of the connection, and the reason why the client is not online. */
   connection: Connection = { state: "idle", reason: null, failures: 0 };
+  /** Data of the server's last `welcome`. */
   welcome: Welcome | null = null;
   readonly _clock: Clock;
   readonly _page: Page | null;
@@ -66,27 +79,27 @@ export class Session {
   readonly _events: Emitter<ClientEvents>;
   readonly _outbox: Outbox;
   #options: GreendotOptions;
-  #owner: Owner;
+  #callbacks: SessionCallbacks;
   #tokens: Tokens;
   _random: () => number;
   #url: string;
   #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
   #attempt = 0; // number of the current attempt; results of older attempts are ignored
-  #failures = 0;
-  #onlineAt = Infinity;
+  #failures = 0; // failed attempts since the last connection that lasted longer than STEADY_MS
+  #onlineAt = Infinity; // time of the welcome; Infinity while there is no connection
   #ahead = 0; // milliseconds that the server's clock is ahead of the local clock
   #hintMs: number | null = null; // minimum delay before the next attempt, from the server
-  #notBefore = 0; // earliest time of the next attempt after a wake-up
-  #anotherToken = true; // whether to request another token if the server refuses this one
-  #timer: Undo = () => {};
-  #refreshing: Undo = () => {};
-  #unlisten: Undo[] = [];
+  #notBefore = 0; // earliest time of an attempt that the page causes, see `#wake`
+  #anotherToken = true; // whether to connect at once with another token if the server refuses the current token
+  #timer: Undo = () => {}; // cancels the timer of the next attempt, or of the limit of the current attempt
+  #refreshing: Undo = () => {}; // cancels the timer of the token refresh
+  #unlisten: Undo[] = []; // functions that remove the listeners of the page
 
-  constructor(options: GreendotOptions, owner: Owner) {
+  constructor(options: GreendotOptions, callbacks: SessionCallbacks) {
     const { clock = systemClock, random = Math.random, page = browserPage(), storage = new Map() as unknown as Store } = options;
     this.#options = options;
-    this.#owner = owner;
+    this.#callbacks = callbacks;
     this.#url = addressOf(options.url);
     this.#webSocket = options.webSocket ?? globalThis.WebSocket;
     this.#tokens = new Tokens(options.getToken);
@@ -98,14 +111,17 @@ export class Session {
     this._outbox = new Outbox(options.queue, this.#request, clock);
   }
 
+  /** Whether the welcome has come and the connection is not lost. */
   get online(): boolean {
     return this.#link?.open ?? false;
   }
 
+  /** Times of typing reports, from the server. */
   get typing(): TypingTimes {
     return this.welcome?.typing ?? TYPING;
   }
 
+  /** Whether the page is visible; true without a page. */
   get visible(): boolean {
     return this._page?.isVisible() ?? true;
   }
@@ -115,25 +131,30 @@ export class Session {
     return this._clock.now() + this.#ahead;
   }
 
-  // Commands of rooms, inbox and presence
+  // Commands of rooms, inbox and presence. The parameter `fold` of these methods is a function. The function receives the
+  // data of the answer before the client processes any later frame.
 
-  /** Send a command that is useless later. Returns whether it was sent. */
-  _tell(type: string, fields?: object): boolean {
-    return this.#link?._tell(encode(type, fields)) ?? false;
+  /** Send a command if there is a connection. Without a connection, drop the command. Returns whether the command was sent. */
+  _trySend(type: string, fields?: object): boolean {
+    return this.#link?._trySend(encode(type, fields)) ?? false;
   }
 
-  /** Send a signal, and ask for a reply if the caller wants one. */
+  /** Send a signal. Returns whether the client has sent the signal. With `reply`, returns a promise of the server's answer. */
   signal(fields: object, { key, reply }: SignalOptions = {}): boolean | Promise<void> {
     const sent = { ...fields, key };
-    return reply ? this.ask("signal.send", sent) : this._tell("signal.send", sent);
+    return reply ? this.ask("signal.send", sent) : this._trySend("signal.send", sent);
   }
 
-  /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
+  /**
+   * Send a command on the current connection and return the data of the answer. If the server asks for a later attempt, as
+   * with the error `rate_limited`, send the command again after a pause. Without a connection, or if the connection is lost,
+   * the call fails with `disconnected`.
+   */
   async ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const link = this.#link;
     for (;;) {
       try {
-        return await this.#request(encode(type, fields), fold, link); // fails if the link has ended
+        return await this.#request(encode(type, fields), fold, link);
       } catch (error) {
         const { code, retry, retryInMs } = error as GreendotError;
         if (!retry || code === "disconnected" || code === "internal") throw error;
@@ -142,20 +163,24 @@ export class Session {
     }
   }
 
-  /** Send an idempotent command and return its answer, across reconnects. Each lane keeps its order. */
-  async _deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
+  /**
+   * Send a command, now or after a reconnect, and return the data of the answer. If the connection is lost before the
+   * answer, send the command again on the next connection. So the command must be idempotent. Commands with the same
+   * `lane` are sent in the order of the calls: each command waits for the answer to the previous command.
+   */
+  async _queue<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const { state, reason } = this.connection;
     if (state === "closed") throw new GreendotError("closed", reason!.text);
     return this._outbox.send(lane, encode(type, fields), fold);
   }
 
-  /** Emit an error that no promise reports. */
+  /** Emit the event `error`, for an error that no promise reports. */
   _failed = (error: GreendotError): void => this._events.emit("error", error);
 
-  /** Log and emit the error of a listener for this event type. */
+  /** Report an error that a listener of the event `type` has thrown: log it, and emit the event `error`. */
   _threw = (error: unknown, type?: unknown): void => {
     console.error("greendot: a listener threw", error);
-    // A failing listener of `error` must not receive its own error: it would throw forever.
+    // A listener of `error` that throws must not receive its own error. Otherwise it would throw again, without end.
     if (type !== "error") this._failed(because("listener", "a listener threw", error));
   };
 
@@ -163,11 +188,12 @@ export class Session {
     return link ? link.request(command, fold) : Promise.reject(disconnected());
   };
 
-  // Links
+  // The connection
 
+  /** Connect. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void {
     const { state } = this.connection;
-    // Checked here and not in the constructor: pages rendered on a server never connect.
+    // The constructor does not check this. During server rendering, a client is created but never connects.
     if (!this.#webSocket) throw new GreendotError("bad_field", "no global WebSocket: set `webSocket`");
     if (state === "online" || state === "connecting") return;
     if (state === "idle" || state === "closed") {
@@ -178,15 +204,17 @@ export class Session {
     void this.#connect();
   }
 
+  /** Close the session. With `bye`, the server ends the session at once. */
   close(bye: boolean): void {
     if (this.connection.state !== "closed") this.#stop("closed", "", bye);
   }
 
+  /** Make an attempt to connect. */
   async #connect(): Promise<void> {
     const attempt = ++this.#attempt;
     const tokens = this.#tokens;
     this.#timer();
-    // A getToken or a storage that never answers must not prevent further attempts.
+    // If `getToken` or the storage never answers, end this attempt and plan the next attempt.
     this.#timer = this._clock.after(PREPARED_MS, () => {
       this.#attempt += 1;
       this.#wait("no_token", "getToken did not answer");
@@ -197,7 +225,7 @@ export class Session {
       const token = await tokens.current(this.now());
       if (attempt !== this.#attempt) return;
       if (token === null) return this.#stop("signed_out");
-      const hello = await this.#owner._hello(token, tokens._claims._owner);
+      const hello = await this.#callbacks._hello(token, tokens._claims._owner);
       if (attempt !== this.#attempt) return;
       const on = {
         event: (frame: RawEvent) => this.#received(frame),
@@ -215,6 +243,7 @@ export class Session {
     }
   }
 
+  /** Process an event of the server. */
   #received(frame: RawEvent): void {
     const data = frame.data as any;
     if (frame.type === "welcome") {
@@ -223,15 +252,17 @@ export class Session {
       this.#onlineAt = this._clock.now();
       this.#hintMs = null;
       this.#refreshIn();
-      // Restore before the state changes: listeners of `state` find everything restored that needs no answer.
-      this.#owner.event(frame);
+      // First, the client sends the commands that restore rooms, inbox and presence. Listeners of the event `state` may
+      // send commands, too, but only later.
+      this.#callbacks.event(frame);
       this.#become("online", null);
       return;
     }
     if (frame.type === "drain" || frame.type === "overloaded") this.#hintMs = data.retry_in_ms;
-    this.#owner.event(frame);
+    this.#callbacks.event(frame);
   }
 
+  /** Process the end of the link: connect at once with another token, plan the next attempt, or close the session. */
   #ended({ code, _detail: detail, _refusal: refusal, _opened: opened }: LinkEnd): void {
     this.#link = null;
     this.#refreshing();
@@ -241,7 +272,7 @@ export class Session {
     }
     if (!opened) import("./sse.js").then(({ open }) => (openAny = open), () => {});
     this.#onlineAt = Infinity;
-    this.#owner._lost();
+    this.#callbacks._lost();
     if (code === EXPIRED || code === BAD_TOKEN) {
       this.#tokens._forget(code === EXPIRED ? "expired" : "refused");
       if (this.#anotherToken) {
@@ -255,11 +286,12 @@ export class Session {
     else this.#wait(opened ? code : "unreachable", detail);
   }
 
+  /** Plan the next attempt, after a failed attempt or a lost connection. `code` and `detail` give the reason. */
   #wait(code: number | string, detail: string): void {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this._page?.isOnline() ?? true;
-    // Without a network an attempt rarely succeeds, but the page's report may be wrong.
+    // The page may report wrongly that there is no network. So make attempts also without a network, but rarely.
     const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this._random, bounds)) : bounds.capMs;
     if (code !== "offline") {
       this.#notBefore = this._clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
@@ -270,20 +302,22 @@ export class Session {
     this.#become(isOnline ? "waiting" : "offline", reasonFor(isOnline ? code : "offline", detail, ms));
   }
 
+  /** Close the session. `code` and `detail` give the reason. */
   #stop(code: number | string, detail = "", bye = false): void {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // before the link ends, so that its end causes no reconnect
+    this.#link = null; // before the link ends, because the end of the current link causes a reconnect
     link?._leave(bye);
-    this.#tokens._forget("first"); // another user may connect next
+    this.#tokens._forget("first"); // the next user may be another one
     this.#timer();
     this.#refreshing();
     for (const undo of this.#unlisten.splice(0)) undo();
-    this.#owner._closed(new GreendotError("closed", detail || reason.text));
+    this.#callbacks._closed(new GreendotError("closed", detail || reason.text));
     this.#become("closed", reason);
   }
 
+  /** Set the state, and emit the event `state`. */
   #become(state: ConnectionState, reason: Reason | null): void {
     this.connection = { state, reason, failures: this.#failures };
     this._events.emit("state", this.connection);
@@ -291,17 +325,21 @@ export class Session {
 
   // The page
 
+  /** Listen to events of the page, until the session is closed. */
   #listen(): void {
     const { _page: page } = this;
     if (!page || this.#unlisten.length) return;
     this.#unlisten = [
       page.on("network", () => this.#wake()),
       page.on("visibility", () => page.isVisible() && this.#wake()),
-      ...this.#owner._listen(page),
+      ...this.#callbacks._listen(page),
     ];
   }
 
-  /** Check the connection after sleep, a network change, or when the page becomes visible. */
+  /**
+   * Check the connection, because the network may have changed, or because the page has become visible. Without a
+   * connection, make the next attempt soon.
+   */
   #wake(): void {
     const { state } = this.connection;
     if (this.#link) return this.#link._probe();
@@ -311,16 +349,17 @@ export class Session {
       this.#timer();
       this.#timer = this._clock.after(ms, () => void this.#connect());
       if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
-    } else if (state === "waiting") this.#wait("offline", ""); // the planned attempt would fail at once
+    } else if (state === "waiting") this.#wait("offline", ""); // postpone the attempt, which would fail without a network
   }
 
   // The token
 
-  /** Plan the refresh of the token, by default shortly before it expires. */
+  /** Refresh the token after `ms`, by default shortly before the token expires. `failures` counts the failed refreshes. */
   #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), failures = 1): void {
     if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(failures));
   }
 
+  /** Get a new token, and send it to the server on the current connection. */
   async #refresh(failures: number): Promise<void> {
     const tokens = this.#tokens;
     const link = this.#link;
@@ -333,14 +372,14 @@ export class Session {
     } catch (error) {
       if (link !== this.#link) return;
       this._failed(error as GreendotError);
-      // The server refused the token: the next connection requests another one.
+      // If the server has refused the token, the next connection gets another token.
       if (!(error as GreendotError).retry) return tokens._forget("refused");
       this.#refreshIn(RETRY_MS + backoff(failures, null, this._random), failures + 1);
     }
   }
 }
 
-/** Return the WebSocket URL for the option `url`. Throws if it is invalid. */
+/** Return the WebSocket URL for the option `url`. Throws if the option is invalid. */
 function addressOf(given: string): string {
   try {
     const url = new URL(given, globalThis.location?.href);
@@ -348,7 +387,7 @@ function addressOf(given: string): string {
     if (url.pathname === "/") url.pathname = "/v1/connect";
     if (/^wss?:/.test(url.href)) return url.href;
   } catch {
-    // Not a URL: reported below.
+    // `given` is not a URL. The error is thrown below.
   }
   throw new GreendotError("bad_field", `invalid url ${JSON.stringify(given)}: use a URL like wss://example.com`);
 }

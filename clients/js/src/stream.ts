@@ -11,7 +11,7 @@ export interface Ends<Rec> {
   head(): Promise<number>;
   /** Fetch the oldest records after a number, in ascending order. */
   page(after: number): Promise<Rec[]>;
-  _tell(record: Rec): void;
+  _deliver(record: Rec): void;
   /** Report records that are not delivered. */
   gap(gap: Gap): void;
   /** Report that records cannot be fetched. */
@@ -53,7 +53,7 @@ export class Stream<Rec extends { seq: number }> {
 
   /** Process a record of an event. */
   _offer(record: Rec): void {
-    if (this.#line?._offer(record)) this.#tell(record);
+    if (this.#line?._offer(record)) this.#deliver(record);
     else this.#look();
   }
 
@@ -82,9 +82,9 @@ export class Stream<Rec extends { seq: number }> {
     this.#look();
   }
 
-  #tell(record: Rec): void {
+  #deliver(record: Rec): void {
     this.#ends._moved();
-    this.#ends._tell(record);
+    this.#ends._deliver(record);
   }
 
   #look(): void {
@@ -117,7 +117,7 @@ export class Stream<Rec extends { seq: number }> {
     while (line.last < head) {
       const page = await this.#ends.page(line.last);
       if (line !== this.#line) return;
-      for (const record of page) if (line._fetched(record)) this.#tell(record);
+      for (const record of page) if (line._fetched(record)) this.#deliver(record);
       if (!page.length) line._skip(head); // the records are archived or past their retention
     }
     this.#settle(line);
@@ -125,7 +125,7 @@ export class Stream<Rec extends { seq: number }> {
 
   #settle(line: Line<Rec>): void {
     let record;
-    while ((record = line.next())) this.#tell(record);
+    while ((record = line.next())) this.#deliver(record);
     line._settle();
     this.#ends._moved();
   }

@@ -436,11 +436,11 @@ interface RoomEvents<Body = unknown, SignalBody = unknown> {
     receipt_count: ReaderCount;
     /** The client joined the room, for the first time or again. */
     joined: Joined<Body>;
-    /** The user is no longer in this room. The value is the reason as a text, the code of an error, or null. */
-    removed: string | null;
+    /** The user is no longer in this room. The value is the reason as a text. If the server refused the join: the code of the error. */
+    removed: string;
     /** The app has archived the room, so that it can only be read, or has ended this. */
     archived: boolean;
-    /** The app has muted the user until this time, in milliseconds UTC (Infinity: no end). Null: the user may send again. */
+    /** The app has muted the user until this time, in milliseconds UTC (Infinity: no end). Null: the mute has ended, or the client is no longer in the room. */
     muted: number | null;
     /** Seconds between two messages of one user; 0: slow mode has ended. */
     slow_mode: number;
@@ -456,29 +456,47 @@ interface InboxEvents {
     resync: Gap;
 }
 
-/** Ids of entries, or all entries up to and including a number. */
+/** Notifications to mark: one id, several ids, or all notifications up to and including the number `through`. */
 type Marks = string | readonly string[] | {
     through: number;
 };
-/** `client.inbox`: the user's notifications. Marks wait for a connection. */
+/**
+ * `client.inbox`: the user's notifications. `seen`, `read`, `archive` and `ack` mark notifications on all devices of the
+ * user. Without a connection, calls of these methods and of `list` wait for a connection.
+ */
 declare class Inbox {
     #private;
     /** Number of unread notifications, over all devices. */
     unread: number;
     /** Number of unseen notifications, over all devices. */
     unseen: number;
+    /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
     on<Type extends keyof InboxEvents>(type: Type, listener: (event: InboxEvents[Type]) => void): Undo;
-    /** Fetch a page in ascending order: the oldest entries after `after`, else the newest entries (before `before`). */
+    /**
+     * Fetch a page of at most `limit` notifications, in ascending order:
+     *
+     * - With `after`, the page starts directly after this number.
+     * - With `before`, the page ends directly before this number.
+     * - Without `after` and `before`, the page has the newest notifications.
+     *
+     * A call with both `after` and `before` fails.
+     */
     list<Body = unknown>(page?: {
         after?: number;
         before?: number;
         limit?: number;
         filter?: InboxFilter;
     }): Promise<InboxPage<Body>>;
+    /** Mark notifications as seen: the user has opened a list with these notifications. */
     seen(which: Marks): Promise<Badge>;
+    /** Mark notifications as read, and as seen. */
     read(which: Marks): Promise<Badge>;
+    /** Archive notifications. Archived notifications are read, too. `list` returns them only with the filter `archived`. */
     archive(which: Marks): Promise<Badge>;
-    /** Acknowledge notifications. The server resends those with `ack: true` until then: up to ten times, and also at each connect. */
+    /**
+     * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
+     * until a device acknowledges it: up to ten times while the user is connected, and after each connect.
+     */
     ack(which: Marks): Promise<Badge>;
 }
 
@@ -537,21 +555,27 @@ declare class Cursors {
     device(make: () => string): Promise<string>;
 }
 
-/** Callbacks of the client for its session. */
-interface Owner {
-    /** Return the hello for the owner of the token, with the session, rooms and inbox to resume. */
-    _hello(token: string, owner: string): Promise<object>;
+/** Callbacks of a session. The client implements them. */
+interface SessionCallbacks {
+    /**
+     * Return the fields of the command `hello`. They contain the token, and the session, rooms and inbox to resume. `user`
+     * names the tenant and the user of the token.
+     */
+    _hello(token: string, user: string): Promise<object>;
+    /** Process an event of the server. */
     event(frame: RawEvent): void;
-    /** Listen to the page until the session is closed. */
+    /** Listen to events of the page. Returns functions that remove the listeners. The session calls them when it is closed. */
     _listen(page: Page): Undo[];
-    /** The link is lost. */
+    /** Process the loss of the connection. */
     _lost(): void;
-    /** The session is closed until `connect`. */
+    /** Process the close of the session. Calls that still wait for an answer fail with `error`. */
     _closed(error: GreendotError): void;
 }
 declare class Session {
     #private;
+    /** State of the connection, and the reason why the client is not online. */
     connection: Connection;
+    /** Data of the server's last `welcome`. */
     welcome: Welcome | null;
     readonly _clock: Clock;
     readonly _page: Page | null;
@@ -559,25 +583,38 @@ declare class Session {
     readonly _events: Emitter<ClientEvents>;
     readonly _outbox: Outbox;
     _random: () => number;
-    constructor(options: GreendotOptions, owner: Owner);
+    constructor(options: GreendotOptions, callbacks: SessionCallbacks);
+    /** Whether the welcome has come and the connection is not lost. */
     get online(): boolean;
+    /** Times of typing reports, from the server. */
     get typing(): TypingTimes;
+    /** Whether the page is visible; true without a page. */
     get visible(): boolean;
     /** Return the estimated time of the server. */
     now(): number;
-    /** Send a command that is useless later. Returns whether it was sent. */
-    _tell(type: string, fields?: object): boolean;
-    /** Send a signal, and ask for a reply if the caller wants one. */
+    /** Send a command if there is a connection. Without a connection, drop the command. Returns whether the command was sent. */
+    _trySend(type: string, fields?: object): boolean;
+    /** Send a signal. Returns whether the client has sent the signal. With `reply`, returns a promise of the server's answer. */
     signal(fields: object, { key, reply }?: SignalOptions): boolean | Promise<void>;
-    /** Send a command on this connection, with retries, and return the answer. Fails with `disconnected` without a connection. */
+    /**
+     * Send a command on the current connection and return the data of the answer. If the server asks for a later attempt, as
+     * with the error `rate_limited`, send the command again after a pause. Without a connection, or if the connection is lost,
+     * the call fails with `disconnected`.
+     */
     ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
-    /** Send an idempotent command and return its answer, across reconnects. Each lane keeps its order. */
-    _deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
-    /** Emit an error that no promise reports. */
+    /**
+     * Send a command, now or after a reconnect, and return the data of the answer. If the connection is lost before the
+     * answer, send the command again on the next connection. So the command must be idempotent. Commands with the same
+     * `lane` are sent in the order of the calls: each command waits for the answer to the previous command.
+     */
+    _queue<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
+    /** Emit the event `error`, for an error that no promise reports. */
     _failed: (error: GreendotError) => void;
-    /** Log and emit the error of a listener for this event type. */
+    /** Report an error that a listener of the event `type` has thrown: log it, and emit the event `error`. */
     _threw: (error: unknown, type?: unknown) => void;
+    /** Connect. In state `waiting` or `offline`, make the next attempt now. */
     connect(): void;
+    /** Close the session. With `bye`, the server ends the session at once. */
     close(bye: boolean): void;
 }
 
@@ -591,7 +628,7 @@ declare function aged(entry: Presence, now: number): Presence;
 /** `client.presence`: presence of other users. */
 declare class People {
     #private;
-    constructor(core: Session);
+    constructor(session: Session);
     /**
      * Watch users: `listener` is called with the entry of each user as soon as it is known, then with every change.
      * Watches are counted: a user is watched until every watch is undone. All watches of one turn are one command.
@@ -603,6 +640,7 @@ declare class People {
     get(users: string | Iterable<string>): Promise<Presence[]>;
 }
 
+/** Range of a page of the history. */
 interface Bounds {
     before?: number;
     after?: number;
@@ -612,62 +650,81 @@ interface Bounds {
 declare class Room<Body = unknown, SignalBody = unknown> {
     #private;
     readonly name: string;
-    /** Number of the newest known message; 0 before the first join. */
+    /** Number of the newest known message. 0 before the first join, and after a removal. */
     head: number;
-    /** Number of users in the room; null before the first join, and after a leave or a removal. */
+    /** Number of users in the room. null before the first join, and after a leave or a removal. */
     count: number | null;
-    /** Whether the room is joined on this connection. */
+    /** Whether the client is in the room now: the server has accepted the join on the current connection. */
     joined: boolean;
     /** Whether the app has archived the room. An archived room is read-only. */
     archived: boolean;
-    /** End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted. */
+    /**
+     * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known,
+     * because the client has left the room or is closed.
+     */
     mutedUntil: number | null;
     /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
     slowModeS: number;
     /** Number of unread messages. Edits, deletions and reactions count as messages. */
     get unread(): number;
-    /** Users who type, and the number of these users. The object is a new one after each change. */
+    /** Users who type, and the number of these users. The returned object is a new object after each change. */
     get typers(): Typing;
     /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
     on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo;
     /**
-     * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. With `after`,
-     * the room first delivers the messages after this number, as events. Without `after`: if the client's `storage` (by
-     * default in memory) holds the number of the last delivered message, the room continues after this message. Otherwise
-     * the room delivers only new messages. If the client is already in the room, `after` has no effect. With `history`, the
-     * result contains this number of newest messages (at most 100), and the room delivers all later messages.
-     * The client counts the calls of `join`: it leaves the room when `leave` was called as often as `join`.
+     * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. After the join,
+     * each new message is an event `message`. Several components of a program may join the same room: see `leave`.
+     *
+     * With `after`, the messages after this number are events, too. If the client is already in the room, `after` has no
+     * effect. Without `after`, the room continues after the last delivered message. The client's `storage` (by default in
+     * memory) holds the number of this message. If the storage has no number, only new messages are events.
+     *
+     * With `history`, the result contains this number of newest messages, at most 100. All later messages are events.
      */
     join({ after, history }?: {
         after?: number;
         history?: number;
     }): Promise<Joined<Body>>;
-    /** Undo one call of `join`. The client leaves the room when `leave` was called as often as `join`. */
+    /**
+     * Undo one call of `join`. The client leaves the room when `leave` was called as often as `join`. The event `removed`
+     * undoes all earlier calls of `join`: after this event, call `leave` only for later calls of `join`.
+     */
     leave(): void;
     /**
-     * Send a message. Resolves when the server has stored the message. Without a connection, messages wait in order. If a
-     * connection is lost, the client sends the message again, with the same `key`. The server stores only one message with
-     * this key. By default, the client generates a new key for each call.
+     * Send a message. The promise resolves when the server has stored the message. Without a connection, messages wait in
+     * order. If the connection is lost before the answer, the client sends the message again, with the same `key`. The server
+     * stores only one message with this key. By default, the client generates a new key for each call.
      */
     send(body: Body, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Give the message number `ref` a new body. */
+    /** Replace the body of the message with number `ref`. For `key`, see `send`. */
     edit(ref: number, body: Body, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Delete the message with number `ref`. */
+    /**
+     * Delete the message with number `ref`: clients no longer show the message. The content of the message stays in the
+     * server's database until your backend deletes the message, too. For `key`, see `send`.
+     */
     delete(ref: number, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Add a reaction of this user to the message with number `ref`. With `on: false`, remove the reaction. A second call has no further effect. */
+    /**
+     * Add a reaction of this user to the message with number `ref`. With `on: false`, remove the reaction. A second call with
+     * the same arguments has no effect. For `key`, see `send`.
+     */
     react(ref: number, reaction: string, { on, key }?: {
         on?: boolean;
         key?: string;
     }): Promise<Written>;
     /**
-     * Fetch up to `limit` messages in ascending order. With `after`: the first messages that follow this number. With
-     * `before`: the last messages before this number. With neither: the newest messages. `after` and `before` together fail.
+     * Fetch a page of at most `limit` messages, in ascending order:
+     *
+     * - With `after`, the page starts directly after this number.
+     * - With `before`, the page ends directly before this number.
+     * - Without `after` and `before`, the page has the newest messages.
+     *
+     * A call with both `after` and `before` fails.
      */
     history(bounds?: Bounds): Promise<RoomMessage<Body>[]>;
     /**
@@ -688,8 +745,8 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     }): Promise<PresentPage>;
     /**
      * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
-     * with this number. In large rooms, a call without `seq` fails with `too_many`. A call also fails if the app has not
-     * turned on read receipts for the room.
+     * with this number. In large rooms (by default more than 100 users or members), a call without `seq` fails with
+     * `too_many`. A call also fails if the app has not turned on read receipts for the room.
      */
     receipts(page: {
         seq: number;
@@ -701,8 +758,10 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     /**
      * Send a signal to the users in the room, for example the position of a pointer. A signal is not stored. If a receiver
      * reads slowly, signals for this receiver wait in the server. A newer signal then replaces a waiting signal that has
-     * the same sender, kind and `key`. Returns whether the client has sent the signal: false without a connection. With
-     * `reply: true`, returns a promise that fails if the server refuses the signal, or if there is no connection.
+     * the same sender, kind and `key`.
+     *
+     * Without a connection, the signal is dropped. The result is true if the client has sent the signal. With `reply: true`,
+     * the result is a promise. This promise fails if the server refuses the signal, or if there is no connection.
      */
     signal(kind: string, body: SignalBody, options: SignalOptions & {
         reply: true;

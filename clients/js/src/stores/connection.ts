@@ -7,7 +7,7 @@ const IDLE: Connection = Object.freeze({ state: "idle", reason: null, failures: 
 
 /** State of the connection, with the user and a function that connects. */
 export interface UsedConnection extends Connection {
-  /** The user of the token; null before the first welcome. */
+  /** Id of the user of the token; null before the first connection. */
   user: string | null;
   /** Connect. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void;
@@ -30,8 +30,9 @@ export function connectionSource(client: Greendot): Source<UsedConnection> {
 }
 
 /**
- * Create a client. During server rendering, the client never connects. Whenever the client needs a token, it calls
- * `latest().getToken`. So `getToken` may change after the creation.
+ * Create a client. During server rendering, the client never connects. The parameter `latest` is a function that returns
+ * the current options. Whenever the client needs a token, it calls `getToken` of these options. So a component can use a new
+ * `getToken` after the creation of the client. By default, `getToken` of `options` is used.
  */
 export function createClient(options: GreendotOptions, latest: () => GreendotOptions = () => options): Greendot {
   // On a server there is no page to resolve a path against, and the client never connects.
@@ -44,7 +45,8 @@ const holders = new WeakMap<Greendot, number>();
 
 /**
  * Connect a client, and return a function that releases the client. When all callers of `hold` have released the client,
- * the client is closed at the end of this turn of the event loop. Another call of `hold` in this turn keeps it open.
+ * the client is closed at the end of this turn of the event loop. If `hold` is called again in this turn, the client stays
+ * open.
  */
 export function hold(client: Greendot): Undo {
   const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);

@@ -6,13 +6,17 @@ import { ignorable, Shared, sharedSource, shelfOf, type Source } from "./shared.
 
 const MOST_LISTED = 300; // the server's maximum per page
 
+/** State of an inbox. */
 export interface InboxState<Body = unknown> {
   /** Notifications in ascending order: the newest is the last. */
   notifications: readonly InboxEntry<Body>[];
+  /** Number of unread notifications in the whole inbox. */
   unread: number;
+  /** Number of unseen notifications in the whole inbox. */
   unseen: number;
   /** Whether the server may have older notifications. */
   hasOlder: boolean;
+  /** Whether notifications are being fetched. */
   loading: boolean;
   /** Error of the last fetch, or null. */
   error: GreendotError | null;
@@ -26,11 +30,15 @@ export interface InboxOptions {
   pageSize?: number;
 }
 
+/** Actions of an inbox, from `inboxActions`. */
 export interface InboxActions {
   /** Fetch a page of older notifications, and put the page at the start of `notifications`. */
   loadOlder(): Promise<void>;
+  /** Mark notifications as seen: the user has opened a list with these notifications. */
   markSeen(which: Marks): Promise<void>;
+  /** Mark notifications as read, and as seen. */
   markRead(which: Marks): Promise<void>;
+  /** Archive notifications, and mark them as read. */
   archive(which: Marks): Promise<void>;
   /**
    * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
@@ -89,7 +97,7 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
   marked(mark: Marked): void {
     if (this.#load) this.#meanwhile.push(mark);
     this.#apply(mark);
-    // The archived entries may not have been loaded here.
+    // An archived notification may be missing in `#entries`.
     if (this.#filter === "archived" && mark.state === "archived") void this.#fetch();
     this.#show();
   }
@@ -102,8 +110,7 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
   }
 
   #created(notification: Notification<Body>): void {
-    // The kind is not kept, or the notification is redelivered.
-    if (notification.seq <= 0 || this.#entries.has(notification.seq)) return;
+    if (this.#entries.has(notification.seq)) return; // the server has sent the notification again
     if (this.#load) this.#live.add(notification.seq);
     this.#entries.set(notification.seq, { ...notification, seen_at: null, read_at: null, archived_at: null, acked_at: null });
     this.#show();

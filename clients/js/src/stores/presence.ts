@@ -3,13 +3,12 @@
 import { type Greendot, lastSeenNext, lastSeenText, type Presence } from "../index.js";
 import type { Source } from "./shared.js";
 
-type People = ReadonlyMap<string, Presence>;
 
-const NONE: People = new Map();
+const NONE: ReadonlyMap<string, Presence> = new Map();
 const LONGEST_MS = 0x7fffffff; // setTimeout fires at once for longer delays
 
 /** Return a source of the presence of users, as a map by user id. Users without a known presence are not in the map. */
-export function presenceSource(client: Greendot, users: readonly string[]): Source<People> {
+export function presenceSource(client: Greendot, users: readonly string[]): Source<ReadonlyMap<string, Presence>> {
   const unique = [...new Set(users)];
   let last = NONE;
   return {

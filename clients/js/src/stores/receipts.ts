@@ -6,10 +6,11 @@ import { Shared, sharedSource, type Source } from "./shared.js";
 
 const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer users
 
+/** Read receipts of a room. Large rooms have more than 100 users or members. The operator can change this number. */
 export interface ReceiptState {
-  /** Read receipts, ordered by user id. The list is empty in large rooms, and in rooms without receipts. */
+  /** Read receipts, ordered by user id. The list is empty in large rooms, and if the app has not turned on receipts for the room. */
   receipts: readonly Receipt[];
-  /** In large rooms, the last count from the server: how many users have read a certain message. Otherwise null. */
+  /** In large rooms: the number of a message, and the number of users who have read this message. Otherwise null. */
   readers: ReaderCount | null;
 }
 
@@ -20,7 +21,7 @@ export function receiptsSource(client: Greendot, room: string): Source<ReceiptSt
   return sharedSource(client, `receipts ${room}`, () => new Receipts(client, room), NONE);
 }
 
-/** Return the ids of the other users who have read the message `seq`. */
+/** Return the ids of the other users who have read the message with number `seq`. */
 export function seenBy(client: Greendot, { receipts }: ReceiptState, seq: number): string[] {
   return receipts.filter((one) => one.seq >= seq && one.user !== client.user).map(({ user }) => user);
 }

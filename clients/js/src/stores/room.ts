@@ -23,22 +23,33 @@ export interface RoomOptions {
   pageSize?: number;
   /** Number of newest messages to keep in `messages`: by default 1,000. `loadOlder` raises this number. */
   keep?: number;
-  /** Number of newest messages in the reply to the join, at most 100. By default, a page is fetched after the join instead. */
+  /**
+   * Number of newest messages that the server sends with its reply to the join, at most 100. By default, the reply has no
+   * messages, and the client fetches a page of messages after the join.
+   */
   history?: number;
 }
 
-/** Message that this client has sent, and the room has not delivered yet. */
+/** Message that the user has sent with this client, and that the room has not delivered yet. */
 export interface Outgoing<Body = unknown> {
+  /** Key of the message, from `send`. */
   key: string;
   body: Body;
-  /** Error if the server has refused the message; null while the client is sending it. `send(body, { key })` tries again. */
+  /** Error if the server has refused the message, otherwise null. To send a refused message again, call `send(body, { key })`. */
   error: GreendotError | null;
 }
 
+/**
+ * State of a room, for components that show the room. Import this type from `@greendot/client/stores`: `@greendot/client`
+ * has another type with the same name.
+ */
 export interface RoomState<Body = unknown> {
-  /** Whether the room is joined on this connection. */
+  /** Whether the client is in the room now: the server has accepted the join on the current connection. */
   joined: boolean;
-  /** Error code if the server has removed the user from the room, or has refused the join; otherwise null. */
+  /**
+   * Reason why the server keeps the user out of the room. After a refused join, the reason is the code of the error, such
+   * as `not_a_member`. After a removal, the reason is a text, such as `room deleted`. Otherwise null.
+   */
   removed: string | null;
   /** Messages in ascending order, with their edits, deletions and reactions applied. */
   messages: readonly ShownMessage<Body>[];
@@ -48,15 +59,17 @@ export interface RoomState<Body = unknown> {
   hasOlder: boolean;
   /** Whether messages are being fetched. */
   loading: boolean;
-  /** Error of the last fetch, or null. */
+  /** Error of the last fetch of messages, or null. */
   error: GreendotError | null;
+  /** Users who type. */
   typing: Typing;
-  /** Ids of the users in the room; empty in large rooms, where only `count` is known. */
+  /** Ids of the users in the room. In rooms with more than 100 users, the list is empty, and only `count` is known. */
   present: readonly string[];
   /** Names and info of the users in the room, by user id. The map is a new object after each change. */
   profiles: ReadonlyMap<string, Profile>;
   /** Number of users in the room; null until it is known. */
   count: number | null;
+  /** Number of unread messages. Edits, deletions and reactions count as messages. */
   unread: number;
   /** Whether the app has archived the room. An archived room is read-only. */
   archived: boolean;
@@ -66,12 +79,19 @@ export interface RoomState<Body = unknown> {
   slowModeS: number;
 }
 
+/** Actions of a room, from `roomActions`. */
 export interface RoomActions<Body = unknown, SignalBody = unknown> {
-  /** The client's room, with `edit`, `delete` and `signal`. */
+  /** The room of the client, for calls that `RoomActions` does not have: for example `edit`, `delete` and `signal`. */
   room: Room<Body, SignalBody>;
-  /** Send a message. The message is in `outgoing` until the room has delivered it, and then in `messages`. */
+  /**
+   * Send a message. The message is in `outgoing` until the room has delivered it, and then in `messages`. By default, the
+   * client generates a new `key` for each call.
+   */
   send(body: Body, options?: { key?: string }): Promise<Written>;
-  /** Add a reaction of the user to the message with number `seq`. If `on` is false, remove the reaction. */
+  /**
+   * Add a reaction of the user to the message with number `seq`. To remove the reaction, call `react(seq, reaction, false)`.
+   * The arguments of `Room.react` are different: there the call is `react(seq, reaction, { on: false })`.
+   */
   react(seq: number, reaction: string, on?: boolean): Promise<Written>;
   /** Remove from `outgoing` a message that the server has refused. */
   discard(key: string): void;
@@ -81,7 +101,7 @@ export interface RoomActions<Body = unknown, SignalBody = unknown> {
   setTyping(isTyping?: boolean): void;
   /** Mark the messages up to number `seq` as read; by default all messages. Returns the number of messages that are still unread. */
   markRead(seq?: number): Promise<number>;
-  /** Join the room again, after the server has removed or refused the user (`removed` is not null). */
+  /** Try again to join the room, after the server has refused the join or has removed the user. */
   join(): void;
 }
 
@@ -209,12 +229,12 @@ class RoomStore<Body> extends Shared<RoomState<Body>> {
   }
 
   /** Discard the messages: the user may no longer see them. */
-  #removed(why: string | null): void {
+  #removed(why: string): void {
     this.#transcript.end();
     this.#presents.end();
     const { messages, hasOlder, loading, typing, present, profiles, count, unread } = EMPTY;
     const none = { messages, hasOlder, loading, typing, present, profiles, count, unread };
-    this.#put({ joined: false, removed: why ?? "removed", ...none });
+    this.#put({ joined: false, removed: why, ...none });
     this.#settle();
   }
 

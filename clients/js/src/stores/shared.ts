@@ -7,11 +7,14 @@ import type { Greendot, Undo } from "../index.js";
  * of that framework, such as a hook in React or a ref in Vue.
  */
 export interface Source<Value> {
-  /** Value during server rendering, and in the browser in the first render of a page that was rendered on a server (hydration). */
+  /** Value during server rendering, and during the first render of this page in the browser (hydration). */
   readonly empty: Value;
   /** Return the current value. The returned object stays the same until its content changes. */
   get(): Value;
-  /** Call `changed` after each change. The source is connected to the server while it has at least one subscriber. */
+  /**
+   * Call `changed` after each change. Returns a function that ends the subscription. The client keeps the value up to date
+   * while there is at least one subscription.
+   */
   subscribe(changed: () => void): Undo;
 }
 

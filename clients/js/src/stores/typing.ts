@@ -17,7 +17,7 @@ export function typingSource(client: Greendot, room: string): Source<Typing> {
   return sharedSource(client, `typing ${room}`, () => new RoomPart(client, room, "typing", (of) => of.typers), NONE);
 }
 
-/** Return a text such as "Alice and Bob are typing…", or an empty string. */
+/** Return a text such as "Alice and Bob are typing…". If no user types, return an empty string. */
 export function typingLine({ typers, count }: Pick<Typing, "typers" | "count">, { locale, words }: TypingOptions = {}): string {
   const names = typers.map(({ user, name }) => name ?? user);
   return typingText(names, count, { ...(locale && { locale }), ...(words && { words }) });

@@ -55,7 +55,7 @@ test("a room has a type of body, which messages have and send takes", () => {
   const room = client.room<Said, Cursor>("lobby");
   room.on("message", (message) => expectTypeOf(message).toEqualTypeOf<RoomMessage<Said>>());
   room.on("signal", (signal) => expectTypeOf(signal).toEqualTypeOf<Signal<Cursor>>());
-  room.on("removed", (why) => expectTypeOf(why).toEqualTypeOf<string | null>());
+  room.on("removed", (why) => expectTypeOf(why).toEqualTypeOf<string>());
   expectTypeOf(room.send({ text: "hello" })).resolves.toEqualTypeOf<Written>();
   expectTypeOf(room.join()).resolves.toEqualTypeOf<Joined<Said>>();
   expectTypeOf(room.history()).resolves.toEqualTypeOf<RoomMessage<Said>[]>();

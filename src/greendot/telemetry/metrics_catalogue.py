@@ -39,7 +39,7 @@ def histogram(name: str, help: str, *labels: str) -> Metric:
 
 _LIMITED = {
     "connection": "a connection",
-    "user": "a user, which covers all connections of the user to this node",
+    "user": "a user on all connections to this node",
     "room": "a room",
     "tenant": "a tenant",
     "key": "an API key",
@@ -126,7 +126,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_hellos_refused_total",
             "Hellos that were not admitted. Either the queue was full, or the hello waited for 10 s, or the node "
             "refused new work. The node closes the connection with code 4003 and names a time for the next attempt. "
-            "Hellos refused with 4003 after their admission are not counted.",
+            "This metric does not count hellos that a node refuses with 4003 after their admission.",
         ),
         counter(
             "realtime_upgrades_refused_total",
@@ -221,8 +221,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter(
             "realtime_dropped_total",
             "All signals dropped, by type and reason. Reason slow: the client reads too slowly. Reason crowded: the "
-            "room produces signals faster than this node can write them. Reason shed: this node is overloaded. Do not "
-            "add realtime_dropped_ephemeral_total (slow and crowded) and realtime_shed_total (shed, and commands).",
+            "room produces signals faster than this node can write them. Reason shed: this node is overloaded. This "
+            "total contains realtime_dropped_ephemeral_total and the signals in realtime_shed_total: do not add them.",
             "type",
             "reason",
         ),
@@ -328,8 +328,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "presence_audited_sessions_total",
-            "Sessions that this node ended because only the engine had them: the engine listed them for this node, but "
-            "the node did not have them.",
+            "Sessions that this node ended because the engine listed the sessions for this node, but the node did not "
+            "have them.",
         ),
         gauge(
             "presence_sweep_drift",
@@ -428,7 +428,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         *(
             counter(
                 f"realtime_rate_limited_{scope}_total",
-                f"Commands and requests refused by the rate limit of {whose}. See the settings limits.*.",
+                f"Commands and requests that exceeded the rate limit of {whose} (settings limits.*).",
             )
             for scope, whose in _LIMITED.items()
         ),

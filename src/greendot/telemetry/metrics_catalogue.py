@@ -51,16 +51,14 @@ _REASONS = {
     "kind_off": "not to push: pushes are off for the kind of the notification",
     "importance_low": "not to push: the notification is less important than the user wants",
     "in_the_room": "to delay a push: the user is in the room of the notification",
-    "awaiting_ack": "to delay a push: the user has seen the notification, and the node sends it again until a device "
-    "acknowledges it",
+    "awaiting_ack": "to delay a push: the user has seen the notification, but no device has acknowledged it yet",
     "active": "to delay a push: the user is connected and active, but not in the room of the notification",
     "idle": "to delay a push: the user is connected and idle",
     "busy": "to delay a push: the user is busy",
     "quiet_hours": "to delay a push: the user has quiet hours",
     "over_the_cap": "to delay a push: the user has reached the hourly limit of pushes (per_hour)",
     "unseen": "to push now: the delay is over, and the user has not seen the notification",
-    "unacknowledged": "to push now: the node has sent the notification to the devices for the last time, and no device "
-    "has acknowledged it",
+    "unacknowledged": "to push now: no device has acknowledged the notification, and the node does not send it again",
     "offline": "to push now: the user is offline",
     "presence_unknown": "to push now: the node could not read the presence of the user",
     "critical": "to push now: the notification is critical, so presence, quiet hours and the hourly limit do not apply",
@@ -104,8 +102,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         histogram(
             "ws_sessions_per_user",
-            "Sessions of each online user on this node at the time of the scrape. The values do not add up over time: "
-            "do not use rate().",
+            "Sessions of each online user on this node at the time of the scrape: do not use rate().",
         ),
         counter(
             "ws_closed_total",
@@ -118,8 +115,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         histogram(
             "realtime_recovery_seconds",
-            "Time from hello to welcome for clients that continue a session, including the delivery of the frames that "
-            "the client has missed.",
+            "Time from hello to welcome for clients that continue a session, including the delivery of missed frames.",
         ),
         gauge("realtime_hellos_waiting", "sum", "Hellos that wait for admission."),
         counter(
@@ -150,8 +146,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Sockets of the dashboard refused: no valid hello in time, a wrong key, or too many sockets.",
         ),
         counter(
-            "realtime_refused_malformed_total",
-            "Requests refused because they violate the rules of HTTP or WebSocket.",
+            "realtime_refused_malformed_total", "Requests refused because they violate the rules of HTTP or WebSocket."
         ),
         counter(
             "realtime_refused_headers_total",
@@ -183,14 +178,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "realtime_fanout_multiplier",
             "max",
-            "Writes to sockets for each message received from the bus, over the last 15 seconds. 0: no message was "
-            "received.",
+            "Writes to sockets for each message from the bus, over the last 15 seconds. 0: no message came.",
         ),
-        gauge(
-            "realtime_send_backlog",
-            "sum",
-            "Writes to sockets that wait because the node had no time for them yet.",
-        ),
+        gauge("realtime_send_backlog", "sum", "Writes to sockets that wait because the node had no time for them yet."),
         gauge(
             "realtime_outbox_connections",
             "sum",
@@ -205,8 +195,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter("realtime_client_slow_total", "Times at which the send buffer of a client became half full."),
         counter(
-            "realtime_client_slow_closed_total",
-            "Connections closed with code 4001 because their send buffer was full.",
+            "realtime_client_slow_closed_total", "Connections closed with code 4001 because their send buffer was full."
         ),
         counter(
             "realtime_dropped_ephemeral_total",
@@ -244,8 +233,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_pubsub_gaps_total",
-            "Times at which this node may have missed messages. The node then reads the state of its subscriptions "
-            "again.",
+            "Times at which this node may have missed messages, and read the state of its subscriptions again.",
         ),
         counter(
             "realtime_pubsub_unrouted_total",
@@ -310,8 +298,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "presence_lease_age_s",
             "max",
-            "Seconds since this node renewed its lease. If the value reaches node.lease_s, other nodes declare this "
-            "node dead.",
+            "Seconds since this node renewed its lease. At node.lease_s, other nodes declare this node dead.",
         ),
         counter("presence_node_deaths_total", "Nodes that this node declared dead."),
         counter(
@@ -340,8 +327,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "presence_last_sweep_timestamp_seconds",
             "max",
-            "Time of this node's last sweep, in Unix time. 0: this node has not swept yet. One node sweeps for all "
-            "nodes.",
+            "Time of this node's last sweep for all nodes, in Unix time. 0: this node has not swept.",
         ),
         counter(
             "presence_restored_sessions_total",
@@ -361,8 +347,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "presence_info_changes_total",
-            "Changes of the display name or the info of a user, written by this node. Info is a JSON object from the "
-            "app.",
+            "Changes of the display name or the info (a JSON object) of a user, written by this node.",
         ),
         counter("visibility_unanswered_total", "Requests of this node to visibility webhooks that failed."),
     ),
@@ -374,8 +359,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "room_receipts_hidden_total",
-            "Read receipts that this node did not show to others, because the reader was invisible or hid the "
-            "last-seen time.",
+            "Read receipts not shown to others, because the reader was invisible or hid the last-seen time.",
         ),
         counter(
             "room_recovery_fetch_total", "Reads of a room's records from the store, for clients that have missed some."
@@ -420,8 +404,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "inbox_pruned_total",
-            "Inboxes from which the job `retention` removed old notifications. An inbox counts once for each commit "
-            "that changed it.",
+            "Inboxes from which the job `retention` removed old notifications. An inbox counts once for each "
+            "commit that changed it.",
         ),
     ),
     "Limits": (
@@ -434,13 +418,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_reading_paused_total",
-            "Times at which the node stopped reading from a connection for at most 1 s, because the connection "
-            "exceeded its rate limit.",
+            "Times at which a connection exceeded its rate limit, and the node stopped reading for at most 1 s.",
         ),
         counter(
             "realtime_flood_closed_total",
-            "Connections closed because they flooded the node with frames. The close code is 4003, or 4502 before "
-            "hello.",
+            "Connections closed because of a flood of frames. The close code is 4003, or 4502 before hello.",
         ),
     ),
     "Engine and store": (
@@ -472,19 +454,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Push": (
         gauge("push_queue_waiting", "max", "Pushes in the queue, which all nodes share."),
         gauge("push_queue_due", "max", "Pushes in the shared queue that are due now."),
-        gauge(
-            "push_queue_oldest_s",
-            "max",
-            "Seconds for which the oldest push in the shared queue has been due.",
-        ),
-        gauge(
-            "push_dead_letters", "max", "Pushes of all nodes that were given up. greendot push replay sends them again."
-        ),
+        gauge("push_queue_oldest_s", "max", "Seconds for which the oldest push in the shared queue has been due."),
+        gauge("push_dead_letters", "max", "Pushes of all nodes that were given up."),
         counter("push_given_up_total", "Pushes given up by this node."),
         gauge(
-            "push_lookups",
-            "sum",
-            "Host names of browser push services that this node is resolving, each in a thread.",
+            "push_lookups", "sum", "Host names of browser push services that this node is resolving, each in a thread."
         ),
         counter(
             "push_lookups_failed_total",
@@ -492,8 +466,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "push_lookups_refused_total",
-            "Host names of browser push services that were not resolved because slow name servers occupied all "
-            "threads.",
+            "Host names of browser push services not resolved, because slow name servers occupied all threads.",
         ),
         *(counter(f"push_decided_{reason}_total", f"Decisions {what}.") for reason, what in _REASONS.items()),
         *(
@@ -521,8 +494,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "webhooks_dead_letters",
             "sum",
-            "Records in this node's webhook queues that were given up, counted up to 10,000 in each queue. greendot "
-            "webhooks replay sends them again.",
+            "Records in this node's webhook queues that were given up, counted up to 10,000 in each queue.",
         ),
         counter("webhooks_requests_total", "Webhook requests sent to apps."),
         counter("webhooks_failures_total", "Webhook requests that failed."),
@@ -535,8 +507,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "outbox_shards",
             "sum",
-            "Shards of the app outbox that this node processes. The rows are divided into shards, and one node "
-            "processes each shard.",
+            "Shards (parts) of the app outbox that this node processes. One node processes each shard.",
         ),
         gauge(
             "outbox_queue_waiting",
@@ -614,14 +585,11 @@ def renewed(page: str) -> str:
 
 def _table(title: str, metrics: tuple[Metric, ...]) -> list[str]:
     rows = [
-        f"| `{it.name}` | {_type(it)} | {', '.join(f'`{label}`' for label in it.labels)} | {it.help} |"
+        f"| `{it.name}` | {', '.join(filter(None, (it.type, it.combine)))} "
+        f"| {', '.join(f'`{label}`' for label in it.labels)} | {it.help} |"
         for it in metrics
     ]
     return [f"## {title}", "", "| metric | type | labels besides `node` | meaning |", "|---|---|---|---|", *rows, ""]
-
-
-def _type(metric: Metric) -> str:
-    return metric.type if metric.combine is None else f"{metric.type}, {metric.combine}"
 
 
 if __name__ == "__main__":  # python -m greendot.telemetry.metrics_catalogue docs/metrics.md

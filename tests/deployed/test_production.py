@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
 import ssl
 import stat
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
@@ -197,24 +199,26 @@ def check_backup(production: Production) -> None:
     tools = programs_with_tls()
     host, port = production.addresses["postgres"].split(":")
     secret = {"PGPASSWORD": production.secrets["POSTGRES_ADMIN_PASSWORD"], "PGHOST": host, "PGPORT": port}
-    typed = re.findall(r"exec -T postgres (pg_\w+ .*?)(?: [<>] (\S+))$", GUIDE.read_text(), re.MULTILINE)
-    (dump, file), (restore, same) = typed
-    assert file == same
+    dump, restore = re.findall(r"exec -T postgres (pg_\w+ .*?)(?: && \\)?$", GUIDE.read_text(), re.MULTILINE)
     said(tools / "createdb", "--username", "postgres", "--owner", "greendot", "restored", **secret)
     folder = production.folder / "backup"
     folder.mkdir(0o700)
-    said("sh", "-euc", f"{tools}/{dump} > {file}", cwd=folder, **secret)
-    said(
-        "sh",
-        "-euc",
-        f"{tools}/{restore.replace('--dbname greendot', '--dbname restored')} < {file}",
-        cwd=folder,
-        **secret,
-    )
+    said("sh", "-euc", f"{tools}/{dump}", cwd=folder, **secret)
+    check_failed_backup(f"{tools}/{dump}", folder / "greendot.dump")
+    said("sh", "-euc", f"{tools}/{restore.replace('--dbname greendot', '--dbname restored')}", cwd=folder, **secret)
     count = ["--username", "postgres", "-Atc", "SELECT count(*) FROM greendot_messages"]
     found = [said(tools / "psql", *count, name, **secret) for name in ("greendot", "restored")]
     assert found[0] == found[1]
     assert int(found[0]) > 20
+
+
+def check_failed_backup(command: str, backup: Path) -> None:
+    """Check that a backup that fails keeps the previous file."""
+    before = backup.read_bytes()
+    nowhere = {"PGHOST": str(backup.parent), "PATH": os.environ["PATH"]}
+    failed = subprocess.run(["sh", "-c", command], cwd=backup.parent, env=nowhere, capture_output=True, timeout=20)
+    assert failed.returncode != 0
+    assert backup.read_bytes() == before
 
 
 def children(pid: int) -> list[int]:

@@ -47,6 +47,19 @@ def test_every_metric_is_described_in_a_sentence() -> None:
         assert (metric.type == "counter") == metric.name.endswith("_total"), metric.name
 
 
+def test_gauges_of_several_nodes_are_combined_as_the_reference_states() -> None:
+    combined = {
+        (name, function)
+        for expression in expressions()
+        for function, name in re.findall(r"\b(sum|max|min|avg)\((\w+)", expression)
+        if name in CATALOGUE and CATALOGUE[name].combine is not None
+    }
+    assert len(combined) > 25
+    assert {(name, function, CATALOGUE[name].combine) for name, function in combined} == {
+        (name, function, function) for name, function in combined
+    }
+
+
 def test_the_dashboard_has_the_panels_to_check_first_and_each_panel_has_a_description() -> None:
     shown = {panel["title"]: panel for panel in panels()}
     assert shown.keys() >= FIRST

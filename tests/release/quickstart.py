@@ -124,10 +124,8 @@ def run_readme(python: Path, address: str, cwd: Path) -> None:
         with running(python, "-c", client.replace("carol", "dave"), cwd=cwd) as dave:
             dave.until(own, ANSWER_S)
             carol.until(own, ANSWER_S)
-    key, secret = ((cwd / ".greendot" / name).read_text().strip() for name in ("api-key", "secret"))
-    given = f"API_KEY, AUTH_SECRET = {key!r}, {secret!r}\n"
     shown = "print(token.count('.'), [entry.body for entry in server.inbox('alice').notifications])\n"
-    with running(python, "-c", given + backend + shown, cwd=cwd) as lines:
+    with running(python, "-c", backend + shown, cwd=cwd) as lines:
         lines.until(re.compile(r"2 \[\{'order': 17\}\]"), ANSWER_S)
 
 

@@ -13,14 +13,14 @@ from greendot.jobs.job import RunningJob
 from greendot.store.port import Store
 from greendot.store.push import PushStore
 
-AT_ONCE = 500  # maximum number of rows removed in one commit
+AT_ONCE = 500  # maximum number of rows that one commit removes
 PAUSE_S = 0.02  # pause after each commit; during the pause, other processes can write to the same SQLite file
 DAY_MS = 86_400_000
-KEEP_HOOKS_MS = 30 * DAY_MS  # retention of dead letters: webhook events that are not sent any more
+KEEP_HOOKS_MS = 30 * DAY_MS  # retention of dead letters: webhook events that Greendot no longer tries to send
 
 
 class RetentionPeriods(NamedTuple):
-    """Times in milliseconds for which data is kept, from the settings."""
+    """Times in milliseconds for which the store keeps data, from the settings."""
 
     notifications: int
     pushes: int
@@ -29,11 +29,12 @@ class RetentionPeriods(NamedTuple):
 
 
 class Retention:
-    """Job that removes old notifications, last-seen times, audit entries, pushes, and dead letters.
+    """Job that removes old data from the store.
 
-    Dead letters are webhook events that are not sent any more. The job also removes revocations, mutes and bans that
-    have ended. A notification is removed when it has expired, or when its retention has passed. After each commit that
-    removes notifications, the job calls `pruned` with the number of changed inboxes.
+    The data are notifications, pushes, last-seen times, audit entries and dead letters (webhook events that Greendot
+    no longer tries to send). The job also removes revocations, mutes and bans that have ended. The job removes a
+    notification when the notification has expired, or when the retention period of notifications has passed. After
+    each commit that removes notifications, the job calls `pruned` with the number of inboxes that the commit changed.
     """
 
     name = "retention"
@@ -63,9 +64,9 @@ class Retention:
         return f"removed: notifications from {inboxes} inboxes, {counted}"
 
     async def _prune_inboxes(self, run: RunningJob) -> int:
-        """Remove notifications in small commits, and publish each change to the user's devices.
+        """Remove old notifications in small commits, and publish the change of each inbox to the user's devices.
 
-        Return the number of changed inboxes. If two commits remove notifications from one inbox, the inbox counts
+        Return the number of changed inboxes. If two commits remove notifications from one inbox, this inbox counts
         twice.
         """
         inboxes = 0
@@ -81,9 +82,10 @@ class Retention:
 
 
 class CleanupTokens:
-    """Job that removes devices (their push tokens) after `unused_ms` milliseconds without use.
+    """Job that removes a device and its push token after `unused_ms` milliseconds without use.
 
-    When a push provider reports that a device no longer exists, the push worker removes the device at once.
+    If a push provider reports that a device no longer exists, this job is not needed: the sender of pushes removes
+    the device at once.
     """
 
     name = "cleanup-tokens"
@@ -99,13 +101,17 @@ class CleanupTokens:
 
 
 class Sweeping(Protocol):
-    """Part of the engine that the sweep needs."""
+    """Part of the engine that the job `sweep` needs."""
 
     async def sweep(self) -> Swept: ...
 
 
 class Sweep:
-    """Job that ends leftover sessions in the engine, such as those of dead nodes, and removes old last-seen times."""
+    """Job that ends leftover sessions in the engine, such as the sessions of dead nodes.
+
+    The job also removes old last-seen times from the engine. The job `retention` removes the last-seen times in the
+    store.
+    """
 
     name = "sweep"
 
@@ -119,9 +125,9 @@ class Sweep:
 
 
 async def little_by_little(run: RunningJob, remove: Callable[[], Awaitable[int]]) -> int:
-    """Call `remove` until it returns 0, and return the total of the removed rows.
+    """Call `remove`, which returns the number of removed rows, until no row is left. Return the total.
 
-    After each call, report the progress to `run`, and pause.
+    After each call that removed rows, report the progress to `run`, and pause.
     """
     total = 0
     while removed := await remove():

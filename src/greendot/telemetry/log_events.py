@@ -1,7 +1,19 @@
 """Log events of a server: name, level and sentence. docs/logs.md lists them all.
 
-Level `debug` is for events about a single client, request or message. It is also for work that waits for a component
-whose outage is already logged. At level `info`, the number of lines does not depend on the number of clients.
+Names and levels are a contract for searches and alerts. The levels:
+
+- ERROR: a part of Greendot is broken, or an input such as a certificate or a row of the app outbox.
+- WARNING: an operator should know about the event, and Greendot continues. The end of an outage has this level too, so
+  that a log at level WARNING has both ends of the outage. To be alerted of outages only, list their events by name.
+- INFO: normal operation. For example, `node.recovered` has the result of the recovery that follows `redis.back`.
+- DEBUG: events about a single client, request or message, and work that waits for the end of a logged outage.
+
+An event about a single client has a higher level if an operator should know about it, as with `connection.slow`.
+
+Above DEBUG, the number of lines does not grow with the number of clients, because repeats are summed up. The first line
+of an event is logged. Further lines within `log.repeat_s` seconds are counted, and one summary line has the count.
+`apart` names fields: lines with different values in these fields are counted separately. With `every=True`, each line
+is logged.
 """
 
 from __future__ import annotations
@@ -75,7 +87,7 @@ CERTIFICATE_KEPT = LogEvent(
     "certificate.kept", ERROR, "TLS certificate not reloaded: %(reason)s; the previous certificate stays in use"
 )
 SETTINGS_KEPT = LogEvent("settings.kept", ERROR, "settings not reloaded: %(reason)s; the previous settings stay in use")
-LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # any log line of a library, at the level of the library
+LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # name of library lines, which keep their own level and text
 
 # --- Redis and the store ---
 REDIS_CONNECTED = LogEvent("redis.connected", INFO, "redis %(server)s: connected", apart=("server",))
@@ -193,14 +205,15 @@ WEBHOOK_TAKEN = LogEvent(
 WEBHOOK_STOPPED = LogEvent(
     "webhook.stopped",
     ERROR,
-    "webhook of tenant %(tenant)s stopped: %(reason)s; to resume, run greendot webhooks replay --all",
+    "webhook of tenant %(tenant)s stopped: %(reason)s; to resume, run greendot webhooks replay --all --tenant "
+    "%(tenant)s",
     apart=("tenant",),
 )
 WEBHOOK_DEAD_LETTER = LogEvent(
     "webhook.dead_letter",
     ERROR,
-    "webhook of tenant %(tenant)s: event %(message)s is a dead letter: %(reason)s; fix the cause and run "
-    "greendot webhooks replay",
+    "webhook of tenant %(tenant)s: event %(message)s given up as a dead letter: %(reason)s; fix the cause and run "
+    "greendot webhooks replay --id %(message)s",
     apart=("tenant",),
 )
 PUSH_CIRCUIT_OPEN = LogEvent(
@@ -218,7 +231,8 @@ PUSH_FAILED = LogEvent(
 PUSH_GIVEN_UP = LogEvent(
     "push.given_up",
     ERROR,
-    "push %(message)s of tenant %(tenant)s given up: %(reason)s; fix the cause and run greendot push replay",
+    "push %(message)s of tenant %(tenant)s given up: %(reason)s; fix the cause and run greendot push replay --id "
+    "%(message)s",
     apart=("tenant",),
 )
 PUSH_TO_ALL = LogEvent(
@@ -237,7 +251,7 @@ OUTBOX_SET_ASIDE = LogEvent(
     "outbox.set_aside",
     ERROR,
     "row %(message)s of the app outbox cannot be sent and was set aside: %(reason)s; fix the cause and run "
-    "greendot outbox retry",
+    "greendot outbox retry %(message)s",
     every=True,
 )
 OUTBOX_NOT_SENT = LogEvent("outbox.not_sent", ERROR, "internal error: row %(message)s of the app outbox was not sent")

@@ -38,7 +38,7 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
             yield error(about, f"not usable: {server.trouble}", why, "Check engine.url. Check that Redis runs.")
             continue
         summary = f"{server.product} {server.version}, {server.policy}, clock {_offset(server.skew_ms)}"
-        yield from or_ok(about, summary, _server(about, server, clustered="+cluster" in settings.engine.url))
+        yield from or_ok(about, summary, _server(about, server, settings.engine.url))
     if servers and not all(server.trouble for server in servers):
         yield from _way(settings, servers)
 
@@ -54,7 +54,7 @@ def _local() -> Findings:
         yield error("engine", "no Valkey or Redis program is installed", why, str(missing))
 
 
-def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
+def _server(about: str, server: RedisFacts, url: str) -> Findings:
     numbers = tuple(int(part) for part in server.version.split(".")[:2] if part.isdecimal())
     if numbers < OLDEST:
         why = "The scripts and channels of Greendot need version 7.0."
@@ -67,43 +67,52 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
         yield error(about, f"maxmemory-policy is {server.policy}", why, do)
     yield from _memory(about, server)
     yield from _duties(about, server)
-    if server.clustered != clustered:
+    if server.clustered != ("+cluster" in url):
         why = "Greendot would look for keys on the wrong servers."
+        base = "rediss" if url.startswith("rediss") else "redis"
         if server.clustered:
-            yield error(about, "the server is part of a cluster", why, "Write redis+cluster:// in engine.url.")
+            do = f"Let engine.url begin with {base}+cluster://, without a database number."
+            yield error(about, "the server is part of a cluster", why, do)
         else:
-            yield error(about, "the server is not part of a cluster", why, "Write redis:// in engine.url.")
+            do = f"Let engine.url begin with {base}://, with one host."
+            yield error(about, "the server is not part of a cluster", why, do)
     if server.cluster_state not in (None, "ok"):
         why = "Data of some users cannot be read or written."
         yield error(
             about,
             f"the cluster's state is {server.cluster_state}",
             why,
-            "Run: redis-cli CLUSTER INFO and CLUSTER NODES.",
+            "Find the failed servers with: redis-cli CLUSTER NODES. Start them again, or replace them.",
         )
     yield from skew(about, server.skew_ms)
 
 
 LONG_RECORDS = (
-    "Redis stores users in hashes. The record of a user has 40 to 120 bytes. If one record of a hash has more bytes "
-    "than hash-max-listpack-value, the whole hash needs twice the memory."
+    "Greendot stores the records of users in hashes of Redis. The record of a user has 40 to 120 bytes. If one record "
+    "of a hash has more bytes than hash-max-listpack-value, the whole hash needs twice the memory."
 )
 
 
 def _memory(about: str, server: RedisFacts) -> Findings:
     if server.listpack_value is None:
         why = f"{LONG_RECORDS} The default of hash-max-listpack-value is 64."
-        do = f"As an administrator, check for {LISTPACK} or more: redis-cli CONFIG GET hash-max-listpack-value"
+        do = (
+            "With a Redis user that may run CONFIG, run: redis-cli CONFIG GET hash-max-listpack-value. "
+            f"The value should be {LISTPACK} or more."
+        )
         yield note(about, "the login has no right to read hash-max-listpack-value", why, do)
     elif server.listpack_value < LISTPACK:
         why = LONG_RECORDS
         do = f"Run: redis-cli CONFIG SET hash-max-listpack-value {LISTPACK}. Set the same in redis.conf."
         yield warning(about, f"hash-max-listpack-value is {server.listpack_value}", why, do)
     if not server.memory_most:
-        why = "Redis can use all memory of the machine. `greendot plan` estimates how much your users need."
-        yield note(
-            about, "maxmemory is not set", why, "Run: redis-cli CONFIG SET maxmemory 1gb. Set the same in redis.conf."
+        why = "Redis can use all memory of the machine. Then the kernel may kill Redis."
+        do = (
+            "Find the size with `greendot plan`. The size must be above the "
+            f"{server.memory_used / 1e6:,.0f} MB that Redis uses now: otherwise Redis refuses writes at once. "
+            "Run: redis-cli CONFIG SET maxmemory SIZE. Set the same in redis.conf."
         )
+        yield note(about, "maxmemory is not set", why, do)
     elif server.memory_used > NEARLY_FULL * server.memory_most:
         share = server.memory_used / server.memory_most
         yield Finding(
@@ -120,15 +129,20 @@ def _duties(about: str, server: RedisFacts) -> Findings:
     if server.snapshot_failed:
         why = "Redis refuses all writes until a snapshot succeeds (MISCONF), so no user can come online."
         do = (
-            'Greendot needs no snapshots, so turn them off: redis-cli CONFIG SET save "". To keep snapshots, find the '
-            "cause in the log of Redis, and check that its disk is not full."
+            'Unless another app needs snapshots, turn them off: redis-cli CONFIG SET save "". Set the same in '
+            "redis.conf. To keep snapshots, find the cause in the log of Redis, and check that its disk is not full."
         )
         yield error(about, "the last snapshot failed", why, do)
     elif server.persists:
-        why = "These files cost memory and time. Greendot needs no copy: if Redis loses data, the nodes write it again."
-        yield note(
-            about, "the server writes snapshots or a log to disk", why, 'Set save "" and appendonly no in redis.conf.'
+        why = (
+            "Writing these files costs memory and time. Greendot needs no copy on disk: if Redis loses its data, the "
+            "nodes write the data again."
         )
+        do = (
+            'Unless another app needs these files, run: redis-cli CONFIG SET save "" appendonly no. '
+            "Set the same in redis.conf."
+        )
+        yield note(about, "the server writes snapshots or a log to disk", why, do)
     if server.clients_most and server.clients > NEARLY_FULL * server.clients_most:
         found = f"{server.clients} of {server.clients_most} connections (maxclients) are in use"
         why = "If all connections are in use, a node cannot connect to Redis."
@@ -136,13 +150,16 @@ def _duties(about: str, server: RedisFacts) -> Findings:
     if server.notifies:
         why = "Redis publishes an event for every change of a key. Greendot does not use these events."
         do = (
-            'Unless another app needs them, run: redis-cli CONFIG SET notify-keyspace-events "". '
+            'Unless another app needs these events, run: redis-cli CONFIG SET notify-keyspace-events "". '
             "Set the same in redis.conf."
         )
         yield note(about, f"notify-keyspace-events is {server.notifies}", why, do)
     if server.pubsub_buffer is not None and 0 < server.pubsub_buffer < LEAST_BUFFER:
         found = f"client-output-buffer-limit disconnects subscribers at {server.pubsub_buffer / 1e6:.1f} MB"
-        why = "Nodes are subscribers. Redis disconnects a node that reads slowly. The node then reads much data again."
+        why = (
+            "Each node is a subscriber. Redis disconnects a node that reads too slowly. The node then reconnects, and "
+            "reads the current data of its users and rooms again."
+        )
         do = 'Run: redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60". Set the same in redis.conf.'
         yield warning(about, found, why, do)
 
@@ -153,16 +170,20 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     local = all(server.address.startswith("/") or is_local(server.address.rpartition(":")[0]) for server in servers)
     if not url.startswith("rediss") and not local:
         why = (
-            "An attacker on the network can read messages, and the key with which Redis scripts sign presence and "
-            "typing. With this key the attacker can forge presence and typing. The key is not auth.secret."
+            "An attacker on the network can read messages, and can forge presence and typing. Greendot signs presence "
+            "and typing with a secret that it sends to Redis. The attacker can read this secret, but cannot compute "
+            "auth.secret from it."
         )
-        yield warning(
-            "engine.url", "the connection to Redis on another machine has no TLS", why, "Use rediss://…?ca=FILE"
-        )
+        do = "Turn on TLS in Redis. In engine.url, write rediss in place of redis, and add ?ca=FILE"
+        yield warning("engine.url", "the connection to Redis on another machine has no TLS", why, do)
     open_ones = [server.address for server in servers if server.lets_anyone_in]
     if open_ones:
         why = "Any program that reaches the port can forge presence, read messages and delete all data."
-        do = "Create a Redis user as in docs/redis-keys.md, put it into engine.url, then run: ACL SETUSER default off"
+        do = (
+            "Create a Redis user as in docs/redis-keys.md. Put its name and password into engine.url of all nodes, and "
+            "restart the nodes one after the other. Also give administrators, other apps, replicas and Sentinels their "
+            "own Redis users. Then run: redis-cli ACL SETUSER default off. Write all users into redis.conf."
+        )
         weight: Weight = "warning" if not local else "note"
         yield Finding(weight, "engine.url", f"no password is needed at {', '.join(open_ones)}", why, do)
     login = _LOGIN.search(url)

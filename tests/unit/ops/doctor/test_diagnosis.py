@@ -238,6 +238,23 @@ def test_a_cluster_is_judged_as_one() -> None:
     assert "not part of a cluster" in single.found
 
 
+@pytest.mark.parametrize("base", ["redis", "rediss"])
+def test_the_advice_about_clusters_keeps_tls_in_the_url(base: str) -> None:
+    def advice(kind: str, *, clustered: bool) -> list[str]:
+        url = f"{base}{kind}://greendot:{PASSWORD}@10.0.0.5"
+        findings = found(redis(clustered=clustered), engine={"url": url})
+        return [finding.do for finding in findings if "part of a cluster" in finding.found]
+
+    (join,), (leave,) = advice("", clustered=True), advice("+cluster", clustered=False)
+    assert f" {base}+cluster://" in join
+    assert f" {base}://" in leave
+
+
+def test_the_advice_about_maxmemory_names_the_memory_in_use() -> None:
+    (unset,) = [it for it in found(redis(memory_most=0, memory_used=3_400_000_000)) if "maxmemory" in it.found]
+    assert "above the 3,400 MB" in unset.do
+
+
 def test_a_redis_on_this_machine_needs_no_tls_and_may_be_open_to_it() -> None:
     local = redis(address="127.0.0.1:6379", lets_anyone_in=True, has_more_rights=True)
     findings = found(local, engine={"url": "redis://127.0.0.1"})
